@@ -1,0 +1,136 @@
+"""A platform adapter, its manifest, and the door it hands messages to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from bot.contracts._outside import Clock, Log
+from bot.contracts._values import ArchiveLine, ChatType, Health, Inbound, Outbound, Quoted, Sent
+
+
+class Intake(Protocol):
+    """The door of the gateway, as channels see it."""
+
+    async def accept(self, inbound: Inbound) -> bool:
+        """Take in one inbound: authorise, de-duplicate, write down, queue.
+
+        Returns once the platform may be told that the event arrived; True where it was taken in, False where
+        it was rightly refused (duplicate, stranger, not addressed). Raises `errors.StorageError` where it
+        could not be written: the channel must then not confirm, so that the platform sends it again.
+        """
+        ...
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+        """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
+        ...
+
+    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+        """The newest `limit` lines of one conversation, in time order."""
+        ...
+
+
+class Channel(Protocol):
+    """A platform adapter. See CONTRIBUTING, "Add a channel", and tests/contracts/channel.py."""
+
+    name: str
+    addresses: tuple[str, ...]
+    """Addresses for the ready line, known after `start`."""
+
+    async def start(self, intake: Intake) -> None:
+        """Connect and begin to hand inbound to `intake`; returns once connected.
+
+        Raises `errors.ChannelRefused` where the platform refuses the token, `errors.ChannelUnreachable` where
+        it cannot be reached (the caller waits and calls again), `errors.TryLater` where a port is taken.
+        After it has returned, the channel reconnects by itself.
+        """
+        ...
+
+    async def pause(self) -> None:
+        """Stop taking in; what was taken in may still be answered through `send`."""
+        ...
+
+    async def stop(self) -> None:
+        """Close every connection. Safe to call twice and without `start`."""
+        ...
+
+    def split(self, text: str) -> list[str]:
+        """Markdown text as parts that each fit one message; never inside a grapheme; [] for blank text."""
+        ...
+
+    async def send(self, message: Outbound) -> Sent:
+        """Create one visible message. Raises an `errors.DeliveryFailed` that says how sure the failure is."""
+        ...
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        """Show or clear the sign of work. Cosmetic: raises only `errors.DeliveryFailed`."""
+        ...
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """Up to 50 earlier messages of the thread that `inbound` opened for the bot, oldest first."""
+        ...
+
+    def health(self) -> Health: ...
+
+
+class ChannelSettings(BaseModel):
+    """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, strict=True
+    )
+
+    enabled: bool | None = None
+    """Absent: on when all tokens are set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Outgoing budget of one chat: `burst` messages at once, then one every `every` seconds."""
+
+    burst: int
+    every: float
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a channel is built with. `home` is the `.ship` folder, `root` the project root."""
+
+    clock: Clock
+    log: Log
+    rng: random.Random
+    home: Path
+    root: Path
+    operators: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What `channels/<name>/manifest.py` exports as `MANIFEST`. Importing it must be cheap: SDKs come in `build`.
+
+    `tokens` names the settings without which the channel cannot run. `access` is `allowlist` where strangers
+    can reach the bot, `local` where reaching it takes access to this machine (or the channel's own token).
+    `encode` and `decode` turn the parts of an address into a chatKey and back; they are pure and inverse.
+    `rules` tells the model what the channel can show; `command_prefix` is how its help writes commands.
+    """
+
+    name: str
+    settings: type[ChannelSettings]
+    build: Callable[[Any, Surroundings], Channel]
+    encode: Callable[[Mapping[str, str]], str]
+    decode: Callable[[str], dict[str, str]]
+    tokens: tuple[str, ...] = ()
+    access: Literal["allowlist", "local"] = "allowlist"
+    valid_id: Callable[[str], bool] = bool
+    """Whether a string can be a stable id of this platform, for allow lists."""
+    never_admit: frozenset[str] = frozenset()
+    """Ids that stand for many people and are refused whatever the lists say."""
+    pace: Mapping[ChatType, Pace] = field(default_factory=dict)
+    rules: str = ""
+    command_prefix: str = "/"

@@ -1,0 +1,79 @@
+"""The language model behind its provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.contracts._values import Json, Message
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call of the model, in the shapes of the Messages API. Equal requests make equal bytes."""
+
+    model: str
+    max_tokens: int
+    system: Sequence[Json]
+    messages: Sequence[Message]
+    tools: Sequence[Json] = ()
+    purpose: str = "turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInputDelta:
+    """A piece of the JSON of a tool call's input, as it arrives. For display only, never executed."""
+
+    tool_use_id: str
+    name: str
+    partial_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """The whole answer. `cut` holds the ids of tool calls that did not arrive whole: never execute them.
+
+    Latencies are in milliseconds; `cost_usd` is None where the model's price is unknown.
+    """
+
+    content: list[Json]
+    stop_reason: str | None
+    usage: Usage = Usage()
+    model: str = ""
+    cut: frozenset[str] = frozenset()
+    cost_usd: float | None = None
+    latency_ms: int = 0
+    first_token_ms: int | None = None
+    provider_request_id: str | None = None
+    detail: Json | None = None
+
+
+class Model(Protocol):
+    """A language model behind its provider."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        """Stream one answer: deltas, then exactly one `ModelReply`, last. Raises only `errors.ModelError`.
+
+        One call is one request to the provider: retries are the caller's (`bot.llm.retry`).
+        """
+        ...
+
+    async def check(self) -> None:
+        """Ask the provider whether the key works. Raises `errors.ModelRefused` or another `ModelError`."""
+        ...
+
+    async def close(self) -> None: ...

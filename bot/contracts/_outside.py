@@ -1,0 +1,75 @@
+"""The outside of the process, each injected: time, disk, ids, log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from bot.contracts._values import Level
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system, blocking; rooms call it from their own writer or through `asyncio.to_thread`.
+
+    Everything it creates is private to the user (folders 0700, files 0600).
+    """
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None: ...
+    def read(self, path: Path) -> bytes:
+        """The whole file; b"" where it does not exist."""
+        ...
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Write the whole file atomically: temporary file, fsync, rename, fsync of the folder."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+    def truncate(self, path: Path, size: int) -> None: ...
+    def remove(self, path: Path) -> None: ...
+    def size(self, path: Path) -> int:
+        """In bytes; 0 where it does not exist."""
+        ...
+
+    def names(self, folder: Path) -> list[str]:
+        """File names in a folder, sorted; [] where it does not exist."""
+        ...
+
+
+class Ids(Protocol):
+    def ulid(self) -> str:
+        """A new ULID, greater than every one this process made before."""
+        ...
+
+
+class Log(Protocol):
+    """The operator's log. Never blocks, never raises; redacts everything."""
+
+    def write(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: Level = "info",
+        duration: float | None = None,
+        chat_key: str | None = None,
+        request_id: str | None = None,
+        **details: Any,
+    ) -> None:
+        """One line. chatKey, requestId and step are taken from the running turn where they are not given;
+        `duration` is in milliseconds; `details` become camelCase JSON.
+        """
+        ...
+
+
+Redact = Callable[[str], str]
+"""Replaces every known secret in a text."""

@@ -1,0 +1,128 @@
+"""Where rooms of one floor meet: tools, archive, journal, agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+from bot.contracts._values import (
+    ArchiveLine,
+    DeliveryRecord,
+    HistoryPage,
+    HistoryQuery,
+    Inbound,
+    Json,
+    Outbound,
+    Quoted,
+    Sent,
+)
+
+Effect = Literal["read", "write", "run", "network", "message"]
+
+
+class Tool(Protocol):
+    """Something the model may call: one file in `bot/tools/builtin`."""
+
+    name: str
+    description: str
+    input: type[BaseModel]
+    effects: frozenset[Effect]
+    timeout_seconds: float
+
+    async def run(self, args: Any) -> str:
+        """Do it. `args` is an instance of `input`; the text returned is for the model.
+
+        Raises `errors.ToolError` with a text the model can act on.
+        """
+        ...
+
+
+class Archive(Protocol):
+    """What was said, on disk (`bot.history.archive.ChatStore`)."""
+
+    async def append(self, line: ArchiveLine) -> None:
+        """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
+        in memory and written before the next one.
+        """
+        ...
+
+    async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage: ...
+
+
+class Journal(Protocol):
+    """The durable inbox and outbox. Every call returns once the change is on disk, or raises `StorageError`."""
+
+    async def receive(self, inbound: Inbound) -> bool:
+        """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
+        ...
+
+    async def claim(self, request_id: str) -> None: ...
+    async def finish(self, request_id: str, outcome: str) -> None: ...
+    async def unfinished(self) -> list[Inbound]:
+        """Every inbound received or claimed and not finished, oldest first."""
+        ...
+
+    async def knows(self, chat_key: str) -> bool:
+        """Whether this conversation ever took in an inbound."""
+        ...
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None: ...
+    async def intend(self, messages: Sequence[Outbound]) -> None: ...
+    async def mark(
+        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
+    ) -> None: ...
+    async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
+    async def once(self, key: str, now: float, every: float) -> bool:
+        """True at most once in `every` seconds for this key, across restarts."""
+        ...
+
+    async def sweep(self, before: float) -> int:
+        """Forget finished inbound, sent outbound and keys older than `before` (epoch seconds); counts them."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Reply(Protocol):
+    """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
+
+    async def send(self, text: str) -> list[Sent]:
+        """Deliver one message (in parts where it is long). Raises `errors.DeliveryFailed`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What the gateway asks the agent to do. `inbound` and `reply` are None where no chat caused the turn."""
+
+    request_id: str
+    chat_key: str
+    inbound: Inbound | None = None
+    context: tuple[Quoted, ...] = ()
+    reply: Reply | None = None
+    prompt: str = ""
+    """The text of a turn that no chat caused."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """`delivered` counts the replies people saw; `notice` is a plain sentence for the person, or None."""
+
+    status: Literal["done", "failed", "stopped"]
+    delivered: int = 0
+    notice: str | None = None
+    detail: str = ""
+
+
+class Agent(Protocol):
+    async def run(self, request: TurnRequest) -> TurnOutcome: ...
+    async def reset(self, chat_key: str) -> int:
+        """Begin anew: an empty store and a new transcript; returns how many messages were set aside."""
+        ...
+
+    async def describe(self, chat_key: str) -> Json:
+        """Facts for `/status`: `model`, `messages`, `maxMessages`."""
+        ...

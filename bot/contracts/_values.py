@@ -1,0 +1,163 @@
+"""The values that travel between rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+Json = dict[str, Any]
+"""A JSON object."""
+Message = Json
+"""One message of the model's API: `{"role": "user" | "assistant", "content": [block, …]}`."""
+
+ChatType = Literal["direct", "group"]
+Role = Literal["user", "assistant"]
+Level = Literal["debug", "info", "warn", "error", "action"]
+
+
+class Frozen(BaseModel):
+    """A value that is written to disk: camelCase outside, immutable inside."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+
+class Attachment(Frozen):
+    """A file that came with a message. `ref` is the platform's own handle; it never becomes a path."""
+
+    kind: Literal["photo", "video", "audio", "voice", "sticker", "file"]
+    name: str | None = None
+    size: int | None = None
+    mime: str | None = None
+    ref: str | None = None
+
+
+class Quoted(Frozen):
+    """A message of somebody else that came along: an earlier one of the thread, or the one replied to."""
+
+    user_id: str | None
+    text: str
+    user_name: str | None = None
+    ts: int | None = None
+    from_self: bool = False
+
+
+class Command(Frozen):
+    """`/new`, `!new` or `/shipmate new`, without its mark; `name` is lower case."""
+
+    name: str
+    args: str = ""
+
+
+class Inbound(Frozen):
+    """One message, edit, delete or stop signal from a person, normalised.
+
+    `keys` identify the platform's event (event id, channel and ts, update id …): an inbound of which any key
+    was seen before is a duplicate. `addressed` says why it is for the bot: a direct message, a mention, a
+    reply to it, a command, or (`thread`) only because it stands in a thread, which counts where the bot
+    takes part in that thread. `target` is what the channel needs to answer in the same place.
+    `request_id` (ULID) is given by the intake.
+    """
+
+    channel: str
+    chat_id: str
+    chat_key: str
+    chat_type: ChatType
+    user_id: str
+    keys: tuple[str, ...]
+    ts: int
+    target: dict[str, str]
+    kind: Literal["message", "edit", "delete", "stop"] = "message"
+    addressed: Literal["direct", "mention", "reply", "command", "thread"] = "direct"
+    text: str = ""
+    command: Command | None = None
+    message_id: str | None = None
+    user_name: str | None = None
+    from_bot: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    quoted: tuple[Quoted, ...] = ()
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """One visible message: a part that `Channel.split` made, redacted. `id` (ULID) names its outbox row."""
+
+    id: str
+    request_id: str
+    chat_key: str
+    target: Mapping[str, str]
+    text: str
+    kind: Literal["reply", "notice"] = "reply"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the platform said of a delivered message."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`last_heard` is epoch seconds of the last sign of life of the platform."""
+
+    connected: bool
+    last_heard: float | None = None
+    detail: str = ""
+
+
+class ArchiveLine(Frozen):
+    """One line of `.ship/chats/*.jsonl`: what a person or the bot said. `ts` in milliseconds."""
+
+    v: int = 1
+    ts: int
+    channel: str
+    chat_id: str
+    chat_key: str
+    user_id: str | None = None
+    message_id: str | None = None
+    role: Literal["user", "assistant", "system", "tool"]
+    text: str
+    meta: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
+    inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied.
+    """
+
+    limit: int = 30
+    offset: int = 0
+    keyword: str | None = None
+    role: Role | None = None
+    before: int | None = None
+    after: int | None = None
+    skip: Callable[[ArchiveLine], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage:
+    """`lines` in time order; `total` counts every match, `unreadable` the lines that could not be read."""
+
+    lines: list[ArchiveLine]
+    total: int
+    unreadable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One outbox row. `state` goes intent → sending → sent | uncertain | failed."""
+
+    id: str
+    request_id: str
+    chat_key: str
+    text: str
+    kind: str
+    state: Literal["intent", "sending", "sent", "uncertain", "failed"]
+    message_id: str | None = None
+    detail: str | None = None

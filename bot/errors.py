@@ -1,0 +1,233 @@
+"""Every error that Shipmate raises on purpose, in one tree:
+
+    ShipmateError
+    ├── ConfigError                 bad ship.json or environment: exit 78
+    ├── TryLater                    a port, `.ship` or token is held elsewhere: exit 75
+    ├── ChannelError
+    │   ├── ChannelRefused          the platform refuses the token: exit 78
+    │   ├── ChannelUnreachable      network down or 5xx: waited for
+    │   └── DeliveryFailed          a message did not reach the chat
+    │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
+    │       ├── DeliveryUncertain   may or may not have been sent
+    │       └── TargetGone          the chat can no longer be written to
+    ├── ModelError
+    │   ├── ModelRefused            the key is refused, or the account may not pay: exit 78 at start
+    │   ├── ContextOverflow         the prompt does not fit the model's window
+    │   ├── OutputOverflow          prompt plus `max_tokens` do not fit: lower `max_tokens`
+    │   ├── RequestTooLarge         the body has too many bytes
+    │   ├── RequestInvalid          the provider calls the request malformed
+    │   │   └── ThinkingUnbound     a thinking block stands after a changed position
+    │   ├── RateLimited             wait `retry_after`
+    │   ├── SpendLimit              a 429 or 402 that waiting does not mend
+    │   ├── Overloaded              5xx, 529
+    │   ├── StreamBroken            cut, stalled, ended early or garbled
+    │   └── ModelUnreachable        no connection
+    ├── ToolError                   a tool failed; its text is for the model
+    │   └── ToolInputInvalid
+    ├── StorageError                disk or journal cannot write
+    └── TurnStopped                 the person stopped the turn
+
+Each carries its data as attributes; the text of an error is for the operator. What a person reads is
+`person`, a plain sentence without ids, paths or secrets.
+"""
+
+from __future__ import annotations
+
+
+class ShipmateError(Exception):
+    """Something that Shipmate foresaw went wrong."""
+
+    person = "Something went wrong on my side. Please try again."
+    exit_code = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip().splitlines()[0])
+
+
+class ConfigError(ShipmateError):
+    """The configuration is wrong. `findings` holds one line each."""
+
+    exit_code = 78
+
+    def __init__(self, *findings: str) -> None:
+        super().__init__("\n".join(findings))
+        self.findings = findings
+
+
+class TryLater(ShipmateError):
+    """Something that this process needs is held by another one."""
+
+    exit_code = 75
+
+
+class ChannelError(ShipmateError):
+    """A channel failed."""
+
+
+class ChannelRefused(ChannelError):
+    """The platform refuses the token."""
+
+    exit_code = 78
+
+
+class ChannelUnreachable(ChannelError):
+    """The platform cannot be reached now."""
+
+
+class DeliveryFailed(ChannelError):
+    """The message was not delivered."""
+
+    person = "I could not deliver my answer."
+    code = "failed"
+
+
+class DeliveryThrottled(DeliveryFailed):
+    """The platform asks to wait; the message was surely not sent. `retry_after` is in seconds."""
+
+    code = "throttled"
+
+    def __init__(self, message: str | None = None, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DeliveryUncertain(DeliveryFailed):
+    """The answer to a send was lost: the message may or may not be in the chat."""
+
+    code = "uncertain"
+
+
+class TargetGone(DeliveryFailed):
+    """The chat can no longer be written to: bot blocked or removed, channel archived."""
+
+    code = "gone"
+
+
+class ModelError(ShipmateError):
+    """The model call failed. `status` is the HTTP status, `request_id` the provider's id."""
+
+    person = "The language model failed to answer. Please try again in a moment."
+    retryable = False
+
+    def __init__(
+        self, message: str | None = None, *, status: int | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.request_id = request_id
+
+
+class ModelRefused(ModelError):
+    """The provider refuses the key or the account."""
+
+    person = "The language model refuses my access. Whoever runs me has to look at it."
+    exit_code = 78
+
+
+class ContextOverflow(ModelError):
+    """The prompt does not fit. `tokens` and `window` are the provider's own numbers where it gave them."""
+
+    person = "This conversation no longer fits the language model."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        tokens: int | None = None,
+        window: int | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.tokens = tokens
+        self.window = window
+
+
+class OutputOverflow(ContextOverflow):
+    """Prompt and `max_tokens` together do not fit: a smaller `max_tokens` mends it."""
+
+
+class RequestTooLarge(ContextOverflow):
+    """The request has too many bytes."""
+
+
+class RequestInvalid(ModelError):
+    """The provider calls the request malformed."""
+
+
+class ThinkingUnbound(RequestInvalid):
+    """A thinking block is bound to a conversation that has changed since: strip them all, try once more."""
+
+
+class RateLimited(ModelError):
+    """Too many requests. `retry_after` is in seconds where the provider gave it."""
+
+    person = "The language model is busy right now. Please try again in a few minutes."
+    retryable = True
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.retry_after = retry_after
+
+
+class SpendLimit(ModelError):
+    """A spending limit is reached; waiting does not help."""
+
+    person = "My budget for the language model is used up. Whoever runs me has to look at it."
+
+
+class Overloaded(ModelError):
+    """The provider is overloaded or failing. `retry_after` is in seconds where it gave it."""
+
+    person = "The language model is overloaded right now. Please try again in a few minutes."
+    retryable = True
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        retry_after: float | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, status=status, request_id=request_id)
+        self.retry_after = retry_after
+
+
+class StreamBroken(ModelError):
+    """The answer was cut, stalled, ended early or could not be read; nothing of it was executed."""
+
+    person = "The language model's answer broke off. Please try again."
+    retryable = True
+
+
+class ModelUnreachable(ModelError):
+    """The provider cannot be reached."""
+
+    person = "I cannot reach the language model right now. Please try again in a moment."
+    retryable = True
+
+
+class ToolError(ShipmateError):
+    """A tool failed. The text is for the model: what went wrong and what to do instead."""
+
+
+class ToolInputInvalid(ToolError):
+    """The arguments do not fit the tool's schema."""
+
+
+class StorageError(ShipmateError):
+    """The disk or the journal cannot write."""
+
+    person = "I cannot store messages right now, so I have not taken this one in. Please try again later."
+
+
+class TurnStopped(ShipmateError):
+    """The person stopped the turn."""

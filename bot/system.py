@@ -1,0 +1,113 @@
+"""The real outside: clock, disk and ids. Everything else gets them injected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import threading
+import time
+from pathlib import Path
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+class SystemClock:
+    """`contracts.Clock` on the machine's own time."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class UlidSource:
+    """`contracts.Ids`: ULIDs that only grow (github.com/ulid/spec: 48 bits of ms, 80 random bits)."""
+
+    def __init__(self, clock: SystemClock | None = None, rng: random.Random | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.SystemRandom()
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def ulid(self) -> str:
+        with self._lock:
+            fresh = int(self._clock.now() * 1000) << 80 | self._rng.getrandbits(80)
+            # A clock that stands or goes back must not make ids that sort wrongly.
+            self._last = max(fresh, self._last + 1)
+            value = self._last
+        return "".join(_CROCKFORD[value >> shift & 31] for shift in range(125, -1, -5))
+
+
+class SystemDisk:
+    """`contracts.Disk` on the machine's own file system."""
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        handle = os.open(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+            if sync:
+                os.fdatasync(handle) if hasattr(os, "fdatasync") else os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def replace(self, path: Path, data: bytes) -> None:
+        scratch = self._made(path).with_name(f".{secrets.token_hex(6)}.tmp")
+        try:
+            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            self.rename(scratch, path)
+        except OSError:
+            scratch.unlink(missing_ok=True)
+            raise
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def truncate(self, path: Path, size: int) -> None:
+        os.truncate(path, size)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def size(self, path: Path) -> int:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def names(self, folder: Path) -> list[str]:
+        try:
+            return sorted(entry.name for entry in folder.iterdir())
+        except FileNotFoundError:
+            return []
+
+    @staticmethod
+    def _made(path: Path) -> Path:
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path

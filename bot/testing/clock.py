@@ -1,0 +1,56 @@
+"""A clock that moves only when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+
+
+class FakeClock:
+    """`contracts.Clock` whose time is set by the test; `advance` wakes the sleepers that are due, in order."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self._now = now
+        self._monotonic = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        self._count += 1
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._monotonic + seconds, self._count, future))
+        await future
+
+    @property
+    def sleeping(self) -> int:
+        """How many sleepers wait."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
+    def jump(self, seconds: float) -> None:
+        """Move the time of day alone, as when a machine's clock is set."""
+        self._now += seconds
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, waking each sleeper at its moment and letting the loop run after each."""
+        end = self._monotonic + seconds
+        while self._sleepers and self._sleepers[0][0] <= end:
+            due, _, future = heapq.heappop(self._sleepers)
+            self._now += due - self._monotonic
+            self._monotonic = due
+            if not future.done():
+                future.set_result(None)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        self._now += end - self._monotonic
+        self._monotonic = end
+        for _ in range(5):
+            await asyncio.sleep(0)

@@ -1,0 +1,148 @@
+"""What the loopback servers share: an aiohttp application on 127.0.0.1, recorded calls, faults on command."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import web
+
+from bot.contracts import Clock
+
+
+class _RealClock:
+    def now(self) -> float:
+        import time
+
+        return time.time()
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request that a server got: the method's name, its parameters, when (server's clock)."""
+
+    method: str
+    params: dict[str, Any]
+    at: float
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Fault:
+    """How the next matching request fails. `respond` answers with status and body without doing anything;
+    `lose` does everything and cuts the connection before the answer; `cut` cuts at once; `hang` never answers.
+    """
+
+    method: str
+    action: Literal["respond", "lose", "cut", "hang"] = "respond"
+    status: int = 500
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | bytes | dict[str, Any] = ""
+    times: int = 1
+
+
+class Loopback(abc.ABC):
+    """A server on 127.0.0.1. Subclasses add routes in `routes` and call `self.record` for each request."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or _RealClock()
+        self.calls: list[Call] = []
+        self.port = 0
+        self._faults: list[Fault] = []
+        self._changed = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+
+    @abc.abstractmethod
+    def routes(self, app: web.Application) -> None:
+        """Add the server's routes."""
+
+    async def __aenter__(self) -> Any:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on `port`, or on a free one (kept over a later stop and start)."""
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        self.routes(app)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port or self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close every connection and stop listening. Safe to call twice."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def fail(self, method: str, **how: Any) -> None:
+        """Let the next request to `method` (or `*`) fail; see `Fault` for the ways."""
+        self._faults.append(Fault(method=method, **how))
+
+    def take_fault(self, method: str) -> Fault | None:
+        """The fault that applies to this request, used up by it."""
+        for fault in self._faults:
+            if fault.method in {method, "*"}:
+                fault.times -= 1
+                if fault.times <= 0:
+                    self._faults.remove(fault)
+                return fault
+        return None
+
+    async def record(
+        self, method: str, params: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Remember a request and wake those who wait for it."""
+        self.calls.append(Call(method, params, self.clock.now(), dict(headers or {})))
+        await self.changed()
+
+    async def changed(self) -> None:
+        """Wake everyone who waits for a condition."""
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        """Wait until `condition()` holds; it is tried again after every change of the server's state."""
+        async with asyncio.timeout(timeout), self._changed:
+            await self._changed.wait_for(condition)
+
+    def called(self, method: str) -> list[Call]:
+        """The calls of one method, oldest first."""
+        return [call for call in self.calls if call.method == method]
+
+    @staticmethod
+    async def broken(request: web.Request, fault: Fault) -> web.StreamResponse:
+        """Carry out a fault other than `lose` before anything was done."""
+        if fault.action == "hang":
+            await asyncio.Event().wait()
+        if fault.action == "respond":
+            body = fault.body
+            if isinstance(body, dict):
+                return web.json_response(body, status=fault.status, headers=fault.headers)
+            data = body.encode() if isinstance(body, str) else body
+            return web.Response(status=fault.status, headers=fault.headers, body=data)
+        return Loopback.drop(request)
+
+    @staticmethod
+    def drop(request: web.Request) -> web.StreamResponse:
+        """Cut the connection without an answer."""
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
