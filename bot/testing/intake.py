@@ -1,0 +1,124 @@
+"""The gateway's door as a channel's test sees it: it records what came in and can refuse to write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bot.contracts import ArchiveLine, Inbound, Level
+
+
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """One event that a channel could not read."""
+
+    channel: str
+    key: str
+    raw: str
+    reason: str
+
+
+class RecordingIntake:
+    """`contracts.Intake` in memory: accepts everyone, refuses an inbound of which it saw a key before.
+
+    `offered` holds every call of `accept`, `accepted` those that were taken in. While `failure` is set
+    (`errors.StorageError()` says that the disk is full), `accept` raises it and takes nothing in.
+    `lines` are the archives that `recent` reads; what is accepted is written there too.
+    """
+
+    def __init__(self) -> None:
+        self.offered: list[Inbound] = []
+        self.accepted: list[Inbound] = []
+        self.buried: list[Buried] = []
+        self.failure: Exception | None = None
+        self.lines: dict[str, list[ArchiveLine]] = defaultdict(list)
+        self._seen: set[str] = set()
+        self._changed = asyncio.Condition()
+
+    async def accept(self, inbound: Inbound) -> bool:
+        self.offered.append(inbound)
+        try:
+            if self.failure is not None:
+                raise self.failure
+            if not self._seen.isdisjoint(inbound.keys):
+                return False
+            self._seen.update(inbound.keys)
+            self.accepted.append(inbound)
+            self.lines[inbound.chat_key].append(_line(inbound))
+            return True
+        finally:
+            await self._tell()
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+        self.buried.append(Buried(channel, key, raw, reason))
+        await self._tell()
+
+    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+        return self.lines[chat_key][-limit:] if limit > 0 else []
+
+    async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        """Wait until `condition()` holds; it is tried again after every call of `accept` and `bury`."""
+        async with asyncio.timeout(timeout), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def offers(self, count: int) -> Inbound:
+        """Wait until `accept` was called `count` times; the last inbound offered."""
+        await self.until(lambda: len(self.offered) >= count)
+        return self.offered[-1]
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _line(inbound: Inbound) -> ArchiveLine:
+    return ArchiveLine(
+        ts=inbound.ts,
+        channel=inbound.channel,
+        chat_id=inbound.chat_id,
+        chat_key=inbound.chat_key,
+        user_id=inbound.user_id,
+        message_id=inbound.message_id,
+        role="user",
+        text=inbound.text,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One line of a `RecordingLog`."""
+
+    kind: str
+    message: str
+    level: Level
+    details: dict[str, Any]
+
+
+class RecordingLog:
+    """`contracts.Log` in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[Written] = []
+
+    def write(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: Level = "info",
+        duration: float | None = None,
+        chat_key: str | None = None,
+        request_id: str | None = None,
+        **details: Any,
+    ) -> None:
+        given = {"duration": duration, "chatKey": chat_key, "requestId": request_id}
+        known = {name: value for name, value in given.items() if value is not None}
+        self.lines.append(Written(kind, message, level, known | details))
+
+    @property
+    def text(self) -> str:
+        """Everything that was written, for a search of what must not be in it."""
+        return "\n".join(map(repr, self.lines))

@@ -1,0 +1,364 @@
+"""What every channel must do, whatever its platform. `test_<name>_channel.py` subclasses `ChannelContract`.
+
+A subclass gives the class attributes and the fixture `rig`: the channel, started, on one side and the
+platform with its people on the other.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import itertools
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import errors, text
+from bot.contracts import Channel, Clock, Inbound, Manifest, Outbound, Surroundings
+from bot.system import SystemClock
+from bot.testing.intake import RecordingIntake, RecordingLog
+
+EVERYDAY = (
+    "hello",
+    "  two  spaces and\na line break ",
+    "*stars* _lines_ `ticks` <angles> & ampersands \\ #hash",
+    "你好，今天天气怎么样？",
+    "ありがとう、また明日",
+    "مرحبا بالعالم، كيف حالك؟",
+    "שלום עולם",
+    "👨‍👩‍👧‍👦 🇪🇺 👍🏽 e\u0301 क्षि",
+)
+"""What people really write."""
+
+_PIECES = [
+    "word ",
+    "Zürich ",
+    "👨‍👩‍👧‍👦",
+    "🇪🇺",
+    "👍🏽",
+    "e\u0301",
+    "क्षि",
+    "你好。",
+    "ありがとう",
+    "مرحبا ",
+    "שלום ",
+    "line\n",
+    "end. ",
+]
+
+Cannot = Literal["say_as_self", "fail_next_send", "lose_next_answer", "repeat", "again"]
+
+
+class Rig(Protocol):
+    """A channel, started against `intake`, and its platform, played by the test."""
+
+    channel: Channel
+    intake: RecordingIntake
+
+    async def say(self, text: str, *, user: str = "first") -> None:
+        """A person addresses the bot in a direct chat (`user` is a label: equal labels, same person).
+
+        Returns once the platform has the message and, where it answers at once, its answer.
+        """
+        ...
+
+    async def repeat(self) -> None:
+        """The platform delivers the event of the last `say` once more, though it was confirmed."""
+        ...
+
+    async def again(self) -> None:
+        """The platform delivers again what was not confirmed; nothing where all was."""
+        ...
+
+    async def say_as_self(self, text: str) -> None:
+        """A message of the bot itself comes back as an event, and is processed when this returns."""
+        ...
+
+    async def visible(self) -> list[str]:
+        """The messages of the bot that people see, oldest first, as the text they read."""
+        ...
+
+    async def fail_next_send(self) -> None:
+        """The next send fails surely before it is executed."""
+        ...
+
+    async def lose_next_answer(self) -> None:
+        """The next send is executed and the answer to it lost."""
+        ...
+
+    def fits(self, part: str) -> bool:
+        """Whether a part made by `split` fits one message of the platform."""
+        ...
+
+    def build(self) -> Channel:
+        """Another channel like the one that runs, not started."""
+        ...
+
+
+def surroundings(folder: Path, clock: Clock | None = None) -> Surroundings:
+    """What a channel under test is built with."""
+    home = folder / ".ship"
+    home.mkdir(mode=0o700, exist_ok=True)
+    return Surroundings(
+        clock=clock or SystemClock(), log=RecordingLog(), rng=random.Random(1), home=home, root=folder
+    )
+
+
+class ChannelContract(abc.ABC):
+    manifest: ClassVar[Manifest]
+    addresses: ClassVar[st.SearchStrategy[dict[str, str]]]
+    """Every address that `manifest.encode` takes."""
+    pinned: ClassVar[Mapping[str, Mapping[str, str]]]
+    """chatKeys as they stand in people's archives, and the addresses they mean."""
+    cannot: ClassVar[Mapping[Cannot, str]] = {}
+    """What cannot happen on this platform, with the reason."""
+
+    @pytest.fixture
+    @abc.abstractmethod
+    def rig(self) -> Any:
+        """The channel, started, and its platform; closes both."""
+
+    def _needs(self, what: Cannot) -> None:
+        if reason := self.cannot.get(what):
+            pytest.skip(reason)
+
+    # -- chatKey ---------------------------------------------------------------------------------------------
+
+    def test_a_chat_key_leads_back_to_the_address_it_was_made_from(self) -> None:
+        @settings(derandomize=True, deadline=None)
+        @given(self.addresses)
+        def round_trip(address: dict[str, str]) -> None:
+            key = self.manifest.encode(address)
+            assert key.startswith(f"{self.manifest.name}:chat:")
+            assert self.manifest.decode(key) == address
+
+        round_trip()
+
+    def test_chat_keys_already_on_disk_keep_their_meaning(self) -> None:
+        assert self.pinned
+        for key, address in self.pinned.items():
+            assert self.manifest.encode(address) == key
+            assert self.manifest.decode(key) == dict(address)
+
+    # -- coming in -------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("said", EVERYDAY)
+    async def test_what_a_person_says_arrives_unchanged(self, rig: Rig, said: str) -> None:
+        inbound = await _said(rig, said)
+        assert inbound.text == said
+        assert inbound.kind == "message"
+
+    async def test_an_inbound_says_where_it_is_from(self, rig: Rig) -> None:
+        inbound = await _said(rig, "hello")
+        assert inbound.channel == rig.channel.name == self.manifest.name
+        assert (inbound.chat_type, inbound.addressed, inbound.from_bot) == ("direct", "direct", False)
+        assert inbound.keys
+        assert all(inbound.keys)
+        assert inbound.user_id
+        assert inbound.ts > 1_000_000_000_000  # milliseconds
+        parts = self.manifest.decode(inbound.chat_key)
+        assert self.manifest.encode(parts) == inbound.chat_key
+        assert inbound.chat_id in parts.values()
+
+    async def test_two_messages_of_a_person_are_two_events_of_one_chat(self, rig: Rig) -> None:
+        first = await _said(rig, "one")
+        second = await _said(rig, "two")
+        assert set(first.keys).isdisjoint(second.keys)
+        assert (first.chat_key, first.user_id) == (second.chat_key, second.user_id)
+
+    async def test_different_people_have_different_ids(self, rig: Rig) -> None:
+        if reason := self.cannot_tell_people_apart:
+            pytest.skip(reason)
+        first = await _said(rig, "one")
+        second = await _said(rig, "two", user="second")
+        assert first.user_id != second.user_id
+        assert first.chat_key != second.chat_key
+
+    cannot_tell_people_apart: ClassVar[str] = ""
+    """Why everyone who reaches this channel is the same person, where that is so."""
+
+    async def test_an_event_delivered_twice_has_the_same_keys(self, rig: Rig) -> None:
+        self._needs("repeat")
+        first = await _said(rig, "once")
+        await rig.repeat()
+        second = await rig.intake.offers(2)
+        assert second.keys == first.keys
+        assert second.chat_key == first.chat_key
+        assert len(rig.intake.accepted) == 1
+
+    async def test_the_bots_own_messages_are_dropped(self, rig: Rig) -> None:
+        self._needs("say_as_self")
+        await rig.say_as_self("my own words")
+        await _said(rig, "somebody else's words")
+        assert [inbound.text for inbound in rig.intake.offered] == ["somebody else's words"]
+        assert not rig.intake.buried
+
+    async def test_a_message_that_could_not_be_written_down_comes_again(self, rig: Rig) -> None:
+        self._needs("again")
+        rig.intake.failure = errors.StorageError()
+        await rig.say("keep me")
+        await rig.intake.offers(1)
+        assert not rig.intake.accepted
+        rig.intake.failure = None
+        await rig.again()
+        await rig.intake.until(lambda: bool(rig.intake.accepted))
+        assert [inbound.text for inbound in rig.intake.accepted] == ["keep me"]
+        assert {inbound.keys for inbound in rig.intake.offered} == {rig.intake.accepted[0].keys}
+
+    async def test_a_message_that_was_written_down_does_not_come_again(self, rig: Rig) -> None:
+        self._needs("again")
+        await _said(rig, "once")
+        await rig.again()
+        await _said(rig, "twice")
+        assert [inbound.text for inbound in rig.intake.offered] == ["once", "twice"]
+
+    # -- going out -------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("answer", ["Hello there", *EVERYDAY[3:]])
+    async def test_a_send_is_one_visible_message_with_an_id(self, rig: Rig, answer: str) -> None:
+        inbound = await _said(rig, "hello")
+        sent = await rig.channel.send(reply(inbound, answer))
+        assert await rig.visible() == [answer]
+        assert sent.message_id
+
+    async def test_each_message_has_its_own_id(self, rig: Rig) -> None:
+        inbound = await _said(rig, "hello")
+        ids = [
+            (await rig.channel.send(reply(inbound, answer))).message_id for answer in ("one", "two", "two")
+        ]
+        assert len(set(ids)) == 3
+        assert await rig.visible() == ["one", "two", "two"]
+
+    async def test_a_send_that_fails_says_so_and_is_not_tried_again(self, rig: Rig) -> None:
+        self._needs("fail_next_send")
+        inbound = await _said(rig, "hello")
+        await rig.fail_next_send()
+        with pytest.raises(errors.DeliveryFailed) as caught:
+            await rig.channel.send(reply(inbound, "private words"))
+        assert not isinstance(caught.value, errors.DeliveryUncertain)
+        assert "private words" not in str(caught.value)
+        assert await rig.visible() == []
+        await rig.channel.send(reply(inbound, "later"))
+        assert await rig.visible() == ["later"]
+
+    async def test_a_lost_answer_is_reported_as_uncertain_and_not_sent_again(self, rig: Rig) -> None:
+        self._needs("lose_next_answer")
+        inbound = await _said(rig, "hello")
+        await rig.lose_next_answer()
+        with pytest.raises(errors.DeliveryUncertain) as caught:
+            await rig.channel.send(reply(inbound, "private words"))
+        assert "private words" not in str(caught.value)
+        assert await rig.visible() == ["private words"]
+
+    async def test_a_stopped_channel_reports_that_it_cannot_send(self, rig: Rig) -> None:
+        inbound = await _said(rig, "hello")
+        await rig.channel.stop()
+        with pytest.raises(errors.DeliveryFailed):
+            await rig.channel.send(reply(inbound, "too late"))
+
+    async def test_a_paused_channel_still_sends(self, rig: Rig) -> None:
+        inbound = await _said(rig, "hello")
+        await rig.channel.pause()
+        await rig.channel.send(reply(inbound, "the rest"))
+        assert await rig.visible() == ["the rest"]
+
+    async def test_the_sign_of_work_can_be_shown_and_cleared(self, rig: Rig) -> None:
+        inbound = await _said(rig, "hello")
+        await rig.channel.indicate(inbound.target, working=True)
+        await rig.channel.indicate(inbound.target, working=False)
+        await rig.channel.indicate(inbound.target, working=False)
+        assert await rig.visible() == []
+
+    # -- long text -------------------------------------------------------------------------------------------
+
+    async def test_split_parts_fit_and_together_say_the_same(self, rig: Rig) -> None:
+        split, fits = rig.channel.split, rig.fits
+
+        @settings(derandomize=True, deadline=None, max_examples=15)
+        @given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=12), st.integers(1, 3))
+        def holds(pieces: list[str], times: int) -> None:
+            whole = longer_than_one(rig, "".join(pieces)) * times
+            parts = split(whole)
+            assert len(parts) > 1
+            assert all(fits(part) for part in parts)
+            assert all(part.strip() for part in parts)
+            assert [g for part in parts for g in _seen(part)] == _seen(whole)
+
+        holds()
+
+    async def test_short_text_is_one_part(self, rig: Rig) -> None:
+        for said in EVERYDAY:
+            assert ["".join(part.split()) for part in rig.channel.split(said)] == ["".join(said.split())]
+
+    @pytest.mark.parametrize("blank", ["", " ", "\n\n", " \t\n "])
+    async def test_blank_text_has_no_parts(self, rig: Rig, blank: str) -> None:
+        assert rig.channel.split(blank) == []
+
+    async def test_every_part_of_a_long_text_can_be_sent(self, rig: Rig) -> None:
+        inbound = await _said(rig, "tell me everything")
+        parts = rig.channel.split(longer_than_one(rig, "".join(_PIECES)))
+        for part in parts:
+            await rig.channel.send(reply(inbound, part))
+        shown = await rig.visible()
+        assert ["".join(_seen(message)) for message in shown] == ["".join(_seen(part)) for part in parts]
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def test_health_follows_the_life_of_the_channel(self, rig: Rig) -> None:
+        assert not rig.build().health().connected
+        assert rig.channel.health().connected
+        await rig.channel.stop()
+        assert not rig.channel.health().connected
+
+    async def test_stopping_twice_or_unstarted_is_fine(self, rig: Rig) -> None:
+        await rig.channel.stop()
+        await rig.channel.stop()
+        await rig.build().stop()
+
+    async def test_a_direct_message_brings_no_earlier_messages_along(self, rig: Rig) -> None:
+        assert await rig.channel.context(await _said(rig, "hello")) == ()
+
+
+_numbers = itertools.count(1)
+
+
+def reply(inbound: Inbound, answer: str) -> Outbound:
+    """An answer to `inbound`, as the gateway would make it."""
+    number = next(_numbers)
+    return Outbound(
+        id=f"{number:026d}",
+        request_id=f"{number:026d}",
+        chat_key=inbound.chat_key,
+        target=dict(inbound.target),
+        text=answer,
+    )
+
+
+def notice(inbound: Inbound, sentence: str) -> Outbound:
+    """A notice in the chat of `inbound`."""
+    return dataclasses.replace(reply(inbound, sentence), kind="notice")
+
+
+def longer_than_one(rig: Rig, unit: str) -> str:
+    """`unit` repeated until it no longer fits one message of the platform, and a little more."""
+    long = unit
+    while rig.fits(long):
+        long += long
+    return long + unit
+
+
+async def _said(rig: Rig, words: str, *, user: str = "first") -> Inbound:
+    """Let a person say something and wait until the intake has it."""
+    count = len(rig.intake.offered) + 1
+    await rig.say(words, user=user)
+    return await rig.intake.offers(count)
+
+
+def _seen(part: str) -> list[str]:
+    """What a reader sees of a text, white space aside."""
+    return [grapheme for grapheme in text.graphemes(part) if grapheme.strip()]
