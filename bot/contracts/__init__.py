@@ -66,6 +66,8 @@ __all__ = [
     "Reply",
     "Role",
     "Sent",
+    "Skill",
+    "Skills",
     "Surroundings",
     "TextDelta",
     "Tool",

@@ -132,5 +132,7 @@ class Manifest:
     never_admit: frozenset[str] = frozenset()
     """Ids that stand for many people and are refused whatever the lists say."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
+    indicate_every: float = 4.5
+    """Seconds after which the platform's sign of work fades and has to be shown again."""
     rules: str = ""
     command_prefix: str = "/"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -86,6 +86,24 @@ class Journal(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One `SKILL.md` folder: what the overview shows of it. `allowed_tools` only narrows."""
+
+    name: str
+    description: str
+    allowed_tools: tuple[str, ...] = ()
+
+
+class Skills(Protocol):
+    """The skills found in `.claude/skills` and the configured paths."""
+
+    async def overview(self) -> list[Skill]: ...
+    async def load(self, name: str) -> str:
+        """The body of one skill. Raises `errors.ToolError` naming the nearest ones where there is none."""
+        ...
+
+
 class Reply(Protocol):
     """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
 
@@ -105,6 +123,8 @@ class TurnRequest:
     reply: Reply | None = None
     prompt: str = ""
     """The text of a turn that no chat caused."""
+    take_more: Callable[[], list[Inbound]] | None = None
+    """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What is kept of a conversation and what is sent of it."""

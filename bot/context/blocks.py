@@ -1,0 +1,77 @@
+"""Small questions about messages of the model's API, and the changes the view may make to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bot import text
+from bot.contracts import Json, Message
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+
+
+def tool_uses(message: Message) -> list[Json]:
+    """The tool calls of an assistant message."""
+    return [block for block in message["content"] if block.get("type") == "tool_use"]
+
+
+def is_results(message: Message) -> bool:
+    """Whether a message only answers tool calls."""
+    return message["role"] == "user" and all(
+        block.get("type") == "tool_result" for block in message["content"]
+    )
+
+
+def plain_text(content: Iterable[Json]) -> str:
+    """The text blocks of a message, joined."""
+    return "".join(block["text"] for block in content if block.get("type") == "text")
+
+
+def without_thinking(messages: Iterable[Message]) -> list[Message]:
+    """The messages without their thinking blocks, which newer models refuse behind a changed position."""
+    kept = []
+    for message in messages:
+        content = [block for block in message["content"] if block.get("type") not in THINKING]
+        if len(content) == len(message["content"]):
+            kept.append(message)
+        elif content:
+            kept.append({**message, "content": content})
+    return kept
+
+
+def interrupted_results(message: Message, reason: str) -> Message:
+    """The answer to tool calls that will never get one: an error result for each."""
+    return {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": call["id"], "is_error": True, "content": reason}
+            for call in tool_uses(message)
+        ],
+    }
+
+
+def shorten_results(messages: list[Message], limit: int) -> list[Message]:
+    """The messages with every textual tool result cut to `limit` characters, head and tail kept."""
+    shortened = []
+    for message in messages:
+        content = [
+            {**block, "content": text.shorten_middle(block["content"], limit)}
+            if block.get("type") == "tool_result" and isinstance(block.get("content"), str)
+            else block
+            for block in message["content"]
+        ]
+        shortened.append({**message, "content": content})
+    return shortened
+
+
+def longest_result(messages: Iterable[Message]) -> int:
+    """Characters of the longest textual tool result; 0 where there is none."""
+    return max(
+        (
+            len(block["content"])
+            for message in messages
+            for block in message["content"]
+            if block.get("type") == "tool_result" and isinstance(block.get("content"), str)
+        ),
+        default=0,
+    )

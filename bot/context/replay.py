@@ -1,0 +1,89 @@
+"""Filling a store again: from the transcript, or from the archive where that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+from bot.context.store import AgentContextStore, Entry, Turn
+from bot.contracts import ArchiveLine, Json, Message
+
+TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
+
+
+class Line(Protocol):
+    """What a line of the transcript says (`bot.history.transcript.TranscriptLine`)."""
+
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def message(self) -> Message | None: ...
+    @property
+    def data(self) -> Json | None: ...
+
+
+def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
+    """Carry out the lines of a transcript, in order.
+
+    A turn counts from its `turn_end` on: one that has none was cut off by a crash, and its inbound, still in the
+    journal, begins it again.
+    """
+    turn: Turn | None = None
+    injected = False
+    for line in lines:
+        data = line.data or {}
+        if line.type == "turn_start":
+            turn = Turn(line.request_id or "", (line.request_id or "",), ())
+            injected = False
+        elif line.type == "boundary":
+            apply_boundary(store, data)
+        elif turn is None or line.request_id != turn.request_id:
+            continue
+        elif line.type in {"user", "assistant"} and line.message is not None:
+            more = tuple(data.get("sources", ()))
+            entries = (*turn.entries, Entry(line.uuid, line.message))
+            turn = Turn(turn.request_id, turn.sources + more, entries)
+        elif line.type == "injection":
+            injected = True
+        elif line.type == "turn_end":
+            if data.get("status") != "withdrawn":
+                store.commit(turn, strip_thinking=injected)
+            turn = None
+
+
+def apply_boundary(store: AgentContextStore, data: Json) -> None:
+    """Carry out a boundary line: `{"dropped": "all" | [uuid, …], "reason": …}`."""
+    dropped = data.get("dropped", ())
+    if dropped == "all":
+        store.clear()
+    else:
+        store.drop(dropped)
+
+
+def from_archive(store: AgentContextStore, lines: Sequence[ArchiveLine], max_messages: int) -> None:
+    """Plain turns from what was said: each begins with a message of a person. Newest first into half the cap."""
+    turns: list[list[Entry]] = []
+    requests: list[str] = []
+    for line in lines:
+        if not line.text.strip() or line.role not in {"user", "assistant"}:
+            continue
+        entry = Entry(
+            f"archive:{line.ts}:{len(requests)}:{line.message_id or ''}",
+            {"role": line.role, "content": [{"type": "text", "text": line.text}]},
+        )
+        if line.role == "user":
+            turns.append([entry])
+            requests.append(str((line.meta or {}).get("requestId", "")))
+        elif turns:
+            turns[-1].append(entry)
+    room = max_messages // 2
+    first = len(turns)
+    while first > 0 and len(turns[first - 1]) <= room:
+        first -= 1
+        room -= len(turns[first])
+    for entries, request_id in zip(turns[first:], requests[first:], strict=True):
+        store.commit(Turn(request_id, (request_id,), tuple(entries)))

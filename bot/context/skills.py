@@ -1,0 +1,108 @@
+"""Skills: folders with a `SKILL.md`, found in `.claude/skills` and the configured paths."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiofiles
+import regex
+import yaml
+
+from bot import errors, text
+from bot.contracts import Log, Skill
+
+_NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
+NAME_LIMIT = 64
+DESCRIPTION_LIMIT = 1_024
+BODY_LIMIT = 100_000  # characters
+FILE_LIMIT = 1024 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    skill: Skill
+    body: str
+
+
+class SkillFolder:
+    """`contracts.Skills` over folders.
+
+    A folder under `.claude/skills` counts only where it really lies in the project (links resolved); a
+    configured path may lie anywhere, since the operator named it. Of two skills with one name the first counts.
+    """
+
+    def __init__(self, root: Path, paths: Sequence[str], log: Log) -> None:
+        self._root = root
+        self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
+        self._log = log
+
+    async def overview(self) -> list[Skill]:
+        return [found.skill for found in (await self._scan()).values()]
+
+    async def load(self, name: str) -> str:
+        found = await self._scan()
+        if name in found:
+            return found[name].body
+        near = difflib.get_close_matches(name, found, n=3, cutoff=0.4)
+        hint = f"The nearest are: {', '.join(near)}." if near else "`skills_list` shows what there is."
+        raise errors.ToolError(f"There is no skill named {text.preview(name, 80)!r}. {hint}")
+
+    async def _scan(self) -> dict[str, _Found]:
+        skills: dict[str, _Found] = {}
+        for place, inside in self._places:
+            for file in await asyncio.to_thread(_skill_files, place, inside):
+                found = await self._read(file)
+                if found is None:
+                    continue
+                if found.skill.name in skills:
+                    self._log.write("skill", f"a second skill {found.skill.name!r} is left out", level="warn")
+                    continue
+                skills[found.skill.name] = found
+        return skills
+
+    async def _read(self, file: Path) -> _Found | None:
+        try:
+            async with aiofiles.open(file, "rb") as handle:
+                raw = await handle.read(FILE_LIMIT)
+            return _parse(raw.decode("utf-8", "replace"), file.parent.name)
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")
+            return None
+
+
+def _skill_files(place: Path, inside: Path | None) -> list[Path]:
+    """Every `SKILL.md` one level below a place, in order of name."""
+    try:
+        folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
+    except OSError:
+        return []
+    files = [folder / "SKILL.md" for folder in folders if (folder / "SKILL.md").is_file()]
+    if inside is None:
+        return files
+    home = inside.resolve()
+    return [file for file in files if file.resolve().is_relative_to(home)]
+
+
+def _parse(source: str, folder: str) -> _Found:
+    match = _FRONT_MATTER.match(source)
+    head = yaml.safe_load(match.group(1)) if match else {}
+    if not isinstance(head, dict):
+        raise ValueError("its front matter is no mapping")  # noqa: TRY004 - a bad file, not a bad call
+    name = str(head.get("name") or folder)
+    if len(name) > NAME_LIMIT or _NAME.fullmatch(name) is None:
+        raise ValueError("its name must be at most 64 characters of a-z, 0-9 and single hyphens")
+    description = " ".join(str(head.get("description") or "").split())
+    if not description:
+        raise ValueError("it has no description")
+    allowed = head.get("allowed-tools") or ()
+    tools = allowed.split() if isinstance(allowed, str) else [str(tool) for tool in allowed]
+    body = (match.group(2) if match else source).strip()
+    return _Found(
+        Skill(name, text.head(description, DESCRIPTION_LIMIT), tuple(tool.strip(",") for tool in tools)),
+        text.shorten_middle(body, BODY_LIMIT),
+    )
