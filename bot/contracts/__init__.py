@@ -9,7 +9,18 @@ from __future__ import annotations
 from bot.contracts._channel import Channel, ChannelSettings, Intake, Manifest, Pace, Surroundings
 from bot.contracts._model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.contracts._outside import Clock, Disk, Ids, Log, Redact
-from bot.contracts._ports import Agent, Archive, Effect, Journal, Reply, Tool, TurnOutcome, TurnRequest
+from bot.contracts._ports import (
+    Agent,
+    Archive,
+    Effect,
+    Journal,
+    Reply,
+    Skill,
+    Skills,
+    Tool,
+    TurnOutcome,
+    TurnRequest,
+)
 from bot.contracts._values import (
     ArchiveLine,
     Attachment,
