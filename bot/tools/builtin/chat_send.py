@@ -1,0 +1,59 @@
+"""`chat_send`: the reply that people see."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors
+from bot.contracts import Effect
+from bot.tools import context
+from bot.tools.registry import ToolPorts
+
+
+class ChatSendInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(description="The whole message, in Markdown.")
+
+
+class ChatSend:
+    """Delivers to the chat that asked, always; tells the model whether it arrived."""
+
+    name = "chat_send"
+    description = (
+        "Send your reply to the person who wrote to you. Call it once for each message you answer, with the "
+        "whole reply. The result says whether it was delivered."
+    )
+    input = ChatSendInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"message"})
+    timeout_seconds = 300.0  # a throttled platform may ask to wait
+
+    async def run(self, args: ChatSendInput) -> str:
+        reply = context.current().reply
+        if reply is None:
+            raise errors.ToolError(
+                "No chat caused this turn, so there is nowhere to send. Answer with plain text instead."
+            )
+        if not args.text.strip():
+            raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
+        try:
+            sent = await reply.send(args.text)
+        except errors.DeliveryThrottled as error:
+            raise errors.ToolError("Not delivered: the platform limits how fast I may send.") from error
+        except errors.DeliveryUncertain as error:
+            raise errors.ToolError(
+                "The platform did not confirm the message; it may have arrived. Do not send it again."
+            ) from error
+        except errors.TargetGone as error:
+            raise errors.ToolError("Not delivered: this chat can no longer be written to.") from error
+        except errors.DeliveryFailed as error:
+            raise errors.ToolError("Not delivered: the platform refused the message.") from error
+        ids = ", ".join(part.message_id for part in sent)
+        parts = f" in {len(sent)} parts" if len(sent) > 1 else ""
+        return f"Delivered{parts} (message id {ids})."
+
+
+def build(_: ToolPorts) -> ChatSend:
+    return ChatSend()

@@ -1,0 +1,36 @@
+"""`skills_load`: the body of one skill."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.contracts import Effect
+from bot.tools.registry import ToolPorts
+
+
+class SkillsLoadInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=64, description="The skill's exact name.")
+
+
+class SkillsLoad:
+    """The instructions of one skill, which an operator put into the project."""
+
+    name = "skills_load"
+    description = "Load the instructions of one skill by its exact name."
+    input = SkillsLoadInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 30.0
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self._skills = ports.skills
+
+    async def run(self, args: SkillsLoadInput) -> str:
+        return await self._skills.load(args.name)
+
+
+def build(ports: ToolPorts) -> SkillsLoad:
+    return SkillsLoad(ports)

@@ -1,0 +1,60 @@
+"""The turn a tool runs in, context-local: tools of turns side by side never see each other's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot import errors
+from bot.contracts import ArchiveLine, Reply
+
+
+class Injection(Protocol):
+    """The one way in which a tool may change the messages in flight: older turns, before the current message."""
+
+    def room(self) -> int:
+        """How many more messages this run may inject."""
+        ...
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        """Whether the model sees this line already, or it is the message being answered."""
+        ...
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> None:
+        """Put lines, in time order, before the current user message. They live for this run only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolExecutionContext:
+    """What a tool may know of its turn. `reply` is None where no chat asked."""
+
+    chat_key: str
+    request_id: str
+    user_id: str | None
+    reply: Reply | None
+    injection: Injection
+
+
+_current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
+
+
+@contextlib.contextmanager
+def tool_scope(context: ToolExecutionContext) -> Iterator[None]:
+    """Run a block, and every task it creates, inside a turn."""
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current() -> ToolExecutionContext:
+    """The turn this tool runs in. Raises `errors.ToolError` outside of one."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise errors.ToolError("This tool works only while a message is being answered.") from None

@@ -1,0 +1,108 @@
+"""Running the tool calls of one step: validated, timed, side by side where they only read, results in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pydantic
+
+from bot import errors, text
+from bot.contracts import Clock, Json, Log, Tool
+from bot.tools.registry import Registry
+
+CUT_OFF = (
+    "This call did not arrive whole (the output limit was reached) and was not executed. "
+    "Call again with shorter input, or in several calls."
+)
+RESULT_LIMIT = 100_000  # characters; a single result larger than this helps no model
+_SIDE_BY_SIDE = frozenset({"read"})
+
+
+class Dispatcher:
+    """Turns tool calls into tool results. Never raises for what a tool did; cancellation passes through."""
+
+    def __init__(self, registry: Registry, *, clock: Clock, log: Log) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._log = log
+
+    async def run(self, calls: Sequence[Json], cut: frozenset[str] = frozenset()) -> list[Json]:
+        """The `tool_result` blocks of these `tool_use` blocks, in the same order."""
+        if all(self._only_reads(call) for call in calls):
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(call, cut)) for call in calls]
+            return [task.result() for task in tasks]
+        return [await self._one(call, cut) for call in calls]
+
+    def _only_reads(self, call: Json) -> bool:
+        tool = self._registry.get(call["name"])
+        return tool is not None and tool.effects <= _SIDE_BY_SIDE
+
+    async def _one(self, call: Json, cut: frozenset[str]) -> Json:
+        began = self._clock.monotonic()
+        self._log.write(
+            "tool_call", call["name"], tool=call["name"], tool_use_id=call["id"], input=call["input"]
+        )
+        failure: str | None = None
+        if call["id"] in cut:
+            content, failure = CUT_OFF, "cut"
+        else:
+            content, failure = await self._attempt(call)
+        self._log.write(
+            "tool_result",
+            f"{call['name']} {'failed' if failure else 'done'}",
+            level="warn" if failure else "info",
+            duration=(self._clock.monotonic() - began) * 1000,
+            tool=call["name"],
+            tool_use_id=call["id"],
+            failure=failure,
+            result=content,
+        )
+        result: Json = {
+            "type": "tool_result",
+            "tool_use_id": call["id"],
+            "content": text.shorten_middle(content, RESULT_LIMIT) or "(no output)",
+        }
+        return result | {"is_error": True} if failure else result
+
+    async def _attempt(self, call: Json) -> tuple[str, str | None]:
+        """The text for the model and, where the tool failed, the cause for the operator."""
+        tool = self._registry.get(call["name"])
+        if tool is None:
+            names = ", ".join(self._registry.names())
+            return (
+                f"There is no tool named {text.preview(call['name'], 80)!r}. There are: {names}.",
+                "unknown",
+            )
+        try:
+            args = tool.input.model_validate(call["input"])
+        except pydantic.ValidationError as error:
+            return invalid_input(error), "invalid input"
+        return await self._timed(tool, args)
+
+    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> tuple[str, str | None]:
+        try:
+            async with asyncio.timeout(tool.timeout_seconds):
+                return await tool.run(args), None
+        except TimeoutError:
+            return f"{tool.name} took longer than {tool.timeout_seconds:g} s and was stopped.", "timeout"
+        except errors.ToolError as error:
+            return str(error), type(error).__name__
+        except errors.ShipmateError as error:
+            return f"{tool.name} failed: {error.person}", f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
+            return (
+                f"{tool.name} failed inside ({type(error).__name__}). Try another way.",
+                f"{type(error).__name__}: {error}",
+            )
+
+
+def invalid_input(error: pydantic.ValidationError) -> str:
+    """A validation error as lines the model can act on: `- field: what is wrong, got what`."""
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False):
+        field = ".".join(str(part) for part in problem["loc"]) or "(input)"
+        got = text.preview(repr(problem["input"]), 80)
+        lines.append(f"- {field}: {problem['msg']}, got {got}")
+    return "The input does not fit the tool; it was not run.\n" + "\n".join(lines)

@@ -1,0 +1,66 @@
+"""Which tools there are, and how the model is told."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from bot.contracts import Archive, Clock, Json, Skills, Tool
+from bot.tools import builtin
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPorts:
+    """What tools reach of the other rooms; each takes what it needs."""
+
+    archive: Archive
+    skills: Skills
+    clock: Clock
+
+
+class Registry:
+    """The tools of one agent, in order of name so that the cached prefix never depends on chance."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
+        self.definitions: tuple[Json, ...] = tuple(map(definition, self._tools.values()))
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def names(self) -> list[str]:
+        return list(self._tools)
+
+
+def definition(tool: Tool) -> Json:
+    """A tool as the Messages API wants it: the schema of its input without titles, which only cost tokens."""
+    return {"name": tool.name, "description": tool.description, "input_schema": _schema(tool.input)}
+
+
+def _schema(model: type[BaseModel]) -> Json:
+    schema: Json = _untitled(model.model_json_schema())
+    schema.pop("description", None)
+    return schema
+
+
+def _untitled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _untitled(item)
+            for key, item in value.items()
+            if not (key == "title" and isinstance(item, str))
+        }
+    if isinstance(value, list):
+        return [_untitled(item) for item in value]
+    return value
+
+
+def builtin_tools(ports: ToolPorts) -> list[Tool]:
+    """Every tool in `bot/tools/builtin`: one module each, with a `build(ports)`."""
+    names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
+    return [importlib.import_module(f"{builtin.__name__}.{name}").build(ports) for name in names]
