@@ -1,0 +1,20 @@
+"""The operator's eyes: the log, what is kept out of it, and which turn a line belongs to."""
+
+from __future__ import annotations
+
+from bot.telemetry.context import Running, current, step_scope, turn_scope
+from bot.telemetry.libraries import bridged
+from bot.telemetry.log import JsonlLog, day_files
+from bot.telemetry.redaction import LogRedactor, Redactor
+
+__all__ = [
+    "JsonlLog",
+    "LogRedactor",
+    "Redactor",
+    "Running",
+    "bridged",
+    "current",
+    "day_files",
+    "step_scope",
+    "turn_scope",
+]

@@ -1,0 +1,63 @@
+"""What libraries say through `logging` and `warnings` goes into the operator's log."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bot.contracts import Level, Log
+from bot.telemetry import details
+
+# At INFO these print addresses that contain a token.
+TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
+
+
+class _Handler(logging.Handler):
+    def __init__(self, log: Log, *, messages: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level: Level = "error" if record.levelno >= logging.ERROR else "warn"
+        extra: dict[str, Any] = {"logger": record.name, "where": f"{record.module}:{record.lineno}"}
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            extra["error"] = details.describe(error) if self._messages else type(error).__name__
+            frames = traceback.extract_tb(error.__traceback__)[-6:]
+            extra["frames"] = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
+        self._log.write("library", self._words(record), level=level, **extra)
+
+    def _words(self, record: logging.LogRecord) -> str:
+        if not self._messages:
+            # A library may put an event, and with it somebody's text, into its warning.
+            return f"{record.name} reports a {record.levelname.lower()}"
+        try:
+            return record.getMessage()
+        except (TypeError, ValueError, KeyError):
+            return str(record.msg)
+
+
+@contextmanager
+def bridged(log: Log, *, messages: bool = True) -> Iterator[None]:
+    """Inside, warnings and errors of libraries become lines of kind `library`.
+
+    `messages=False` keeps their words out, for where message logging is off.
+    """
+    root = logging.getLogger()
+    handler = _Handler(log, messages=messages)
+    before = {name: logging.getLogger(name).level for name in TALKATIVE}
+    root.addHandler(handler)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+        root.removeHandler(handler)

@@ -1,0 +1,294 @@
+"""The operator's log: `.ship/logs/<YYYY-MM-DD>.jsonl`, written by one thread, off everybody's way."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bot import text
+from bot.contracts import Clock, Disk, Ids, Level
+from bot.telemetry import context, details
+from bot.telemetry.redaction import LogRedactor
+
+MAX_LINE_BYTES = 64 * 1024
+PART_BYTES = 64 * 1024 * 1024
+"""A day that grows over this goes on in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
+CAPACITY = 10_000  # lines that may wait for the disk
+
+Line = dict[str, Any]
+
+
+class JsonlLog:
+    """`contracts.Log` on disk. `write` only copies and queues; under pressure debug lines go first, and the
+    log says how many it dropped. A disk that fails is told of once on stderr and never to the caller.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock,
+        disk: Disk,
+        ids: Ids,
+        redact: LogRedactor | None = None,
+        capacity: int = CAPACITY,
+        part_bytes: int = PART_BYTES,
+        complain: Callable[[str], object] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._ids = ids
+        self._redact = redact or LogRedactor()
+        self._capacity = capacity
+        self._writer = _Writer(folder, disk, part_bytes, complain or _complain)
+        self._disk = disk
+        self._wake = threading.Condition()
+        # Debug lines wait apart, so that they can be dropped first; ids bring both back into order.
+        self._waiting: deque[Line] = deque()
+        self._debug: deque[Line] = deque()
+        self._dropped = 0
+        self._queued = 0
+        self._written = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="shipmate-log", daemon=True)
+        self._thread.start()
+
+    def write(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: Level = "info",
+        duration: float | None = None,
+        chat_key: str | None = None,
+        request_id: str | None = None,
+        **details: Any,
+    ) -> None:
+        line = self._line(kind, message, level, details)
+        running = context.current()
+        step = details.get("step", running.step)
+        where: Line = {
+            "duration": None if duration is None else round(float(duration), 3),
+            "chatKey": chat_key or running.chat_key,
+            "requestId": request_id or running.request_id,
+            "step": step if isinstance(step, int) else None,
+        }
+        line |= {key: value for key, value in where.items() if value is not None}
+        with self._wake:
+            if not self._closed and self._admit(line, level):
+                self._queued += 1
+                self._wake.notify_all()
+
+    def _line(self, kind: str, message: str, level: Level, extra: dict[str, Any]) -> Line:
+        return {
+            "id": self._ids.ulid(),
+            "timestamp": _timestamp(self._clock.now()),
+            "type": level,
+            "level": level,
+            "kind": kind,
+            "message": message,
+            "details": details.snapshot({key: value for key, value in extra.items() if key != "step"}),
+        }
+
+    def _admit(self, line: Line, level: Level) -> bool:
+        full = len(self._waiting) + len(self._debug) >= self._capacity
+        if full:
+            self._dropped += 1
+            if level == "debug" or not self._debug:
+                return False
+            self._debug.popleft()
+            self._written += 1  # dropped counts as dealt with
+        (self._debug if level == "debug" else self._waiting).append(line)
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._waiting or self._debug or self._closed)
+                batch = sorted((*self._waiting, *self._debug), key=lambda line: str(line["id"]))
+                self._waiting.clear()
+                self._debug.clear()
+                dropped, self._dropped = self._dropped, 0
+                closing = self._closed
+            if dropped:
+                batch.append(self._line("log", f"dropped {dropped} lines", "warn", {"dropped": dropped}))
+            lost = self._writer.append([(_day(line), render(line, self._redact)) for line in batch])
+            with self._wake:
+                if lost:
+                    # The line that told of those dropped before was the last one of this batch.
+                    self._dropped += lost + max(0, dropped - 1)
+                self._written += len(batch) - bool(dropped)
+                self._wake.notify_all()
+            if closing:
+                return
+
+    def flush(self, seconds: float = 5.0) -> bool:
+        """Wait until everything written before is on disk (or given up); False where that takes too long."""
+        with self._wake:
+            target = self._queued
+            return self._wake.wait_for(
+                lambda: self._written >= target or not self._thread.is_alive(), timeout=seconds
+            )
+
+    def close(self) -> None:
+        """Write what waits and stop. Lines written afterwards are ignored. Safe to call twice."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        self._thread.join(timeout=5.0)
+
+    def sweep(self, days: int) -> int:
+        """Remove the files of days more than `days` ago; counts them. Blocking; raises nothing."""
+        today = datetime.fromtimestamp(self._clock.now(), UTC).date()
+        old = [path for day, _, path in day_files(self._folder, self._disk) if today - day > timedelta(days)]
+        gone = 0
+        for path in old:
+            try:
+                self._disk.remove(path)
+                gone += 1
+            except OSError as error:
+                self.write("error", "an old log file could not be removed", level="warn", error=error)
+        return gone
+
+
+class _Writer:
+    """Appends lines to the file of their day. Used by the log's thread alone."""
+
+    def __init__(self, folder: Path, disk: Disk, part_bytes: int, complain: Callable[[str], object]) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._part_bytes = part_bytes
+        self._complain = complain
+        self._failing = False
+        self._path: Path | None = None
+        self._sound = False
+
+    def append(self, lines: Sequence[tuple[str, bytes]]) -> int:
+        """Write lines of (day, bytes); returns how many were lost."""
+        lost = 0
+        for day, group in _by_day(lines):
+            try:
+                path = self._part(day)
+                data = b"".join(group)
+                self._disk.append(path, data if self._whole(path) else b"\n" + data)
+            except OSError as error:
+                lost += len(group)
+                self._sound = False
+                if not self._failing:
+                    self._failing = True
+                    self._complain(f"shipmate: the log cannot be written: {error.strerror or error}")
+            else:
+                self._sound = True
+                self._failing = False
+        return lost
+
+    def _part(self, day: str) -> Path:
+        path = self._path
+        if path is None or not path.name.startswith(day):
+            parts = [path for when, _, path in day_files(self._folder, self._disk) if when.isoformat() == day]
+            path = parts[-1] if parts else self._folder / f"{day}.jsonl"
+        if self._disk.size(path) >= self._part_bytes:
+            number = _split_name(path.name)
+            path = self._folder / f"{day}.{(number[1] if number else 1) + 1}.jsonl"
+        if path != self._path:
+            self._path = path
+            self._sound = False
+        return path
+
+    def _whole(self, path: Path) -> bool:
+        # A process that died, or a disk that was full, may have left half a line behind.
+        if self._sound or not self._disk.size(path):
+            return True
+        return self._disk.read(path).endswith(b"\n")
+
+
+def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
+    day = ""
+    group: list[bytes] = []
+    for when, line in lines:
+        if when != day and group:
+            yield day, group
+            group = []
+        day = when
+        group.append(line)
+    if group:
+        yield day, group
+
+
+def render(line: Line, redact: LogRedactor) -> bytes:
+    """One line as bytes: redacted first, then cut down to size, strings in their middle."""
+    clean = _clean(redact.deep(line))
+    data = _dump(clean)
+    for limit in (16_000, 4_000, 1_000, 200):
+        if len(data) <= MAX_LINE_BYTES:
+            return data
+        clean = _shorten(clean, limit)
+        data = _dump(clean)
+    if len(data) > MAX_LINE_BYTES:
+        clean["details"] = {"leftOut": f"{len(data):,} bytes"}
+        data = _dump(clean)
+    return data
+
+
+def _dump(line: Line) -> bytes:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return text.clean(value)
+    if isinstance(value, dict):
+        return {text.clean(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _shorten(value: Any, limit: int) -> Any:
+    if isinstance(value, str):
+        return text.shorten_middle(value, limit)
+    if isinstance(value, dict):
+        return {text.head(key, 100): _shorten(item, limit) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shorten(item, limit) for item in value]
+    return value
+
+
+def day_files(folder: Path, disk: Disk) -> list[tuple[date, int, Path]]:
+    """The log files of a folder in the order of time: day, part (from 1), path."""
+    try:
+        names = disk.names(folder)
+    except OSError:
+        return []
+    split = [(found, name) for name in names if (found := _split_name(name)) is not None]
+    return sorted((*found, folder / name) for found, name in split)
+
+
+def _split_name(name: str) -> tuple[date, int] | None:
+    stem, dot, suffix = name.partition(".")
+    part, _, end = suffix.rpartition(".")
+    if not dot or end != "jsonl" or (part and not part.isdecimal()):
+        return None
+    try:
+        return date.fromisoformat(stem), int(part or 1)
+    except ValueError:
+        return None
+
+
+def _timestamp(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _day(line: Line) -> str:
+    return str(line["timestamp"])[:10]
+
+
+def _complain(words: str) -> None:
+    print(words, file=sys.stderr)  # noqa: T201 (the log itself cannot be written)

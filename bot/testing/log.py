@@ -1,0 +1,61 @@
+"""A log that keeps its lines in memory."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.contracts import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line, as it was written."""
+
+    kind: str
+    message: str
+    level: Level = "info"
+    duration: float | None = None
+    chat_key: str | None = None
+    request_id: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class MemoryLog:
+    """`contracts.Log` for tests: `entries` holds every line, oldest first."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._lock = threading.Lock()
+
+    def write(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: Level = "info",
+        duration: float | None = None,
+        chat_key: str | None = None,
+        request_id: str | None = None,
+        **details: Any,
+    ) -> None:
+        with self._lock:
+            self.entries.append(Entry(kind, message, level, duration, chat_key, request_id, details))
+
+    def of(self, kind: str) -> list[Entry]:
+        """The lines of one kind."""
+        return [entry for entry in self.entries if entry.kind == kind]
+
+    def at(self, level: Level) -> list[Entry]:
+        """The lines of one level."""
+        return [entry for entry in self.entries if entry.level == level]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in self.entries]
+
+    @property
+    def text(self) -> str:
+        """Everything that was written, to search it for what must not be there."""
+        return "\n".join(repr(entry) for entry in self.entries)

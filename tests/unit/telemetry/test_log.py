@@ -1,0 +1,360 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import contracts, telemetry
+from bot.system import SystemDisk, UlidSource
+from bot.telemetry.log import MAX_LINE_BYTES, JsonlLog
+from bot.testing.clock import FakeClock
+
+NOON = 1_800_000_000.0 - 1_800_000_000.0 % 86_400 + 43_200  # 2027-01-15T12:00:00Z
+Make = Callable[..., JsonlLog]
+
+
+class GatedDisk(SystemDisk):
+    """A disk that can be held up, and can fail."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.reached = threading.Event()
+        self.error: OSError | None = None
+        self.half = False
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        self.reached.set()
+        assert self.gate.wait(10)
+        if self.error is not None:
+            if self.half:
+                super().append(path, data[:10])
+            raise self.error
+        super().append(path, data, sync=sync)
+
+
+@pytest.fixture
+def disk() -> GatedDisk:
+    return GatedDisk()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(NOON)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def make(tmp_path: Path, disk: GatedDisk, clock: FakeClock, said: list[str]) -> Iterator[Make]:
+    made: list[JsonlLog] = []
+
+    def build(**how: Any) -> JsonlLog:
+        made.append(
+            JsonlLog(tmp_path / "logs", clock=clock, disk=disk, ids=UlidSource(), complain=said.append, **how)
+        )
+        return made[-1]
+
+    yield build
+    disk.gate.set()
+    for log in made:
+        log.close()
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    found = []
+    for path in sorted((folder / "logs").iterdir()):
+        found += [json.loads(line) for line in path.read_text().split("\n") if line]
+    return found
+
+
+def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
+    log = make()
+    log.write(
+        "llm_response",
+        "the model answered",
+        duration=12.3456,
+        chat_key="telegram:chat:1",
+        request_id="01R",
+        stop_reason="end_turn",
+        usage=contracts.Usage(input_tokens=3),
+        step=2,
+    )
+    assert log.flush()
+    (line,) = lines(tmp_path)
+    assert len(line.pop("id")) == 26
+    assert line == {
+        "timestamp": "2027-01-15T12:00:00.000Z",
+        "type": "info",
+        "level": "info",
+        "kind": "llm_response",
+        "message": "the model answered",
+        "details": {
+            "stopReason": "end_turn",
+            "usage": {"inputTokens": 3, "outputTokens": 0, "cacheReadTokens": 0, "cacheWriteTokens": 0},
+        },
+        "duration": 12.346,
+        "chatKey": "telegram:chat:1",
+        "requestId": "01R",
+        "step": 2,
+    }
+    assert (tmp_path / "logs" / "2027-01-15.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_line_belongs_to_the_turn_that_runs_in_its_task(make: Make, tmp_path: Path) -> None:
+    log = make()
+
+    async def turn(name: str) -> None:
+        with telemetry.turn_scope(chat_key=f"web:chat:{name}", request_id=name):
+            await asyncio.sleep(0)
+            with telemetry.step_scope(4):
+                log.write("tool_call", name)
+                await asyncio.sleep(0)
+            log.write("turn_end", name)
+
+    await asyncio.gather(turn("a"), turn("b"))
+    log.write("other", "outside")
+    assert log.flush()
+    for line in lines(tmp_path):
+        if line["kind"] == "other":
+            assert not {"chatKey", "requestId", "step"} & line.keys()
+        else:
+            assert (line["requestId"], line["chatKey"]) == (line["message"], f"web:chat:{line['message']}")
+            assert line.get("step") == (4 if line["kind"] == "tool_call" else None)
+
+
+def test_lines_stay_in_order_and_later_changes_do_not_reach_them(
+    make: Make, tmp_path: Path, disk: GatedDisk
+) -> None:
+    log = make()
+    disk.gate.clear()
+    messages = [{"text": "first"}]
+    for number in range(50):
+        log.write("a", str(number), level="debug" if number % 3 else "info", messages=messages)
+    messages[0]["text"] = "changed"
+    messages.append({"text": "later"})
+    disk.gate.set()
+    assert log.flush()
+    found = lines(tmp_path)
+    assert [line["message"] for line in found] == [str(number) for number in range(50)]
+    assert all(line["details"]["messages"] == [{"text": "first"}] for line in found)
+
+
+def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -> None:
+    log = make(redact=telemetry.LogRedactor(["hunter2-hunter2"]))
+    log.write(
+        "error", "key hunter2-hunter2", chat_key="web:chat:hunter2-hunter2", url="/bot123456:" + "A" * 35
+    )
+    log.write("error", "long", payload="x" * 99_990 + "hunter2-hunter2" + "y" * 99_990)
+    log.write("error", "raised", error=ValueError("hunter2-hunter2"), items={"hunter2-hunter2": 1})
+    assert log.flush()
+    whole = (tmp_path / "logs" / "2027-01-15.jsonl").read_text()
+    assert "hunter2" not in whole
+    assert "A" * 30 not in whole
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [
+        "密" * 1_000_000,
+        ["x" * 900] * 900,
+        {f"key{number}": "😀" * 500 for number in range(4_000)},
+        [[[["deep" * 100] * 20] * 20] * 20] * 20,
+        {"k" * 500_000: 1},
+    ],
+)
+def test_no_line_is_over_64_kilobytes(make: Make, tmp_path: Path, huge: Any) -> None:
+    log = make()
+    log.write("a", "big", payload=huge)
+    log.write("a", "m" * 500_000)
+    assert log.flush(30)
+    raw = (tmp_path / "logs" / "2027-01-15.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(raw) == 2
+    assert all(len(line) <= MAX_LINE_BYTES and json.loads(line) for line in raw)
+
+
+class Sulky:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+@dataclass
+class Pair:
+    left_hand: Any
+    right: Any
+
+
+def test_nothing_a_caller_passes_makes_it_raise(make: Make, tmp_path: Path) -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    log = make()
+    log.write(
+        "a",
+        "lone \ud800 surrogate \x00",
+        nan=float("nan"),
+        inf=float("-inf"),
+        huge=10**5000,
+        data=b"\xff\xfe",
+        path=Path("/a/b"),
+        odd=Sulky(),
+        error=ValueError(Sulky()),
+        loop=loop,
+        pair=Pair({1: "x", None: 2}, {"set"}),
+        inbound=contracts.Attachment(kind="photo"),
+        level_of=contracts.Usage,
+    )
+    assert log.flush()
+    (line,) = lines(tmp_path)
+    assert line["message"] == "lone � surrogate \x00"
+    assert line["details"]["pair"] == {"leftHand": {"1": "x", "None": 2}, "right": ["set"]}
+    assert line["details"]["data"] == "<2 bytes>"
+    assert line["details"]["error"] == "ValueError: <Sulky>"
+    assert line["details"]["inbound"]["kind"] == "photo"
+
+
+def test_writing_never_waits_for_the_disk_and_debug_lines_go_first(
+    make: Make, tmp_path: Path, disk: GatedDisk
+) -> None:
+    log = make(capacity=10)
+    disk.gate.clear()
+    log.write("a", "held")
+    assert disk.reached.wait(10)
+    for number in range(8):
+        log.write("a", f"debug {number}", level="debug")
+    for number in range(12):
+        log.write("a", f"info {number}")
+    log.write("a", "one more", level="debug")
+    disk.gate.set()
+    assert log.flush()
+    log.close()
+    messages = [line["message"] for line in lines(tmp_path)]
+    assert messages == ["held", *[f"info {number}" for number in range(10)], "dropped 11 lines"]
+
+
+def test_a_failing_disk_is_told_of_once_and_never_to_the_caller(
+    make: Make, tmp_path: Path, disk: GatedDisk, said: list[str]
+) -> None:
+    log = make()
+    log.write("a", "before")
+    assert log.flush()
+    disk.error, disk.half = OSError(28, "No space left on device"), True
+    for number in range(5):
+        log.write("a", f"lost {number}")
+        assert log.flush()
+    disk.error = None
+    log.write("a", "after 密")
+    log.close()
+    assert said == ["shipmate: the log cannot be written: No space left on device"]
+    raw = (tmp_path / "logs" / "2027-01-15.jsonl").read_text().split("\n")
+    whole = [json.loads(line)["message"] for line in raw if line.endswith("}")]
+    assert whole == ["before", "after 密", "dropped 5 lines"]
+
+
+def test_after_a_crash_the_torn_line_stands_alone(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "2027-01-15.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"whole":1}\n{"torn":')
+    log = make()
+    log.write("a", "next")
+    assert log.flush()
+    first, torn, following, end = path.read_text().split("\n")
+    assert (first, torn, end) == ('{"whole":1}', '{"torn":', "")
+    assert json.loads(following)["message"] == "next"
+
+
+def test_each_day_has_its_file_and_a_large_day_has_parts(
+    make: Make, tmp_path: Path, clock: FakeClock
+) -> None:
+    log = make(part_bytes=500)
+    for _ in range(4):
+        log.write("a", "x" * 400)
+        assert log.flush()
+    clock.jump(86_400)
+    log.write("a", "tomorrow")
+    assert log.flush()
+    names = [path.name for _, _, path in telemetry.day_files(tmp_path / "logs", SystemDisk())]
+    assert names == [
+        "2027-01-15.jsonl",
+        "2027-01-15.2.jsonl",
+        "2027-01-15.3.jsonl",
+        "2027-01-15.4.jsonl",
+        "2027-01-16.jsonl",
+    ]
+    again = make(part_bytes=500)
+    again.write("a", "after a restart")
+    assert again.flush()
+    assert len(telemetry.day_files(tmp_path / "logs", SystemDisk())) == 5
+
+
+def test_old_days_are_swept_and_other_files_stay(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in (
+        "2027-01-14.jsonl",
+        "2027-01-08.jsonl",
+        "2027-01-07.2.jsonl",
+        "2026-12-31.jsonl",
+        "notes.txt",
+        "2026-13-99.jsonl",
+    ):
+        (folder / name).write_text("")
+    log = make()
+    assert log.sweep(7) == 2
+    assert {path.name for path in folder.iterdir()} == {
+        "2027-01-14.jsonl",
+        "2027-01-08.jsonl",
+        "notes.txt",
+        "2026-13-99.jsonl",
+    }
+
+
+def test_sweeping_survives_a_file_that_stays(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "logs" / "2026-01-01.jsonl").mkdir(parents=True)
+    log = make()
+    assert log.sweep(7) == 0
+    assert log.flush()
+    assert [line["level"] for line in _file(tmp_path / "logs" / "2027-01-15.jsonl")] == ["warn"]
+
+
+def _file(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_closing_writes_what_waits_and_later_lines_are_ignored(make: Make, tmp_path: Path) -> None:
+    log = make()
+    for number in range(500):
+        log.write("a", str(number))
+    log.close()
+    log.close()
+    log.write("a", "too late")
+    assert log.flush()
+    assert [line["message"] for line in lines(tmp_path)] == [str(number) for number in range(500)]
+
+
+def test_threads_may_write_at_once(make: Make, tmp_path: Path) -> None:
+    log = make()
+
+    def talk() -> None:
+        for _ in range(200):
+            log.write("a", "x")
+
+    threads = [threading.Thread(target=talk) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.flush()
+    found = lines(tmp_path)
+    assert len(found) == 1_600
+    assert len({line["id"] for line in found}) == 1_600
