@@ -1,0 +1,1 @@
+"""The console channel: conversations in a terminal, through a Unix socket inside `.ship`."""

@@ -1,0 +1,222 @@
+"""The gateway's side of the console: JSON lines over a Unix socket.
+
+    terminal → gateway   {"hello": {"chat": "local"}}   {"id": "…", "text": "…"}   {"ping": 1}
+    gateway → terminal   {"ok": true, "id": "…", "taken": true}   {"error": "a sentence", "id": "…"}
+                         {"message": {"id": "…", "kind": "reply", "text": "…"}}
+                         {"working": true}   {"pong": 1}
+
+A message is confirmed once the intake has it. What is sent to a chat without a terminal waits for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot import errors, text
+from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from channels import slash
+from channels.console import manifest, place
+
+PART = 32_000
+"""Characters of one message; a terminal takes any number, people do not."""
+LINE = 1 << 20
+"""Bytes of one line of the protocol."""
+_HELD = 200
+_CHATS = 100
+_BACKLOG = 4 << 20
+"""Bytes that may wait for a terminal that does not read; then it is cut off."""
+
+
+@dataclass(slots=True)
+class _Chat:
+    terminals: list[asyncio.StreamWriter] = field(default_factory=list)
+    held: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_HELD))
+    working: bool = False
+
+
+class ConsoleChannel:
+    """`contracts.Channel` for terminals on this machine."""
+
+    name = manifest.NAME
+
+    def __init__(self, around: Surroundings) -> None:
+        self.addresses: tuple[str, ...] = ()
+        self._around = around
+        self._chats: OrderedDict[str, _Chat] = OrderedDict()
+        self._intake: Intake | None = None
+        self._server: asyncio.Server | None = None
+        self._sessions: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._user = str(os.getuid())
+        self._paused = False
+
+    async def start(self, intake: Intake) -> None:
+        home = self._around.home
+        if place.answers(place.find(home)):
+            raise errors.TryLater("Another Shipmate already serves the console of this folder.")
+        try:
+            listener, _ = place.open_socket(home)
+        except OSError as failure:
+            raise errors.ConfigError(
+                f"channels.console: no socket can be made in .ship ({failure.strerror}); "
+                "make the folder writable or set channels.console.enabled to false"
+            ) from failure
+        self._intake = intake
+        self._server = await asyncio.start_unix_server(self._attached, sock=listener, limit=LINE)
+
+    async def pause(self) -> None:
+        self._paused = True
+
+    async def stop(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        for writer in self._sessions.values():
+            writer.close()
+        await asyncio.gather(*self._sessions, return_exceptions=True)
+        await server.wait_closed()
+        place.clear(self._around.home)
+
+    def split(self, text_: str) -> list[str]:
+        return text.split(text_, PART)
+
+    async def send(self, message: Outbound) -> Sent:
+        chat_id = message.target.get("chat", "")
+        if self._server is None:
+            raise errors.DeliveryFailed("The console is closed.")
+        if manifest.CHAT_ID.fullmatch(chat_id) is None:
+            raise errors.TargetGone("The target names no console chat.")
+        chat = self._chat(chat_id)
+        line = {"message": {"id": message.id, "kind": message.kind, "text": text.clean(message.text)}}
+        if chat.terminals:
+            self._tell(chat, line)
+        else:
+            chat.held.append(line)
+        return Sent(message.id)
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        chat = self._chats.get(target.get("chat", ""))
+        if chat is not None and chat.working != working:
+            chat.working = working
+            self._tell(chat, {"working": working})
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  a terminal has no threads
+        return ()
+
+    def health(self) -> Health:
+        if self._server is None:
+            return Health(connected=False, detail="not started")
+        return Health(connected=True, last_heard=self._around.clock.now())
+
+    # -- one terminal ----------------------------------------------------------------------------------------
+
+    async def _attached(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  a coroutine runs in a task
+        self._sessions[task] = writer
+        try:
+            await self._session(reader, writer)
+        except ConnectionError:
+            pass  # The terminal went away; what is sent to its chat waits for the next one.
+        except ValueError:
+            _write(writer, {"error": "That message is too long."})
+        finally:
+            for chat in self._chats.values():
+                if writer in chat.terminals:
+                    chat.terminals.remove(writer)
+            writer.close()
+            del self._sessions[task]
+
+    async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        chat_id = ""
+        while line := await reader.readline():
+            said = _parse(line)
+            if said is None:
+                _write(writer, {"error": "That line is not a JSON object."})
+            elif "ping" in said:
+                _write(writer, {"pong": said["ping"]})
+            elif "hello" in said:
+                chat_id = self._hello(said["hello"], writer) or chat_id
+            elif not chat_id:
+                _write(writer, {"error": "Say hello first."})
+            else:
+                _write(writer, await self._take(chat_id, said))
+
+    def _hello(self, hello: Any, writer: asyncio.StreamWriter) -> str:
+        chat_id = hello.get("chat", "local") if isinstance(hello, dict) else None
+        if not isinstance(chat_id, str) or manifest.CHAT_ID.fullmatch(chat_id) is None:
+            _write(writer, {"error": "A chat id has 1 to 64 of A-Z, a-z, 0-9, _ and -."})
+            return ""
+        chat = self._chat(chat_id)
+        if writer not in chat.terminals:
+            chat.terminals.append(writer)
+        _write(writer, {"ok": True, "chat": chat_id})
+        while chat.held:
+            _write(writer, chat.held.popleft())
+        if chat.working:
+            _write(writer, {"working": True})
+        return chat_id
+
+    async def _take(self, chat_id: str, said: dict[str, Any]) -> dict[str, Any]:
+        """Hand one message to the intake; the answer for the terminal."""
+        key, words = said.get("id"), said.get("text")
+        if not isinstance(key, str) or manifest.CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
+            return {"error": "A message needs an id and a text."}
+        if not words.strip():
+            return {"error": "The message is empty.", "id": key}
+        if self._paused or self._intake is None:
+            return {"error": "Shipmate is shutting down and takes no new messages.", "id": key}
+        words = text.clean(words)
+        inbound = Inbound(
+            channel=self.name,
+            chat_id=chat_id,
+            chat_key=manifest.encode({"chat": chat_id}),
+            chat_type="direct",
+            user_id=self._user,
+            keys=(f"{self.name}:{chat_id}:{key}",),
+            ts=int(self._around.clock.now() * 1000),
+            target={"chat": chat_id},
+            text=words,
+            command=slash.command(words),
+            message_id=key,
+        )
+        try:
+            taken = await self._intake.accept(inbound)
+        except errors.StorageError as failure:
+            return {"error": failure.person, "id": key}
+        return {"ok": True, "id": key, "taken": taken}
+
+    # -- chats -----------------------------------------------------------------------------------------------
+
+    def _chat(self, chat_id: str) -> _Chat:
+        chat = self._chats.setdefault(chat_id, _Chat())
+        self._chats.move_to_end(chat_id)
+        idle = [other for other, known in self._chats.items() if not known.terminals and other != chat_id]
+        for other in idle[: max(0, len(self._chats) - _CHATS)]:
+            del self._chats[other]
+        return chat
+
+    def _tell(self, chat: _Chat, line: dict[str, Any]) -> None:
+        for writer in chat.terminals:
+            _write(writer, line)
+            if writer.transport.get_write_buffer_size() > _BACKLOG:
+                writer.transport.abort()
+
+
+def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:
+    if not writer.is_closing():
+        writer.write(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None

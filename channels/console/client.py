@@ -1,0 +1,153 @@
+"""The terminal's side of the console: what `shipmate chat` runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import signal
+from pathlib import Path
+from typing import Any, TextIO
+
+from channels.console import place, typed
+from channels.console.screen import Screen
+
+QUIET = 0.3
+"""Seconds without another message after which an answer counts as whole, where no work is shown."""
+
+_LONGEST = 1_000_000
+"""Bytes of one message."""
+_LINE = 1 << 22
+
+
+async def running(home: Path) -> bool:
+    """Whether a gateway serves the console of this `.ship`."""
+    return await asyncio.to_thread(lambda: place.answers(place.find(home)))
+
+
+async def converse(
+    home: Path, *, stdin: TextIO, stdout: TextIO, chat_id: str = "local", quiet: float = QUIET
+) -> int:
+    """Talk with the gateway of `home` until the input ends; the exit code.
+
+    On a terminal, Ctrl-D ends and Ctrl-C sends /stop; a second Ctrl-C ends. From a pipe each line is a
+    message, and the next one goes out once the last is answered.
+    """
+    screen = Screen(stdout, interactive=stdin.isatty())
+    try:
+        path = await asyncio.to_thread(place.find, home)
+        reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
+    except OSError:
+        screen.say("Shipmate is not running here. Start it with: shipmate run")
+        return 1
+    talk = _Talk(writer, screen, quiet)
+    try:
+        return await talk.run(reader, stdin, chat_id)
+    finally:
+        writer.close()
+
+
+class _Talk:
+    def __init__(self, writer: asyncio.StreamWriter, screen: Screen, quiet: float) -> None:
+        self._writer, self._screen, self._quiet = writer, screen, quiet
+        self._confirmations: dict[str, asyncio.Future[bool]] = {}
+        self._changed = asyncio.Condition()
+        self._messages = 0
+        self._working = False
+        self._failed = False
+        self._interrupts = 0
+
+    async def run(self, reader: asyncio.StreamReader, stdin: TextIO, chat_id: str) -> int:
+        self._write({"hello": {"chat": chat_id}})
+        listening = asyncio.create_task(self._listen(reader))
+        typing = asyncio.create_task(self._type(stdin))
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread gets signals
+            loop.add_signal_handler(signal.SIGINT, self._interrupt, typing)
+        try:
+            await asyncio.wait({listening, typing}, return_when=asyncio.FIRST_COMPLETED)
+            gone = not typing.done()
+        finally:
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(signal.SIGINT)
+            listening.cancel()
+            typing.cancel()
+            await asyncio.gather(listening, typing, return_exceptions=True)
+        if gone:
+            self._screen.say("Shipmate has stopped.")
+        self._screen.leave()
+        return int(gone or self._failed)
+
+    def _interrupt(self, typing: asyncio.Task[None]) -> None:
+        self._interrupts += 1
+        if self._interrupts > 1:
+            typing.cancel()
+            return
+        self._screen.say("Stopping. Press Ctrl-C again to leave.")
+        self._post("/stop")
+
+    # -- what the person says --------------------------------------------------------------------------------
+
+    async def _type(self, stdin: TextIO) -> None:
+        self._screen.ready()
+        async for line in typed.lines(stdin):
+            self._screen.entered()
+            self._interrupts = 0
+            if not line.strip():
+                continue
+            if len(line.encode("utf-8", "replace")) > _LONGEST:
+                self._refused("That message is too long.")
+                continue
+            before = self._messages
+            confirmed = self._post(line)
+            if not stdin.isatty() and await confirmed:
+                await self._answered(before)
+
+    def _post(self, words: str) -> asyncio.Future[bool]:
+        """Send a message; the future says whether it was taken in."""
+        key = secrets.token_hex(16)
+        confirmed = self._confirmations[key] = asyncio.get_running_loop().create_future()
+        self._write({"id": key, "text": words})
+        return confirmed
+
+    async def _answered(self, before: int) -> None:
+        """Wait until a message has come, no work is shown and no further one comes for a moment."""
+        async with self._changed:
+            seen = before
+            while self._working or self._messages > seen or seen == before:
+                await self._changed.wait_for(lambda: self._messages > before and not self._working)
+                seen = self._messages
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._quiet):
+                        await self._changed.wait()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(line).encode("ascii") + b"\n")
+
+    # -- what the gateway says -------------------------------------------------------------------------------
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                async with self._changed:
+                    self._hear(json.loads(line))
+                    self._changed.notify_all()
+
+    def _hear(self, line: dict[str, Any]) -> None:
+        if "message" in line:
+            self._messages += 1
+            self._screen.say(line["message"]["text"])
+        if "working" in line:
+            self._working = bool(line["working"])
+            self._screen.working(on=self._working)
+        if "error" in line:
+            self._refused(line["error"])
+        confirmed = self._confirmations.pop(line.get("id", ""), None)
+        if confirmed is not None and not confirmed.done():
+            confirmed.set_result(bool(line.get("taken")))
+
+    def _refused(self, sentence: str) -> None:
+        self._failed = True
+        self._screen.say(sentence)

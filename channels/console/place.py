@@ -1,0 +1,69 @@
+"""Where the console's socket is, for the gateway that opens it and the terminals that look for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+LONGEST = 100
+"""Bytes that the path of a Unix socket may have everywhere (104 on macOS, 108 on Linux, with the final NUL)."""
+
+_FOLDER = "shipmate-console-"
+
+
+def find(home: Path) -> Path:
+    """The socket of the gateway that runs, or last ran, on this `.ship`."""
+    with contextlib.suppress(FileNotFoundError):
+        elsewhere = (home / "console.path").read_text(encoding="utf-8").strip()
+        if elsewhere:
+            return Path(elsewhere)
+    return home / "console.sock"
+
+
+def answers(path: Path) -> bool:
+    """Whether a living process listens on a socket."""
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    probe.setblocking(False)
+    with probe:
+        try:
+            probe.connect(os.fspath(path))
+        except BlockingIOError:
+            return True  # It listens, though it is too busy, or stopped, to take this one in.
+        except OSError:
+            return False
+    return True
+
+
+def open_socket(home: Path) -> tuple[socket.socket, Path]:
+    """A bound socket that only this user can connect to. Whatever a dead process left is replaced."""
+    clear(home)
+    path = home / "console.sock"
+    if len(os.fsencode(path)) > LONGEST:
+        path = Path(tempfile.mkdtemp(prefix=_FOLDER)) / "console.sock"
+        note = home / "console.path"
+        note.write_text(str(path), encoding="utf-8")
+        note.chmod(0o600)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(os.fspath(path))
+        # Before `listen` nobody can connect, so there is no moment at which others could.
+        path.chmod(0o600)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        clear(home)
+        raise
+    return listener, path
+
+
+def clear(home: Path) -> None:
+    """Remove the socket and the note of where it is."""
+    folder = find(home).parent
+    if folder.name.startswith(_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
+    (home / "console.path").unlink(missing_ok=True)
+    (home / "console.sock").unlink(missing_ok=True)

@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Channel
+from bot.testing.intake import RecordingIntake
+from channels.console import place
+from channels.console.manifest import MANIFEST, ConsoleSettings
+from tests.contracts.channel_contract import notice, reply, surroundings
+from tests.contracts.test_console_channel import Terminal
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return surroundings(tmp_path).home
+
+
+@pytest.fixture
+def intake() -> RecordingIntake:
+    return RecordingIntake()
+
+
+def _build(folder: Path) -> Channel:
+    return MANIFEST.build(ConsoleSettings(), surroundings(folder))
+
+
+@pytest.fixture
+async def channel(tmp_path: Path, intake: RecordingIntake) -> AsyncIterator[Channel]:
+    channel = _build(tmp_path)
+    await channel.start(intake)
+    yield channel
+    await channel.stop()
+
+
+@pytest.fixture
+async def terminal(channel: Channel, home: Path) -> AsyncIterator[Terminal]:
+    terminal = await Terminal.attach(home)
+    yield terminal
+    terminal.close()
+
+
+def _message(text: str, key: str = "m1") -> dict[str, Any]:
+    return {"id": key, "text": text}
+
+
+async def test_the_socket_is_for_this_user_only(channel: Channel, home: Path) -> None:
+    assert stat.S_IMODE((home / "console.sock").stat().st_mode) == 0o600
+
+
+async def test_stopping_removes_the_socket(channel: Channel, home: Path) -> None:
+    await channel.stop()
+    assert list(home.iterdir()) == []
+
+
+async def test_a_path_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    channel, home = _build(deep), deep / ".ship"
+    await channel.start(RecordingIntake())
+    path = place.find(home)
+    assert len(os.fsencode(path)) < place.LONGEST
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / "console.path").stat().st_mode) == 0o600
+    terminal = await Terminal.attach(home)
+    terminal.close()
+    await channel.stop()
+    assert not path.parent.exists()
+    assert list(home.iterdir()) == []
+
+
+async def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path, home: Path) -> None:
+    listener, path = place.open_socket(home)
+    listener.close()
+    assert path.exists()
+    channel = _build(tmp_path)
+    await channel.start(RecordingIntake())
+    (await Terminal.attach(home)).close()
+    await channel.stop()
+
+
+async def test_the_private_folder_of_a_dead_process_is_removed(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    home = deep / ".ship"
+    home.mkdir(parents=True)
+    listener, old = place.open_socket(home)
+    listener.close()
+    again, new = place.open_socket(home)
+    again.close()
+    assert new != old
+    assert not old.parent.exists()
+    place.clear(home)
+
+
+async def test_a_living_gateway_keeps_its_socket(
+    channel: Channel, tmp_path: Path, terminal: Terminal
+) -> None:
+    second = _build(tmp_path)
+    with pytest.raises(errors.TryLater):
+        await second.start(RecordingIntake())
+    await second.stop()
+    assert await terminal.ask({"ping": 7}, "pong") == {"pong": 7}
+    assert place.answers(place.find(tmp_path / ".ship"))
+
+
+def test_a_listener_too_busy_to_take_anyone_in_is_alive(home: Path) -> None:
+    listener, path = place.open_socket(home)
+    with listener:
+        listener.listen(0)
+        assert [place.answers(path) for _ in range(5)] == [True] * 5
+
+
+async def test_a_folder_that_cannot_hold_a_socket_is_a_finding(tmp_path: Path) -> None:
+    channel = _build(tmp_path)
+    (tmp_path / ".ship").rmdir()
+    with pytest.raises(errors.ConfigError, match=r"channels\.console"):
+        await channel.start(RecordingIntake())
+
+
+async def test_a_message_is_confirmed_once_it_is_taken_in(
+    terminal: Terminal, intake: RecordingIntake
+) -> None:
+    answer = await terminal.ask(_message("你好 👋🏽"), "ok", "error")
+    assert answer == {"ok": True, "id": "m1", "taken": True}
+    inbound = intake.accepted[0]
+    assert inbound.user_id == str(os.getuid())
+    assert inbound.chat_key == "console:chat:local"
+    assert inbound.keys == ("console:local:m1",)
+
+
+async def test_a_repeated_message_is_confirmed_and_not_taken_in(
+    terminal: Terminal, intake: RecordingIntake
+) -> None:
+    await terminal.ask(_message("once"), "ok")
+    answer = await terminal.ask(_message("once"), "ok", "error")
+    assert answer == {"ok": True, "id": "m1", "taken": False}
+    assert len(intake.accepted) == 1
+
+
+async def test_a_message_that_cannot_be_stored_is_refused_in_a_sentence(
+    terminal: Terminal, intake: RecordingIntake
+) -> None:
+    intake.failure = errors.StorageError("ENOSPC on /secret/place")
+    answer = await terminal.ask(_message("hello"), "ok", "error")
+    assert answer == {"error": errors.StorageError.person, "id": "m1"}
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "args"),
+    [("/new", "new", ""), ("/Model  opus 5 ", "model", "opus 5"), ("/deny\n12", "deny", "12")],
+)
+async def test_a_slash_word_is_a_command(
+    terminal: Terminal, intake: RecordingIntake, said: str, name: str, args: str
+) -> None:
+    await terminal.ask(_message(said), "ok")
+    command = intake.accepted[0].command
+    assert command is not None
+    assert (command.name, command.args) == (name, args)
+    assert intake.accepted[0].text == said
+
+
+@pytest.mark.parametrize("said", ["/usr/bin is full", "a /new start", "/ new", "//", "/1"])
+async def test_other_slashes_are_text(terminal: Terminal, intake: RecordingIntake, said: str) -> None:
+    await terminal.ask(_message(said), "ok")
+    assert intake.accepted[0].command is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"[]\n",
+        b"[" * 100_000 + b"\n",
+        b"\xff\xfe\n",
+        b'{"id": "m1"}\n',
+        b'{"id": "m1", "text": 5}\n',
+        b'{"id": "no spaces", "text": "x"}\n',
+        b'{"id": "m1", "text": "  "}\n',
+        b'{"hello": {"chat": "../up"}}\n',
+        b'{"hello": 5}\n',
+    ],
+)
+async def test_bad_lines_are_answered_and_the_terminal_stays(
+    terminal: Terminal, intake: RecordingIntake, line: bytes
+) -> None:
+    terminal._writer.write(line)
+    assert (await terminal.read("error", "ok"))["error"]
+    await terminal.ask(_message("hello", "m2"), "ok")
+    assert [inbound.text for inbound in intake.offered] == ["hello"]
+
+
+async def test_nothing_is_taken_before_hello(channel: Channel, home: Path, intake: RecordingIntake) -> None:
+    terminal = Terminal(*await asyncio.open_unix_connection(home / "console.sock"))
+    assert (await terminal.ask(_message("hello"), "ok", "error"))["error"] == "Say hello first."
+    terminal.close()
+    assert intake.offered == []
+
+
+async def test_an_endless_line_ends_the_connection(terminal: Terminal, intake: RecordingIntake) -> None:
+    terminal._writer.write(b"x" * (3 << 20))
+    assert (await terminal.read("error"))["error"] == "That message is too long."
+    with contextlib.suppress(ConnectionResetError):
+        assert await terminal._reader.read() == b""
+
+
+async def test_lone_surrogates_are_replaced(terminal: Terminal, intake: RecordingIntake) -> None:
+    terminal._writer.write(b'{"id": "m1", "text": "a\\ud800b \\u0000"}\n')
+    await terminal.read("ok")
+    assert intake.accepted[0].text == "a\ufffdb \0"
+
+
+async def test_a_paused_channel_takes_nothing_in(
+    channel: Channel, terminal: Terminal, intake: RecordingIntake
+) -> None:
+    await channel.pause()
+    assert "shutting down" in (await terminal.ask(_message("hello"), "ok", "error"))["error"]
+    assert intake.offered == []
+
+
+async def test_an_answer_waits_for_the_terminal_to_come_back(
+    channel: Channel, terminal: Terminal, intake: RecordingIntake, home: Path
+) -> None:
+    await terminal.ask(_message("hello"), "ok")
+    terminal._writer.write_eof()
+    assert await terminal._reader.read() == b""
+    await channel.send(reply(intake.accepted[0], "first"))
+    await channel.send(notice(intake.accepted[0], "second"))
+    back = await Terminal.attach(home)
+    assert await back.visible() == ["first", "second"]
+    assert [line["message"]["kind"] for line in back.heard if "message" in line] == ["reply", "notice"]
+    back.close()
+
+
+async def test_chats_are_kept_apart(
+    channel: Channel, terminal: Terminal, intake: RecordingIntake, home: Path
+) -> None:
+    other = await Terminal.attach(home, "other")
+    await other.ask(_message("hello"), "ok")
+    await channel.send(reply(intake.accepted[0], "for the other"))
+    assert await other.visible() == ["for the other"]
+    assert await terminal.visible() == []
+    other.close()
+
+
+async def test_the_sign_of_work_reaches_those_who_attach_later(
+    channel: Channel, terminal: Terminal, home: Path
+) -> None:
+    await channel.indicate({"chat": "local"}, working=True)
+    assert await terminal.read("working") == {"working": True}
+    late = await Terminal.attach(home)
+    assert await late.read("working") == {"working": True}
+    await channel.indicate({"chat": "local"}, working=False)
+    assert await late.read("working") == {"working": False}
+    await channel.indicate({"chat": "nobody-there"}, working=True)
+    late.close()
+
+
+async def test_a_target_of_another_channel_is_gone(
+    channel: Channel, terminal: Terminal, intake: RecordingIntake
+) -> None:
+    await terminal.ask(_message("hello"), "ok")
+    inbound = intake.accepted[0].model_copy(update={"target": {"channel": "C1"}})
+    with pytest.raises(errors.TargetGone):
+        await channel.send(reply(inbound, "lost"))
+
+
+async def test_idle_chats_are_forgotten_before_there_are_too_many(
+    channel: Channel, terminal: Terminal, intake: RecordingIntake, home: Path
+) -> None:
+    await terminal.ask(_message("hello"), "ok")
+    for number in range(150):
+        inbound = intake.accepted[0].model_copy(update={"target": {"chat": f"c{number}"}})
+        await channel.send(reply(inbound, f"answer {number}"))
+    await channel.send(reply(intake.accepted[0], "still attached"))
+    oldest, newest = await Terminal.attach(home, "c0"), await Terminal.attach(home, "c149")
+    assert await oldest.visible() == []
+    assert await newest.visible() == ["answer 149"]
+    assert await terminal.visible() == ["still attached"]
+    oldest.close()
+    newest.close()
+
+
+async def test_a_terminal_that_does_not_read_is_cut_off_and_blocks_nobody(
+    channel: Channel, terminal: Terminal, intake: RecordingIntake, home: Path
+) -> None:
+    await terminal.ask(_message("hello"), "ok")
+    stuck = await asyncio.open_unix_connection(home / "console.sock", limit=1024)
+    stuck[1].write(json.dumps({"hello": {"chat": "stuck"}}).encode() + b"\n")
+    await stuck[0].readline()
+    inbound = intake.accepted[0].model_copy(update={"target": {"chat": "stuck"}})
+    async with asyncio.timeout(20):
+        for _ in range(400):
+            await channel.send(reply(inbound, "x" * 32_000))
+    await channel.send(reply(intake.accepted[0], "for the one who reads"))
+    assert await terminal.visible() == ["for the one who reads"]
+    stuck[1].close()
