@@ -1,0 +1,301 @@
+"""Slack's Web API over a `World`: parameters checked and refused as the service does it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bot.contracts import Json
+from bot.testing._slack_world import ApiError, Post, Room, World
+
+MARKDOWN_LIMIT = 12_000
+TEXT_LIMIT = 40_000
+EDIT_LIMIT = 4_000
+
+_TS = re.compile(r"\d{1,12}\.\d{6}")
+_HISTORY_SCOPES = {
+    "im": "im:history",
+    "mpim": "mpim:history",
+    "channel": "channels:history",
+    "group": "groups:history",
+}
+_INFO_SCOPES = {"im": "im:read", "mpim": "mpim:read", "channel": "channels:read", "group": "groups:read"}
+ALL_SCOPES = frozenset(
+    {
+        *_HISTORY_SCOPES.values(),
+        *_INFO_SCOPES.values(),
+        "app_mentions:read",
+        "chat:write",
+        "commands",
+        "reactions:write",
+        "users:read",
+    }
+)
+
+Emit = Callable[[Room, Json], Awaitable[None]]
+
+
+def _flag(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    return str(value).lower() in {"1", "true"}
+
+
+def _object(value: Any, error: str) -> Any:
+    """A parameter that is JSON inside a form."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ApiError(error) from None
+
+
+class WebApi:
+    """One method each: takes the parameters, gives the answer's fields, raises `ApiError`."""
+
+    def __init__(self, world: World, emit: Emit, posted: Callable[[Room, Post], Awaitable[None]]) -> None:
+        self.world = world
+        self.scopes: set[str] = set(ALL_SCOPES)
+        self._emit = emit
+        self._posted = posted
+        self._methods: dict[str, Callable[[Json], Awaitable[Json]]] = {
+            "auth.test": self._auth_test,
+            "chat.postMessage": self._post,
+            "chat.update": self._update,
+            "chat.delete": self._delete,
+            "conversations.replies": self._replies,
+            "conversations.history": self._history,
+            "conversations.info": self._info,
+            "users.info": self._user,
+            "assistant.threads.setStatus": self._set_status,
+            "reactions.add": self._react,
+        }
+
+    async def call(self, method: str, params: Json) -> Json:
+        if method not in self._methods:
+            raise ApiError("unknown_method", req_method=method)
+        return await self._methods[method](params)
+
+    def _need(self, *any_of: str) -> None:
+        if not self.scopes & set(any_of):
+            raise ApiError("missing_scope", needed=any_of[0], provided=",".join(sorted(self.scopes)))
+
+    async def _auth_test(self, _: Json) -> Json:
+        world = self.world
+        return {
+            "url": "https://example.slack.com/",
+            "team": "Example",
+            "user": world.users[world.bot_user]["name"],
+            "team_id": world.team,
+            "user_id": world.bot_user,
+            "bot_id": world.bot_id,
+            "is_enterprise_install": False,
+        }
+
+    def _content(self, params: Json, text_limit: int) -> str:
+        markdown, text, blocks = params.get("markdown_text"), params.get("text"), params.get("blocks")
+        blocks = _object(blocks, "invalid_blocks_format")
+        if markdown is not None and (text or blocks):
+            raise ApiError("markdown_text_conflict")
+        if blocks is not None and not isinstance(blocks, list):
+            raise ApiError("invalid_blocks_format")
+        parts = [str(block.get("text", "")) for block in blocks or [] if block.get("type") == "markdown"]
+        written = markdown if markdown is not None else text or "\n".join(parts)
+        if not isinstance(written, str) or not written.strip():
+            raise ApiError("no_text")
+        if len(markdown or "") > MARKDOWN_LIMIT or len(text or "") > text_limit:
+            raise ApiError("msg_too_long")
+        if sum(map(len, parts)) > MARKDOWN_LIMIT:
+            raise ApiError("msg_blocks_too_long")
+        return written
+
+    @staticmethod
+    def _metadata(params: Json) -> Json | None:
+        metadata = _object(params.get("metadata"), "invalid_metadata_format")
+        if metadata is None:
+            return None
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("event_type"), str):
+            raise ApiError("invalid_metadata_format")
+        if not isinstance(metadata.get("event_payload"), dict):
+            raise ApiError("invalid_metadata_schema")
+        return metadata
+
+    def _writable(self, params: Json) -> Room:
+        self._need("chat:write")
+        room = self.world.room(params.get("channel"), member=False)
+        if room.archived:
+            raise ApiError("is_archived")
+        return self.world.room(room.id)
+
+    async def _post(self, params: Json) -> Json:
+        room = self._writable(params)
+        text, metadata = self._content(params, TEXT_LIMIT), self._metadata(params)
+        thread_ts = params.get("thread_ts")
+        if thread_ts is not None:
+            parent = room.find(thread_ts)
+            if parent is None or parent.is_reply:
+                raise ApiError("thread_not_found")
+        post = Post(
+            ts=self.world.stamp(),
+            text=text,
+            user=self.world.bot_user,
+            bot_id=self.world.bot_id,
+            thread_ts=thread_ts,
+            metadata=metadata,
+            unfurl_links=_flag(params.get("unfurl_links")),
+            unfurl_media=_flag(params.get("unfurl_media")),
+        )
+        self.world.add(room, post)
+        await self._posted(room, post)
+        return {
+            "channel": room.id,
+            "ts": post.ts,
+            "message": self.world.message(room, post, metadata=True),
+        }
+
+    def _own(self, room: Room, ts: Any, error: str) -> Post:
+        post = room.find(ts)
+        if post is None:
+            raise ApiError("message_not_found")
+        if post.bot_id != self.world.bot_id:
+            raise ApiError(error)
+        return post
+
+    async def _update(self, params: Json) -> Json:
+        room = self._writable(params)
+        post = self._own(room, params.get("ts"), "cant_update_message")
+        text = self._content(params, EDIT_LIMIT)
+        before = self.world.message(room, post)
+        post.text = text
+        post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
+        await self._emit(room, changed(self.world, room, post, before))
+        return {"channel": room.id, "ts": post.ts, "text": text}
+
+    async def _delete(self, params: Json) -> Json:
+        room = self._writable(params)
+        post = self._own(room, params.get("ts"), "cant_delete_message")
+        await self._emit(room, deleted(self.world, room, post))
+        return {"channel": room.id, "ts": post.ts}
+
+    @staticmethod
+    def _window(params: Json) -> tuple[int, str, str, bool, int]:
+        try:
+            limit, start = int(params.get("limit", 1000)), int(params.get("cursor") or 0)
+        except (TypeError, ValueError):
+            raise ApiError("invalid_cursor" if params.get("cursor") else "invalid_limit") from None
+        if not 1 <= limit <= 1000:
+            raise ApiError("invalid_limit")
+        oldest, latest = params.get("oldest", "0.000000"), params.get("latest", "999999999999.000000")
+        for name, value in (("oldest", oldest), ("latest", latest)):
+            if not isinstance(value, str) or not _TS.fullmatch(value):
+                raise ApiError(f"invalid_ts_{name}")
+        return limit, oldest, latest, bool(_flag(params.get("inclusive"))), start
+
+    def _page(self, room: Room, posts: list[Post], params: Json) -> Json:
+        limit, oldest, latest, inclusive, start = self._window(params)
+        low, high = float(oldest), float(latest)
+        if inclusive:
+            posts = [post for post in posts if low <= float(post.ts) <= high]
+        else:
+            posts = [post for post in posts if low < float(post.ts) < high]
+        page, more = posts[start : start + limit], len(posts) > start + limit
+        metadata = bool(_flag(params.get("include_all_metadata")))
+        return {
+            "messages": [self.world.message(room, post, metadata=metadata) for post in page],
+            "has_more": more,
+            "response_metadata": {"next_cursor": str(start + limit) if more else ""},
+        }
+
+    def _readable(self, params: Json) -> Room:
+        room = self.world.room(params.get("channel"))
+        self._need(_HISTORY_SCOPES[room.kind])
+        return room
+
+    async def _replies(self, params: Json) -> Json:
+        room = self._readable(params)
+        post = room.find(params.get("ts"))
+        if post is None:
+            raise ApiError("thread_not_found")
+        return self._page(room, [post] if post.is_reply else room.thread(post.ts), params)
+
+    async def _history(self, params: Json) -> Json:
+        room = self._readable(params)
+        shown = [p for p in room.posts.values() if not p.is_reply or p.subtype == "thread_broadcast"]
+        return self._page(room, shown[::-1], params)
+
+    async def _info(self, params: Json) -> Json:
+        room = self.world.room(params.get("channel"), member=False)
+        self._need(_INFO_SCOPES[room.kind])
+        return {
+            "channel": {
+                "id": room.id,
+                "name": room.name,
+                "is_archived": room.archived,
+                "is_channel": room.kind == "channel",
+                "is_group": room.kind == "group",
+                "is_im": room.kind == "im",
+                "is_mpim": room.kind == "mpim",
+                "is_member": self.world.bot_user in room.members,
+            }
+        }
+
+    async def _user(self, params: Json) -> Json:
+        self._need("users:read")
+        user = self.world.users.get(str(params.get("user")))
+        if user is None:
+            raise ApiError("user_not_found")
+        return {"user": user}
+
+    async def _set_status(self, params: Json) -> Json:
+        self._need("chat:write", "assistant:write")
+        room = self.world.room(params.get("channel_id"))
+        thread_ts, status = params.get("thread_ts"), params.get("status")
+        if not isinstance(thread_ts, str) or not isinstance(status, str):
+            raise ApiError("invalid_arguments")
+        if room.find(thread_ts) is None:
+            raise ApiError("invalid_thread_ts")
+        self.world.set_status(room.id, thread_ts, status)
+        return {}
+
+    async def _react(self, params: Json) -> Json:
+        self._need("reactions:write")
+        room = self.world.room(params.get("channel"))
+        post, name = room.find(params.get("timestamp")), params.get("name")
+        if post is None:
+            raise ApiError("message_not_found")
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9_+'-]+", name):
+            raise ApiError("invalid_name")
+        if any(reaction["name"] == name for reaction in post.reactions):
+            raise ApiError("already_reacted")
+        post.reactions.append({"name": name, "users": [self.world.bot_user], "count": 1})
+        return {}
+
+
+def changed(world: World, room: Room, post: Post, before: Json) -> Json:
+    """The event of an edit that has just been made."""
+    ts = world.stamp()
+    return {
+        "type": "message",
+        "subtype": "message_changed",
+        "hidden": True,
+        "message": world.message(room, post),
+        "previous_message": before,
+        "channel": room.id,
+        "ts": ts,
+        "event_ts": ts,
+    }
+
+
+def deleted(world: World, room: Room, post: Post) -> Json:
+    """Delete a message; the event of it. A root with replies leaves a tombstone, as in Slack."""
+    ts, before = world.stamp(), world.message(room, post)
+    event: Json = {"type": "message", "hidden": True, "channel": room.id, "ts": ts, "event_ts": ts}
+    event["previous_message"] = before
+    if "reply_count" in before:
+        post.subtype, post.user, post.text = "tombstone", "USLACKBOT", "This message was deleted."
+        return event | {"subtype": "message_changed", "message": world.message(room, post) | {"hidden": True}}
+    del room.posts[post.ts]
+    return event | {"subtype": "message_deleted", "deleted_ts": post.ts}

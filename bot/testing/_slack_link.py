@@ -1,0 +1,177 @@
+"""The server's end of Socket Mode: tickets, sockets, envelopes, acks and redelivery."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from bot.contracts import Clock, Json
+
+ACK_SECONDS = 3.0
+RETRIES = (0.0, 60.0, 300.0)
+"""Waits before the three redeliveries of an event that was not acked."""
+MAX_SOCKETS = 10
+PING = b"loopback"
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One payload on its way to the app. `reply` is what the ack carried, if anything."""
+
+    kind: str
+    payload: Any
+    attempts: int = 0
+    acked: asyncio.Event = field(default_factory=asyncio.Event)
+    reply: Any = None
+    given_up: bool = False
+
+
+class Link:
+    """Gives each payload to one socket, again and again until it is acked or given up."""
+
+    def __init__(self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str) -> None:
+        self.deliveries: list[Delivery] = []
+        self.sockets: dict[web.WebSocketResponse, web.Request] = {}
+        self.pongs = 0
+        self._clock = clock
+        self._changed = changed
+        self._app_id = app_id
+        self._tickets: set[str] = set()
+        self._waiting: dict[str, Delivery] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rng = random.Random(0)
+
+    def ticket(self) -> str:
+        """Right of entry for one socket."""
+        ticket = secrets.token_hex(16)
+        self._tickets.add(ticket)
+        return ticket
+
+    def admit(self, ticket: str) -> None:
+        """Use a ticket up. Raises `HTTPForbidden` where it is unknown or was used before."""
+        if ticket not in self._tickets:
+            raise web.HTTPForbidden
+        self._tickets.discard(ticket)
+
+    def send(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+        self._spawn(self._deliver(delivery))
+
+    async def broadcast(self, message: Json) -> None:
+        for socket in list(self.sockets):
+            with contextlib.suppress(ConnectionError):
+                await socket.send_json(message)
+
+    async def ping(self) -> None:
+        for socket in list(self.sockets):
+            await socket.ping(PING)
+
+    async def cut(self, *, politely: bool) -> None:
+        for socket, request in list(self.sockets.items()):
+            if politely:
+                await socket.close()
+            elif request.transport is not None:
+                request.transport.abort()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cut(politely=False)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """One socket, from `hello` to its end."""
+        socket = web.WebSocketResponse(autoping=False)
+        await socket.prepare(request)
+        if len(self.sockets) >= MAX_SOCKETS:
+            await socket.send_json({"type": "disconnect", "reason": "too_many_websockets"})
+            await socket.close()
+            return socket
+        self.sockets[socket] = request
+        try:
+            await socket.send_json(
+                {
+                    "type": "hello",
+                    "num_connections": len(self.sockets),
+                    "connection_info": {"app_id": self._app_id},
+                    "debug_info": {"host": "loopback", "approximate_connection_time": 18060},
+                }
+            )
+            await self._changed()
+            await self._listen(socket)
+        finally:
+            del self.sockets[socket]
+            await self._changed()
+        return socket
+
+    async def _listen(self, socket: web.WebSocketResponse) -> None:
+        async for frame in socket:
+            if frame.type is WSMsgType.PING:
+                await socket.pong(frame.data)
+            elif frame.type is WSMsgType.PONG:
+                self.pongs += frame.data == PING
+            elif frame.type is WSMsgType.TEXT:
+                answer = json.loads(frame.data)
+                delivery = self._waiting.get(answer.get("envelope_id"))
+                if delivery is not None:
+                    delivery.reply = answer.get("payload")
+                    delivery.acked.set()
+            await self._changed()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        due = self._clock.monotonic()
+        for wait in (0.0, *RETRIES) if delivery.kind == "events_api" else (0.0,):
+            await self._until(due + wait)
+            if await self._attempt(delivery):
+                return
+            due = self._clock.monotonic()
+        delivery.given_up = True
+        await self._changed()
+
+    async def _attempt(self, delivery: Delivery) -> bool:
+        """Send once and wait for the ack; without a socket there is nothing to wait for."""
+        due, attempt = self._clock.monotonic() + ACK_SECONDS, delivery.attempts
+        delivery.attempts += 1
+        sockets = [socket for socket in self.sockets if not socket.closed]
+        if not sockets:
+            await self._changed()
+            return False
+        envelope_id = secrets.token_hex(16)
+        self._waiting[envelope_id] = delivery
+        envelope: Json = {"envelope_id": envelope_id, "type": delivery.kind, "payload": delivery.payload}
+        envelope["accepts_response_payload"] = delivery.kind != "events_api"
+        if delivery.kind == "events_api":
+            envelope |= {"retry_attempt": attempt, "retry_reason": "timeout" if attempt else ""}
+        with contextlib.suppress(ConnectionError):
+            await self._rng.choice(sockets).send_json(envelope)
+        await self._changed()
+        await self._first(delivery.acked.wait(), self._until(due))
+        return delivery.acked.is_set()
+
+    @staticmethod
+    async def _first(*works: Coroutine[Any, Any, Any]) -> None:
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until(self, due: float) -> None:
+        # By the time that is due, not by a span: a clock that was moved in between is not waited for again.
+        while (left := due - self._clock.monotonic()) > 0:
+            await self._clock.sleep(left)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,150 @@
+"""A Slack workspace in memory: people, conversations, messages, and how Slack writes them as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bot.contracts import Clock, Json
+
+RoomKind = Literal["im", "mpim", "channel", "group"]
+
+STATUS_SECONDS = 120.0
+"""How long a status stands when nothing is posted."""
+
+_TOKEN = re.compile(r"<(?:[@#!][^<>]+|https?://[^<>]+|mailto:[^<>]+)>")
+
+
+class ApiError(Exception):
+    """An answer `{"ok": false, "error": code}`."""
+
+    def __init__(self, code: str, **more: Any) -> None:
+        super().__init__(code)
+        self.code = code
+        self.more = more
+
+
+def escape(typed: str) -> str:
+    """Text as Slack stores it: `&`, `<` and `>` as entities, but for mentions and links."""
+    parts, end = [], 0
+    for match in _TOKEN.finditer(typed):
+        parts += [_entities(typed[end : match.start()]), match.group()]
+        end = match.end()
+    return "".join([*parts, _entities(typed[end:])])
+
+
+def _entities(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@dataclass(slots=True)
+class Post:
+    """One message. `text` is what was typed (or the bot's Markdown), not yet escaped."""
+
+    ts: str
+    text: str
+    user: str | None = None
+    bot_id: str | None = None
+    thread_ts: str | None = None
+    subtype: str | None = None
+    client_msg_id: str | None = None
+    edited: Json | None = None
+    metadata: Json | None = None
+    files: Sequence[Json] = ()
+    reactions: list[Json] = field(default_factory=list)
+    unfurl_links: bool | None = None
+    unfurl_media: bool | None = None
+
+    @property
+    def root(self) -> str:
+        return self.thread_ts or self.ts
+
+    @property
+    def is_reply(self) -> bool:
+        return self.thread_ts is not None and self.thread_ts != self.ts
+
+
+@dataclass(slots=True)
+class Room:
+    id: str
+    kind: RoomKind
+    name: str
+    members: set[str]
+    archived: bool = False
+    posts: dict[str, Post] = field(default_factory=dict)
+
+    def find(self, ts: Any) -> Post | None:
+        return self.posts.get(ts) if isinstance(ts, str) else None
+
+    def thread(self, root: str) -> list[Post]:
+        """The root and its replies, oldest first."""
+        return [post for post in self.posts.values() if post.root == root]
+
+
+class World:
+    """What the Web API and the socket share. Tests reach it through `SlackServer`."""
+
+    def __init__(self, clock: Clock, *, team: str, app_id: str, bot_user: str, bot_id: str) -> None:
+        self.clock = clock
+        self.team = team
+        self.app_id = app_id
+        self.bot_user = bot_user
+        self.bot_id = bot_id
+        self.rooms: dict[str, Room] = {}
+        self.users: dict[str, Json] = {}
+        self._statuses: dict[tuple[str, str], tuple[str, float]] = {}
+        self._last = 0
+
+    def stamp(self) -> str:
+        """A message's timestamp: seconds and microseconds, never the same twice."""
+        self._last = max(self._last + 1, int(self.clock.now() * 1_000_000))
+        return f"{self._last // 1_000_000}.{self._last % 1_000_000:06d}"
+
+    def room(self, channel: Any, *, member: bool = True) -> Room:
+        """A conversation as the bot sees it. Private ones it is not in do not exist for it."""
+        room = self.rooms.get(channel) if isinstance(channel, str) else None
+        inside = room is not None and self.bot_user in room.members
+        if room is None or (not inside and room.kind != "channel"):
+            raise ApiError("channel_not_found")
+        if member and not inside:
+            raise ApiError("not_in_channel")
+        return room
+
+    def add(self, room: Room, post: Post) -> Post:
+        room.posts[post.ts] = post
+        if post.thread_ts is not None and post.bot_id == self.bot_id:
+            self._statuses.pop((room.id, post.thread_ts), None)
+        return post
+
+    def set_status(self, channel: str, thread_ts: str, status: str) -> None:
+        self._statuses[channel, thread_ts] = (status, self.clock.monotonic() + STATUS_SECONDS)
+
+    def status(self, channel: str, thread_ts: str) -> str:
+        status, until = self._statuses.get((channel, thread_ts), ("", 0.0))
+        return status if self.clock.monotonic() < until else ""
+
+    def message(self, room: Room, post: Post, *, metadata: bool = False) -> Json:
+        """A message as the Web API and inner `message` fields give it."""
+        out: Json = {"type": "message", "text": escape(post.text), "ts": post.ts, "team": self.team}
+        optional: Mapping[str, Any] = {
+            "user": post.user,
+            "subtype": post.subtype,
+            "bot_id": post.bot_id,
+            "app_id": self.app_id if post.bot_id == self.bot_id else None,
+            "client_msg_id": post.client_msg_id,
+            "edited": post.edited,
+            "files": list(post.files) or None,
+            "reactions": post.reactions or None,
+            "metadata": post.metadata if metadata else None,
+        }
+        out.update({key: value for key, value in optional.items() if value is not None})
+        replies = [] if post.is_reply else [p for p in room.thread(post.ts) if p.is_reply]
+        if post.thread_ts is not None or replies:
+            out["thread_ts"] = post.root
+        if replies:
+            out |= {"reply_count": len(replies), "latest_reply": replies[-1].ts}
+        elif post.is_reply and (parent := room.find(post.thread_ts)) is not None:
+            out["parent_user_id"] = parent.user
+        return out

@@ -1,0 +1,358 @@
+"""Slack on 127.0.0.1: Web API and Socket Mode, as strict as the service.
+
+    server = SlackServer()
+    ada = server.add_user("U0ADA", name="Ada")
+    direct = server.add_im(ada)
+    async with server:
+        …start a client on server.api_url with server.bot_token and server.app_token…
+        ts = await server.say("hello", channel=direct, user=ada)
+        await server.until(lambda: server.replies(direct, ts))
+
+What the test declares (`add_*`) exists; nothing else does. `say`, `edit`, `delete` and `command` do what a
+person does in the client; `push` and `envelope` send events of the test's own making. `visible` shows what a
+person sees now. Requests fail on command through `fail` (see `loopback.Fault`) and `limit`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from bot.contracts import Clock, Json
+from bot.testing._slack_api import WebApi, changed, deleted
+from bot.testing._slack_link import Delivery, Link
+from bot.testing._slack_world import ApiError, Post, Room, RoomKind, World
+from bot.testing.loopback import Loopback
+
+BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
+SUBSCRIPTIONS = frozenset({"app_mention", "message.im", "message.mpim", "message.channels", "message.groups"})
+_SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message as a person sees it; `text` is what was typed, `bot` that Shipmate wrote it."""
+
+    ts: str
+    text: str
+    user: str | None
+    bot: bool
+    thread_ts: str | None
+    metadata: Mapping[str, Any] | None
+    unfurl_links: bool | None
+    unfurl_media: bool | None
+
+
+class SlackServer(Loopback):
+    """See the module. Envelopes that are not acked in 3 s are sent again at once, after 1 and 5 minutes."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        bot_token: str = BOT_TOKEN,
+        app_token: str = APP_TOKEN,
+        team: str = "T0TEAM",
+        bot_user: str = "U0SHIP",
+        bot_id: str = "B0SHIP",
+        subscriptions: Iterable[str] = SUBSCRIPTIONS,
+    ) -> None:
+        super().__init__(clock=clock)
+        self.bot_token, self.app_token = bot_token, app_token
+        self.world = World(self.clock, team=team, app_id="A0SHIP", bot_user=bot_user, bot_id=bot_id)
+        self.api = WebApi(self.world, self._emit, self._announce)
+        self.subscriptions = set(subscriptions)
+        self._link = Link(self.clock, self.changed, self.world.app_id)
+        self._count = itertools.count(1)
+        self.add_user(bot_user, name="shipmate", is_bot=True)
+
+    # What exists
+
+    def add_user(self, user: str, *, name: str, is_bot: bool = False) -> str:
+        self.world.users[user] = {
+            "id": user,
+            "team_id": self.world.team,
+            "name": name.lower(),
+            "real_name": name,
+            "profile": {"real_name": name, "display_name": name},
+            "is_bot": is_bot,
+            "deleted": False,
+        }
+        return user
+
+    def add_channel(
+        self,
+        channel: str,
+        *,
+        kind: RoomKind = "channel",
+        members: Iterable[str] = (),
+        bot: bool = True,
+        archived: bool = False,
+    ) -> str:
+        """A conversation with these members, the bot among them unless `bot` is False."""
+        inside = {*members, self.world.bot_user} if bot else set(members)
+        self.world.rooms[channel] = Room(channel, kind, channel.lower(), inside, archived)
+        return channel
+
+    def add_im(self, user: str) -> str:
+        """The direct messages between this user and the bot."""
+        return self.add_channel(f"D{user[1:]}", kind="im", members=[user])
+
+    @property
+    def api_url(self) -> str:
+        """The `baseUrl` of the channel's settings."""
+        return f"{self.url}/api/"
+
+    # What people do
+
+    async def say(
+        self,
+        text: str,
+        *,
+        channel: str,
+        user: str | None,
+        thread_ts: str | None = None,
+        subtype: str | None = None,
+        files: Sequence[Json] = (),
+        bot_id: str | None = None,
+    ) -> str:
+        """Post as a person (or as another bot, with `bot_id`); mentions are written `<@U…>`. Gives the ts."""
+        room = self.world.rooms[channel]
+        post = Post(
+            ts=self.world.stamp(),
+            text=text,
+            user=user,
+            bot_id=bot_id,
+            thread_ts=thread_ts,
+            subtype=subtype or ("file_share" if files else None),
+            files=files,
+            client_msg_id=None if bot_id else secrets.token_hex(8),
+        )
+        self.world.add(room, post)
+        await self._announce(room, post)
+        return post.ts
+
+    async def edit(self, channel: str, ts: str, text: str) -> None:
+        room = self.world.rooms[channel]
+        post = room.posts[ts]
+        before = self.world.message(room, post)
+        post.text, post.edited = text, {"user": post.user, "ts": self.world.stamp()}
+        await self._emit(room, changed(self.world, room, post, before))
+
+    async def delete(self, channel: str, ts: str) -> None:
+        room = self.world.rooms[channel]
+        await self._emit(room, deleted(self.world, room, room.posts[ts]))
+
+    async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
+        """Use a slash command; the caller may wait for `Delivery.acked`."""
+        return await self.envelope(
+            {
+                "team_id": self.world.team,
+                "team_domain": "example",
+                "channel_id": channel,
+                "channel_name": "directmessage" if channel.startswith("D") else channel.lower(),
+                "user_id": user,
+                "user_name": self.world.users[user]["name"],
+                "command": command,
+                "text": text,
+                "api_app_id": self.world.app_id,
+                "is_enterprise_install": "false",
+                "response_url": f"{self.url}/commands/{next(self._count)}",
+                "trigger_id": f"{next(self._count)}.{self.world.team}.{secrets.token_hex(8)}",
+            },
+            kind="slash_commands",
+        )
+
+    # Events of the test's own making
+
+    async def push(self, event: Any, **body: Any) -> Delivery:
+        """Send an event; `body` overrides the fields around it (`event_id=…` for a duplicate)."""
+        return await self.envelope(self._body(event) | body)
+
+    async def envelope(self, payload: Any, *, kind: str = "events_api") -> Delivery:
+        """Send any payload. Only `events_api` is sent again when it is not acked."""
+        delivery = Delivery(kind, payload)
+        self._link.send(delivery)
+        await self.changed()
+        return delivery
+
+    # What can be seen
+
+    def visible(self, channel: str) -> list[Seen]:
+        """What a person sees in a conversation now, oldest first, threads included."""
+        return [
+            Seen(
+                ts=post.ts,
+                text=post.text,
+                user=post.user,
+                bot=post.bot_id == self.world.bot_id,
+                thread_ts=post.thread_ts,
+                metadata=post.metadata,
+                unfurl_links=post.unfurl_links,
+                unfurl_media=post.unfurl_media,
+            )
+            for post in self.world.rooms[channel].posts.values()
+            if post.subtype != "tombstone"
+        ]
+
+    def replies(self, channel: str, thread_ts: str | None = None) -> list[Seen]:
+        """What the bot wrote in a conversation, or in one of its threads."""
+        seen = [message for message in self.visible(channel) if message.bot]
+        return [m for m in seen if m.thread_ts == thread_ts] if thread_ts else seen
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """Every payload sent to the app, oldest first."""
+        return self._link.deliveries
+
+    def unacked(self) -> list[Delivery]:
+        """What the app has not confirmed, oldest first."""
+        return [delivery for delivery in self.deliveries if not delivery.acked.is_set()]
+
+    def status_of(self, channel: str, thread_ts: str) -> str:
+        """The status shown in a thread; "" for none."""
+        return self.world.status(channel, thread_ts)
+
+    @property
+    def sockets(self) -> int:
+        """How many sockets are open."""
+        return len(self._link.sockets)
+
+    @property
+    def pongs(self) -> int:
+        """How many answers to `ping` came."""
+        return self._link.pongs
+
+    # Trouble
+
+    def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:
+        """Answer the next calls of `method` with 429; `retry_after` is the header, None for none."""
+        headers = {} if retry_after is None else {"Retry-After": retry_after}
+        body = {"ok": False, "error": "ratelimited"}
+        self.fail(method, status=429, headers=headers, body=body, times=times)
+
+    async def disconnect(self, reason: str = "refresh_requested") -> None:
+        """Ask every client to open a new socket, as Slack does every few hours."""
+        await self._link.broadcast(
+            {
+                "type": "disconnect",
+                "reason": reason,
+                "debug_info": {"host": "loopback"},
+            }
+        )
+
+    async def cut_sockets(self, *, politely: bool = False) -> None:
+        """Cut the connections under all sockets, or close them (politely)."""
+        await self._link.cut(politely=politely)
+
+    async def ping(self) -> None:
+        """Ping every socket; answers count in `pongs`."""
+        await self._link.ping()
+
+    async def stop(self) -> None:
+        """Stop listening; what was not acked by now is not sent again."""
+        await self._link.stop()
+        await super().stop()
+
+    # The Web API
+
+    def routes(self, app: web.Application) -> None:
+        app.router.add_route("*", "/api/{method}", self._web)
+        app.router.add_get("/link", self._socket)
+
+    async def _web(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        params, broken = await self._params(request)
+        await self.record(method, params, request.headers)
+        fault = self.take_fault(method)
+        if fault is not None and fault.action != "lose":
+            return await self.broken(request, fault)
+        answer: Json
+        try:
+            if broken:
+                raise ApiError("invalid_json")
+            answer = {"ok": True} | await self._execute(method, params, request)
+        except ApiError as error:
+            answer = {"ok": False, "error": error.code} | error.more
+        await self.changed()
+        return self.drop(request) if fault is not None else web.json_response(answer)
+
+    @staticmethod
+    async def _params(request: web.Request) -> tuple[Json, bool]:
+        params: Json = dict(request.query)
+        if request.content_type == "application/json":
+            try:
+                body = json.loads(await request.text() or "{}")
+            except ValueError:
+                return params, True
+            return (params | body, False) if isinstance(body, dict) else (params, True)
+        return params | dict(await request.post()), False
+
+    async def _execute(self, method: str, params: Json, request: web.Request) -> Json:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip() if scheme == "Bearer" else str(params.get("token", ""))
+        if not token:
+            raise ApiError("not_authed")
+        if token not in {self.bot_token, self.app_token}:
+            raise ApiError("invalid_auth")
+        if (method == "apps.connections.open") != (token == self.app_token):
+            raise ApiError("not_allowed_token_type")
+        if method == "apps.connections.open":
+            return {"url": f"ws://127.0.0.1:{self.port}/link?ticket={self._link.ticket()}"}
+        return await self.api.call(method, params)
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        fault = self.take_fault("link")
+        if fault is not None:
+            return await self.broken(request, fault)
+        self._link.admit(request.query.get("ticket", ""))
+        return await self._link.serve(request)
+
+    # Events
+
+    def _body(self, event: Any) -> Json:
+        number, world = next(self._count), self.world
+        return {
+            "team_id": world.team,
+            "context_team_id": world.team,
+            "api_app_id": world.app_id,
+            "event": event,
+            "type": "event_callback",
+            "event_id": f"Ev{number:010d}",
+            "event_time": int(self.clock.now()),
+            "authorizations": [
+                {
+                    "enterprise_id": None,
+                    "team_id": world.team,
+                    "user_id": world.bot_user,
+                    "is_bot": True,
+                    "is_enterprise_install": False,
+                }
+            ],
+            "is_ext_shared_channel": False,
+            "event_context": f"4-{number}",
+        }
+
+    async def _announce(self, room: Room, post: Post) -> None:
+        """The events of a new message: `message`, and `app_mention` beside it where the bot is named."""
+        message = self.world.message(room, post)
+        message |= {"channel": room.id, "event_ts": post.ts}
+        await self._emit(room, dict(message))
+        mentioned = f"<@{self.world.bot_user}>" in post.text and post.bot_id != self.world.bot_id
+        if mentioned and room.kind != "im" and "app_mention" in self.subscriptions and self._inside(room):
+            await self.push(message | {"type": "app_mention"})
+
+    async def _emit(self, room: Room, event: Json) -> None:
+        if f"message.{_SUBSCRIPTION[room.kind]}" in self.subscriptions and self._inside(room):
+            await self.push(event | {"channel_type": room.kind})
+        else:
+            await self.changed()
+
+    def _inside(self, room: Room) -> bool:
+        return self.world.bot_user in room.members
