@@ -138,7 +138,17 @@ class TurnOutcome:
 
 
 class Agent(Protocol):
-    async def run(self, request: TurnRequest) -> TurnOutcome: ...
+    """The runtimes of all chats. The caller runs one turn of a chat at a time."""
+
+    async def run(self, request: TurnRequest) -> TurnOutcome:
+        """One turn. Does not raise for what went wrong inside; cancelled, it leaves the turn unfinished, so that
+        running the same request again begins it anew."""
+        ...
+
+    async def stop(self, chat_key: str) -> bool:
+        """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs."""
+        ...
+
     async def reset(self, chat_key: str) -> int:
         """Begin anew: an empty store and a new transcript; returns how many messages were set aside."""
         ...

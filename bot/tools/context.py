@@ -23,8 +23,11 @@ class Injection(Protocol):
         """Whether the model sees this line already, or it is the message being answered."""
         ...
 
-    async def inject(self, lines: Sequence[ArchiveLine]) -> None:
-        """Put lines, in time order, before the current user message. They live for this run only."""
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        """Put lines, in time order, before the current user message. They live for this run only.
+
+        Returns those that went in: the newest ones, where their size allows not all of them.
+        """
         ...
 
 

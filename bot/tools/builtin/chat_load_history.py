@@ -70,8 +70,8 @@ class ChatLoadHistory:
         )
         if not page.lines:
             return _nothing(args, page.total)
-        await turn.injection.inject(page.lines)
-        return _receipt(args, page.lines, page.total)
+        loaded = await turn.injection.inject(page.lines)
+        return _receipt(args, loaded, page.total)
 
 
 def _milliseconds(moment: datetime | None) -> int | None:

@@ -1,0 +1,1 @@
+"""One agent for each chat: the turn loop, recovery from overflow, the runtimes."""

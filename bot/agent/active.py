@@ -1,0 +1,215 @@
+"""The turn that is running: what it has said and done so far, and the view of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot import errors, text
+from bot.agent.ledger import Ledger
+from bot.context import blocks, estimate, prompt
+from bot.context.replay import TurnStatus
+from bot.context.store import AgentContextStore, Entry, Turn
+from bot.contracts import ArchiveLine, Clock, Json, Log, Message, ModelReply, Reply, Sent, TurnRequest
+
+INJECTED_TOKENS = 30_000
+"""What injected history may cost one run, in estimated tokens."""
+INJECTED_LINE = 20_000
+"""Characters of one injected line; a longer one is shortened in the middle."""
+INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
+
+
+class TrackedReply:
+    """`contracts.Reply` that remembers what became of the last message."""
+
+    def __init__(self, inner: Reply) -> None:
+        self._inner = inner
+        self.delivered = 0
+        self.settled = False
+
+    async def send(self, words: str) -> list[Sent]:
+        try:
+            sent = await self._inner.send(words)
+        except errors.DeliveryUncertain:
+            # It may be in the chat: sending the answer again as plain text could show it twice.
+            self.settled = True
+            raise
+        except errors.DeliveryFailed:
+            self.settled = False
+            raise
+        self.delivered += 1
+        self.settled = True
+        return sent
+
+
+class ActiveTurn:
+    """One turn from its user message to its end. Every message is written to the transcript as it is added.
+
+    `entries` is the full truth; `view` is what the model is shown of it.
+    """
+
+    def __init__(
+        self,
+        request: TurnRequest,
+        store: AgentContextStore,
+        ledger: Ledger,
+        *,
+        clock: Clock,
+        log: Log,
+        max_injected: int,
+    ) -> None:
+        self.request = request
+        self.store = store
+        self.reply = TrackedReply(request.reply) if request.reply is not None else None
+        self.view: list[Message] = []
+        self._loaded: list[tuple[int, Message]] = []
+        self._entries: list[Entry] = []
+        self._sources: tuple[str, ...] = (request.request_id,)
+        self._ledger = ledger
+        self._clock = clock
+        self._log = log
+        self._max_injected = max_injected
+        self._injected_count = 0
+        self._injected_keys: set[tuple[int, str, str]] = set()
+        self._began_at = ledger.tip
+
+    async def begin(self) -> None:
+        """Write the user's message: it is in the history before the model is called."""
+        await self._ledger.mark("turn_start", self.request.request_id)
+        await self._add(prompt.user_message(self.request, self._now()))
+
+    async def add_reply(self, reply: ModelReply) -> list[Json]:
+        """Append what the model said; returns its tool calls."""
+        content = [block for block in reply.content if block.get("type") != "text" or block["text"].strip()]
+        if any(block.get("type") not in blocks.THINKING for block in content):
+            await self._add({"role": "assistant", "content": content})
+        return [block for block in content if block.get("type") == "tool_use"]
+
+    async def add_results(self, results: Sequence[Json]) -> None:
+        """Append the results of all tool calls of the last reply, as one message."""
+        await self._add({"role": "user", "content": list(results)})
+
+    async def take_more(self) -> None:
+        """Take up what the same person has sent meanwhile: part of this turn, answered with it."""
+        if self.request.take_more is None:
+            return
+        for inbound in self.request.take_more():
+            self._sources += (inbound.request_id,)
+            more = TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
+            await self._add(prompt.user_message(more, self._now()), (inbound.request_id,))
+            if self.reply is not None:
+                self.reply.settled = False
+            self._log.write("steer", "a message joined the running turn", joined=inbound.request_id)
+
+    async def end(self, status: TurnStatus) -> None:
+        """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn."""
+        if self._entries and (calls := blocks.tool_uses(self._entries[-1].message)):
+            await self._add(blocks.interrupted_results({"content": calls}, INTERRUPTED))
+        await self._ledger.mark("turn_end", self.request.request_id, {"status": status})
+        if status == "withdrawn":
+            self._ledger.rewind(self._began_at)
+            return
+        turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
+        self.store.commit(turn, strip_thinking=bool(self._injected_count))
+        if dropped := self.store.over_cap():
+            await self.cut(dropped, "message_cap")
+
+    async def cut(self, dropped: list[str] | str, reason: str) -> None:
+        """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
+        before = len(self.store)
+        await self._ledger.mark("boundary", None, {"reason": reason, "dropped": dropped})
+        if isinstance(dropped, str):
+            self.store.clear()
+        else:
+            self.store.drop(dropped)
+        self.strip_thinking()
+        self._log.write(
+            "compaction",
+            f"history cut: {reason}",
+            level="info" if reason == "message_cap" else "warn",
+            reason=reason,
+            messages_before=before,
+            messages_after=len(self.store),
+        )
+
+    def strip_thinking(self) -> None:
+        """Take thinking blocks out of the view: what stands before them has changed."""
+        self.view = blocks.without_thinking(self.view)
+
+    # ------------------------------------------------------------ injection (`tools.context.Injection`)
+
+    @property
+    def injected(self) -> list[Message]:
+        """The injected older turns, in time order."""
+        return [message for _, message in self._loaded]
+
+    def room(self) -> int:
+        if estimate.tokens(self.injected) >= INJECTED_TOKENS:
+            return 0
+        return self._max_injected - self._injected_count
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        meta = line.meta or {}
+        request_id = str(meta.get("requestId") or "")
+        # ULIDs sort by time: what came in after this message is not history yet.
+        if request_id and (request_id >= self.request.request_id or request_id in self._visible()):
+            return True
+        inbound = self.request.inbound
+        current = (
+            inbound is not None and inbound.message_id is not None and line.message_id == inbound.message_id
+        )
+        return (current and line.role == "user") or _key(line) in self._injected_keys
+
+    def _visible(self) -> set[str]:
+        return self.store.sources() | set(self._sources)
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        taken: list[ArchiveLine] = []
+        budget = INJECTED_TOKENS - estimate.tokens(self.injected)
+        for line in reversed(lines[-self.room() :]):
+            short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
+            budget -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
+            if budget < 0 and taken:
+                break
+            taken.insert(0, short)
+        messages = prompt.loaded_messages(taken)
+        loaded = [(line.ts, message) for line, message in zip(taken, messages, strict=True)]
+        # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
+        self._loaded = sorted([*loaded, *self._loaded], key=lambda pair: pair[0])
+        self._injected_count += len(messages)
+        self._injected_keys |= {_key(line) for line in lines[len(lines) - len(taken) :]}
+        self.strip_thinking()
+        await self._ledger.mark(
+            "injection", self.request.request_id, {"before": self._entries[0].uuid, "messages": messages}
+        )
+        self._log.write("injection", f"{len(messages)} older messages loaded", count=len(messages))
+        return taken
+
+    def drop_oldest_injected(self) -> bool:
+        """Give up the older half of what was injected; False where nothing is left to give up."""
+        if not self._loaded:
+            return False
+        self._loaded = self._loaded[(len(self._loaded) + 1) // 2 :]
+        self.strip_thinking()
+        return True
+
+    def shorten_results(self, at_least: int = 500) -> bool:
+        """Cut the longest tool results of this turn to a quarter; False where all are short already."""
+        longest = blocks.longest_result(self.view)
+        if longest <= at_least:
+            return False
+        self.view = blocks.without_thinking(blocks.shorten_results(self.view, max(at_least, longest // 4)))
+        return True
+
+    # ------------------------------------------------------------ inside
+
+    async def _add(self, message: Message, sources: tuple[str, ...] = ()) -> None:
+        uuid = await self._ledger.message(self.request.request_id, message, sources)
+        self._entries.append(Entry(uuid, message))
+        self.view.append(message)
+
+    def _now(self) -> int:
+        return int(self._clock.now() * 1000)
+
+
+def _key(line: ArchiveLine) -> tuple[int, str, str]:
+    return line.ts, line.role, line.message_id or line.text

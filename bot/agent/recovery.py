@@ -1,0 +1,140 @@
+"""One model call that ends in an answer, in something smaller, or in the truth.
+
+Each try is strictly smaller than the one before, and the tries end. A time-out or a rate limit is no overflow:
+it passes through untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot import errors
+from bot.agent.active import ActiveTurn
+from bot.agent.kit import Kit
+from bot.context import estimate, view
+from bot.contracts import Json, ModelReply, ModelRequest
+
+MAX_HALVINGS = 3
+MIN_OUTPUT_TOKENS = 256
+OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little between two calls
+
+
+class HistoryCleared(errors.ShipmateError):
+    """The history did not fit even after three halvings, and was set aside."""
+
+    person = (
+        "Our conversation no longer fitted into what the language model can read, even shortened. I have set it "
+        "aside and start afresh; everything is still on file. Please send your last message again."
+    )
+
+
+class TurnTooLarge(errors.ShipmateError):
+    """The current turn alone does not fit. The history stays."""
+
+    person = (
+        "This message, with what I looked up for it, is too large for the language model. Please send it in "
+        "smaller pieces. Our conversation so far is kept."
+    )
+
+
+@dataclass(slots=True)
+class _Tries:
+    max_tokens: int
+    halvings: int = 0
+    unbound: bool = False
+
+
+async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
+    """Call the model with the turn's view, recovering from overflow.
+
+    Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
+    """
+    tries = _Tries(kit.max_tokens)
+    while True:
+        request = view.render(
+            model=kit.model_name,
+            max_tokens=tries.max_tokens,
+            system=system,
+            tools=kit.registry.definitions,
+            history=turn.store.messages(),
+            injected=turn.injected,
+            current=turn.view,
+        )
+        try:
+            return await _answer(request, kit)
+        except errors.ThinkingUnbound:
+            if tries.unbound:
+                raise
+            tries.unbound = True
+            await turn.cut([], "thinking")
+        except errors.OutputOverflow as error:
+            if not _lower_output(tries, error):
+                await _shrink(turn, request, tries, error, kit)
+        except errors.ContextOverflow as error:
+            await _shrink(turn, request, tries, error, kit)
+
+
+async def _answer(request: ModelRequest, kit: Kit) -> ModelReply:
+    reply: ModelReply | None = None
+    async for event in kit.model.stream(request):
+        if isinstance(event, ModelReply):
+            reply = event
+    if reply is None:
+        raise errors.StreamBroken("the model's stream ended without a reply")
+    return reply
+
+
+def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
+    """Ask for less output where input and output together were too much; False where that cannot help."""
+    if error.tokens is None or error.window is None:
+        fitting = tries.max_tokens // 2
+    else:
+        fitting = min(error.window - error.tokens - OUTPUT_MARGIN, tries.max_tokens - 1)
+    if fitting < MIN_OUTPUT_TOKENS:
+        return False
+    tries.max_tokens = fitting
+    return True
+
+
+async def _shrink(
+    turn: ActiveTurn, request: ModelRequest, tries: _Tries, error: errors.ContextOverflow, kit: Kit
+) -> None:
+    """Make the next try smaller: the current turn where that is the large part, else the history."""
+    kit.log.write(
+        "compaction",
+        "the prompt does not fit the model's window",
+        level="warn",
+        tokens=error.tokens,
+        window=error.window,
+        messages=len(request.messages),
+        halvings=tries.halvings,
+        provider_request_id=error.request_id,
+    )
+    if _current_turn_too_large(turn, request, error):
+        if turn.drop_oldest_injected() or turn.shorten_results():
+            return
+        raise TurnTooLarge from error
+    dropped = turn.store.oldest_half()
+    if not dropped:
+        if turn.drop_oldest_injected() or turn.shorten_results():
+            return
+        raise TurnTooLarge from error
+    if tries.halvings == MAX_HALVINGS:
+        await turn.cut("all", "overflow")
+        raise HistoryCleared from error
+    tries.halvings += 1
+    await turn.cut(dropped, "overflow")
+
+
+def _current_turn_too_large(turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow) -> bool:
+    """Whether the request would not fit even without any history.
+
+    With the provider's own numbers the share of the current turn is scaled to them; without numbers the turn is
+    taken to be the cause where it is the larger part.
+    """
+    frame = estimate.frame_tokens(request.system, request.tools)
+    current = frame + estimate.tokens(turn.injected) + estimate.tokens(turn.view)
+    total = current + estimate.tokens(turn.store.messages())
+    if error.tokens and error.window:
+        return current / total * error.tokens > error.window
+    return current - frame > total / 2

@@ -1,0 +1,209 @@
+"""`AgentRuntime`: the agent of one chatKey; `AgentPool`: all of them, idle ones put away."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot import errors
+from bot.agent.active import ActiveTurn
+from bot.agent.kit import Kit
+from bot.agent.ledger import Ledger
+from bot.agent.recovery import HistoryCleared, TurnTooLarge
+from bot.agent.turn import Refused, take_turn
+from bot.context import prompt, replay
+from bot.context.replay import TurnStatus
+from bot.context.store import AgentContextStore
+from bot.contracts import ArchiveLine, HistoryQuery, Json, TurnOutcome, TurnRequest
+from bot.telemetry.context import turn_scope
+
+COLD_AFTER = 300.0
+"""Seconds after which the provider's prompt cache has surely expired: a changed role file costs nothing then."""
+WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
+"""What is wrong with the turn itself: kept in the history, it would fail every later turn too."""
+BROKEN = "Something went wrong on my side while I worked on that. Please try again."
+
+
+class AgentRuntime:
+    """One conversation: its store, its transcript, the frozen bytes of its prompt. One turn at a time."""
+
+    def __init__(self, chat_key: str, kit: Kit) -> None:
+        self.chat_key = chat_key
+        self.store = AgentContextStore(kit.max_messages)
+        self.last_used = kit.clock.monotonic()
+        self._kit = kit
+        self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
+        self._static: str | None = None
+        self._filled = False
+        self._task: asyncio.Task[TurnOutcome] | None = None
+        self._stopping = False
+        self._ending = False
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None
+
+    async def run(self, request: TurnRequest) -> TurnOutcome:
+        """One turn, as `contracts.Agent.run`."""
+        self._stopping = self._ending = False
+        with turn_scope(chat_key=self.chat_key, request_id=request.request_id):
+            self._task = asyncio.create_task(self._turn(request))
+            try:
+                return await self._task
+            except asyncio.CancelledError:
+                if self._stopping:
+                    return TurnOutcome("stopped")
+                raise
+            finally:
+                self._task = None
+                self.last_used = self._kit.clock.monotonic()
+
+    def stop(self) -> bool:
+        """Stop the running turn; False where none runs."""
+        if self._task is None or self._ending:
+            return False
+        self._stopping = True
+        self._task.cancel()
+        return True
+
+    async def reset(self) -> int:
+        """An empty store and a new transcript."""
+        await self.fill(None)
+        count = len(self.store)
+        self.store.clear()
+        self._static = None
+        await self._ledger.new_session()
+        return count
+
+    async def fill(self, request: TurnRequest | None) -> None:
+        """Fill the store after a restart: from the transcript, or from the archive where that is missing."""
+        if self._filled:
+            return
+        lines = await self._ledger.load()
+        if not lines:
+            await self._adopt_archive(request)
+            lines = await self._ledger.load()
+        replay.replay(self.store, lines)
+        self._filled = True
+
+    async def _adopt_archive(self, request: TurnRequest | None) -> None:
+        """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
+
+        def not_yet(line: ArchiveLine) -> bool:
+            came = str((line.meta or {}).get("requestId") or "")
+            return request is not None and came >= request.request_id
+
+        query = HistoryQuery(limit=self._kit.max_messages, skip=not_yet)
+        page = await self._kit.archive.search(self.chat_key, query)
+        scratch = AgentContextStore(self._kit.max_messages)
+        replay.from_archive(scratch, page.lines, self._kit.max_messages)
+        for turn in scratch.turns:
+            await self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
+            for entry in turn.entries:
+                await self._ledger.message(turn.request_id, entry.message)
+            await self._ledger.mark("turn_end", turn.request_id, {"status": "done"})
+
+    async def _turn(self, request: TurnRequest) -> TurnOutcome:
+        kit = self._kit
+        await self.fill(request)
+        system = await self._system(request)
+        turn = ActiveTurn(
+            request, self.store, self._ledger, clock=kit.clock, log=kit.log, max_injected=kit.max_injected
+        )
+        began = kit.clock.monotonic()
+        kit.log.write("turn_start", "a turn begins", messages=len(self.store))
+        status: TurnStatus = "done"
+        try:
+            await turn.begin()
+            outcome = await take_turn(turn, system, kit)
+        except asyncio.CancelledError:
+            if self._stopping:
+                # The stop has been carried out; closing the turn must not be interrupted by it.
+                await asyncio.shield(turn.end("stopped"))
+            raise
+        except errors.ShipmateError as error:
+            status = "withdrawn" if isinstance(error, WITHDRAWN) else "failed"
+            outcome = _failed(turn, error.person, f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
+            status = "failed"
+            outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
+        self._ending = True
+        await turn.end(status)
+        kit.log.write(
+            "turn_end",
+            f"the turn is {outcome.status}",
+            level="error" if outcome.status == "failed" else "info",
+            duration=(kit.clock.monotonic() - began) * 1000,
+            status=outcome.status,
+            delivered=outcome.delivered,
+            messages=len(self.store),
+            cause=outcome.detail if outcome.status == "failed" else None,
+        )
+        return outcome
+
+    async def _system(self, request: TurnRequest) -> list[Json]:
+        """The system prompt. Its static part is read again only when the prompt cache is cold or gone anyway."""
+        kit = self._kit
+        if self._static is None or kit.clock.monotonic() - self.last_used > COLD_AFTER:
+            fresh = await prompt.static_text(kit.root, kit.skills)
+            if self._static not in {None, fresh}:
+                kit.log.write("prompt", "the role file or the skills have changed")
+            self._static = fresh
+        inbound = request.inbound
+        facts = prompt.ChatFacts(kit.root, self.chat_key)
+        if inbound is not None:
+            rules = kit.rules.get(inbound.channel, "")
+            facts = prompt.ChatFacts(
+                kit.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
+            )
+        return prompt.system_blocks(self._static, prompt.chat_text(facts))
+
+
+def _failed(turn: ActiveTurn, notice: str, detail: str) -> TurnOutcome:
+    return TurnOutcome(
+        "failed",
+        delivered=turn.reply.delivered if turn.reply is not None else 0,
+        notice=notice,
+        detail=detail,
+    )
+
+
+class AgentPool:
+    """`contracts.Agent`: a runtime for each chatKey, made on demand, put away when idle."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._runtimes: dict[str, AgentRuntime] = {}
+
+    async def run(self, request: TurnRequest) -> TurnOutcome:
+        return await self._runtime(request.chat_key).run(request)
+
+    async def stop(self, chat_key: str) -> bool:
+        runtime = self._runtimes.get(chat_key)
+        return runtime.stop() if runtime is not None else False
+
+    async def reset(self, chat_key: str) -> int:
+        return await self._runtime(chat_key).reset()
+
+    async def describe(self, chat_key: str) -> Json:
+        runtime = self._runtime(chat_key)
+        await runtime.fill(None)
+        return {
+            "model": self._kit.model_name,
+            "messages": len(runtime.store),
+            "maxMessages": self._kit.max_messages,
+        }
+
+    def evict(self, idle_seconds: float) -> int:
+        """Forget runtimes that have been idle; their next turn fills them from disk. Returns how many went."""
+        limit = self._kit.clock.monotonic() - idle_seconds
+        idle = [
+            key for key, runtime in self._runtimes.items() if not runtime.busy and runtime.last_used < limit
+        ]
+        for key in idle:
+            del self._runtimes[key]
+        return len(idle)
+
+    def _runtime(self, chat_key: str) -> AgentRuntime:
+        if chat_key not in self._runtimes:
+            self._runtimes[chat_key] = AgentRuntime(chat_key, self._kit)
+        return self._runtimes[chat_key]

@@ -1,0 +1,1 @@
+"""Between the channels and the agent: access, intake, lanes, commands, delivery."""

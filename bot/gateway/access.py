@@ -1,0 +1,75 @@
+"""Who may talk to the bot: one function, for every kind of event, that says no unless something says yes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bot.contracts import ChatType, Inbound, Manifest
+
+EVERYONE = "*"
+
+
+class Lists(Protocol):
+    """What operators have decided at run time (`bot.access_list.AccessList`)."""
+
+    def allowed(self, channel: str) -> frozenset[str]: ...
+    def blocked(self, channel: str) -> frozenset[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    allowed: bool
+    reason: Literal["local", "operator", "listed", "everyone", "stranger", "blocked", "bot", "never"]
+
+
+class Access:
+    """Stable ids only, never names: block > allow > ship.json, and nobody by default.
+
+    A person is admitted by their own id; the id of a group admits its members in that group, not in direct
+    messages. Operators are admitted. Where reaching the channel takes access to this machine, everyone who does
+    is. Bots never are.
+    """
+
+    def __init__(
+        self,
+        manifests: Mapping[str, Manifest],
+        allow: Mapping[str, frozenset[str]],
+        operators: frozenset[str],
+        lists: Lists,
+    ) -> None:
+        self._manifests = manifests
+        self._allow = allow
+        self._operators = operators
+        self._lists = lists
+
+    def judge(self, inbound: Inbound) -> Verdict:
+        """The verdict on one inbound, whatever its kind."""
+        if inbound.from_bot:
+            return Verdict(allowed=False, reason="bot")
+        return self.standing(inbound.channel, inbound.user_id, inbound.chat_id, inbound.chat_type)
+
+    def standing(self, channel: str, user_id: str | None, chat_id: str, chat_type: ChatType) -> Verdict:
+        """How a person stands in a chat."""
+        manifest = self._manifests[channel]
+        ids = {user_id} if user_id else set()
+        if chat_type == "group":
+            ids.add(chat_id)
+        if ids & manifest.never_admit:
+            return Verdict(allowed=False, reason="never")
+        if ids & self._lists.blocked(channel):
+            return Verdict(allowed=False, reason="blocked")
+        if manifest.access == "local":
+            return Verdict(allowed=True, reason="local")
+        if user_id and self.is_operator(channel, user_id):
+            return Verdict(allowed=True, reason="operator")
+        listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
+        if ids & listed:
+            return Verdict(allowed=True, reason="listed")
+        if EVERYONE in listed and user_id:
+            return Verdict(allowed=True, reason="everyone")
+        return Verdict(allowed=False, reason="stranger")
+
+    def is_operator(self, channel: str, user_id: str) -> bool:
+        return f"{channel}:{user_id}" in self._operators

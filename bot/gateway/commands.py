@@ -1,0 +1,93 @@
+"""Commands in chat. Their answers are notices: people see them, the model never does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from bot import text
+from bot.contracts import Agent, Inbound, Manifest
+from bot.gateway.access import Access
+from bot.gateway.lanes import Lanes
+
+BESIDE = frozenset({"start", "help", "status", "whoami", "stop"})
+"""Commands that do not touch the conversation: they answer at once, whatever runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    help: str
+    run: Callable[[Inbound], Awaitable[str]]
+
+
+class Commands:
+    """What `/command` does, by name."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        agent: Agent,
+        lanes: Lanes,
+        access: Access,
+        manifests: Mapping[str, Manifest],
+        stop: Callable[[Inbound], Awaitable[str]],
+    ) -> None:
+        self._name = name
+        self._agent = agent
+        self._lanes = lanes
+        self._access = access
+        self._manifests = manifests
+        self._commands = {
+            "help": Command("what I understand", self._help),
+            "new": Command("begin a new conversation; the old one stays on file", self._new),
+            "start": Command("a few words about me", self._start),
+            "status": Command("what I am doing, and with which model", self._status),
+            "stop": Command("stop what I am working on", stop),
+            "whoami": Command("your id here, and what it may do", self._whoami),
+        }
+
+    async def run(self, inbound: Inbound) -> str:
+        """Carry out a command; returns the answer for the person."""
+        assert inbound.command is not None  # noqa: S101 - the caller asks for commands only
+        command = self._commands.get(inbound.command.name)
+        if command is None:
+            asked = text.preview(inbound.command.name, 40)
+            prefix = self._prefix(inbound)
+            return f"I do not know {prefix}{asked}. {prefix}help shows what I understand."
+        return await command.run(inbound)
+
+    def _prefix(self, inbound: Inbound) -> str:
+        return self._manifests[inbound.channel].command_prefix
+
+    async def _start(self, inbound: Inbound) -> str:
+        return (
+            f"Hello, I am {self._name}. Write to me as you would to a colleague; I remember what we said. "
+            f"{self._prefix(inbound)}help shows my commands."
+        )
+
+    async def _help(self, inbound: Inbound) -> str:
+        prefix = self._prefix(inbound)
+        return "\n".join(f"{prefix}{name} – {command.help}" for name, command in self._commands.items())
+
+    async def _new(self, inbound: Inbound) -> str:
+        count = await self._agent.reset(inbound.chat_key)
+        if not count:
+            return "We are at the beginning already. What is on your mind?"
+        return f"A new conversation. I have set {count} messages aside; they stay on file."
+
+    async def _status(self, inbound: Inbound) -> str:
+        facts = await self._agent.describe(inbound.chat_key)
+        doing = "I am working on a message" if self._lanes.running(inbound.chat_key) else "I am idle"
+        waiting = self._lanes.waiting(inbound.chat_key)
+        queue = f", {waiting} more waiting" if waiting else ""
+        return (
+            f"{doing}{queue}. Model: {facts['model']}. "
+            f"I have {facts['messages']} of at most {facts['maxMessages']} messages of this conversation in mind."
+        )
+
+    async def _whoami(self, inbound: Inbound) -> str:
+        role = "an operator" if self._access.is_operator(inbound.channel, inbound.user_id) else "a member"
+        return (
+            f"You are {inbound.user_id} on {inbound.channel}, {role} here. This chat is {inbound.chat_key}."
+        )

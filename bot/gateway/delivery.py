@@ -1,0 +1,219 @@
+"""Delivery: written to the outbox first, then sent, once; what became of it is recorded and told truly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bot import errors, text
+from bot.contracts import (
+    Archive,
+    ArchiveLine,
+    Channel,
+    ChatType,
+    Clock,
+    Ids,
+    Inbound,
+    Journal,
+    Log,
+    Manifest,
+    Outbound,
+    Pace,
+    Redact,
+    Sent,
+)
+from bot.gateway.pace import Pacer
+
+MAX_ATTEMPTS = 6
+MAX_WAIT = 60.0
+"""Seconds that one message may wait for a platform that asks for patience before it counts as failed."""
+BOT_USER = "bot"
+UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a message goes: fixed by the inbound it answers."""
+
+    channel: str
+    chat_id: str
+    chat_key: str
+    chat_type: ChatType
+    target: Mapping[str, str]
+    request_id: str
+
+    @classmethod
+    def of(cls, inbound: Inbound) -> Address:
+        return cls(
+            inbound.channel,
+            inbound.chat_id,
+            inbound.chat_key,
+            inbound.chat_type,
+            inbound.target,
+            inbound.request_id,
+        )
+
+    @property
+    def budget(self) -> str:
+        """Threads and topics share the budget of their chat."""
+        return f"{self.channel}:{self.chat_id}"
+
+
+class Delivery:
+    """Every message that leaves goes through `send`."""
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        *,
+        journal: Journal,
+        archive: Archive,
+        redact: Redact,
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+        limits: bool = True,
+    ) -> None:
+        self._channels = channels
+        self._manifests = manifests
+        self._journal = journal
+        self._archive = archive
+        self._redact = redact
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+        self._limits = limits
+        self._pacer = Pacer(clock)
+
+    async def send(
+        self, to: Address, words: str, *, kind: Literal["reply", "notice"] = "reply"
+    ) -> list[Sent]:
+        """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
+
+        A reply that was delivered is archived; a notice never is, since the model must not come to see it.
+        """
+        channel = self._channels[to.channel]
+        parts = channel.split(self._redact(text.clean(words)))
+        if not parts:
+            raise errors.DeliveryFailed("there is nothing to send: the text is blank")
+        messages = [
+            Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind) for part in parts
+        ]
+        await self._intend(messages)
+        sent: list[Sent] = []
+        try:
+            for message in messages:
+                sent.append(await self._one(channel, to, message))  # noqa: PERF401 - kept when a later part fails
+        finally:
+            if kind == "reply" and sent:
+                await self._remember(to, "\n".join(parts[: len(sent)]), sent)
+        return sent
+
+    async def indicate(self, to: Address, *, working: bool) -> None:
+        """Show or clear the sign of work. Dropped where the chat's budget is short; a failure is only logged."""
+        if working and self._limits and not self._pacer.spare(to.budget, self._pace(to)):
+            return
+        try:
+            await self._channels[to.channel].indicate(to.target, working=working)
+        except errors.DeliveryFailed as error:
+            self._log.write(
+                "delivery", "the sign of work could not be shown", level="debug", cause=str(error)
+            )
+
+    def _pace(self, to: Address) -> Pace:
+        return self._manifests[to.channel].pace.get(to.chat_type, UNLIMITED)
+
+    async def _intend(self, messages: list[Outbound]) -> None:
+        try:
+            await self._journal.intend(messages)
+        except errors.StorageError as error:
+            # An answer that cannot be recorded is still better delivered than lost.
+            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+
+    async def _one(self, channel: Channel, to: Address, message: Outbound) -> Sent:
+        waited = 0.0
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            if self._limits:
+                await self._pacer.slot(to.budget, self._pace(to))
+            await self._mark(message, "sending")
+            try:
+                sent = await channel.send(message)
+            except errors.DeliveryThrottled as error:
+                waited += error.retry_after
+                if attempt == MAX_ATTEMPTS or waited > MAX_WAIT:
+                    await self._failed(message, error)
+                    raise
+                self._log.write(
+                    "delivery", "the platform asks to wait", level="warn", retry_after=error.retry_after
+                )
+                self._pacer.freeze(to.budget, error.retry_after)
+                await self._clock.sleep(error.retry_after)
+            except errors.DeliveryFailed as error:
+                await self._failed(message, error)
+                raise
+            else:
+                await self._mark(message, "sent", message_id=sent.message_id)
+                self._log.write(
+                    "delivery",
+                    f"{message.kind} delivered",
+                    message_id=sent.message_id,
+                    outbound_id=message.id,
+                    length=len(message.text),
+                )
+                return sent
+        raise AssertionError("unreachable")  # the last attempt returns or raises
+
+    async def _failed(self, message: Outbound, error: errors.DeliveryFailed) -> None:
+        state = "uncertain" if isinstance(error, errors.DeliveryUncertain) else "failed"
+        self._log.write(
+            "delivery",
+            f"{message.kind} not delivered: {state}",
+            level="error",
+            outbound_id=message.id,
+            code=error.code,
+            cause=str(error),
+        )
+        await self._mark(message, state, detail=error.code)
+
+    async def _mark(
+        self, message: Outbound, state: str, *, message_id: str | None = None, detail: str | None = None
+    ) -> None:
+        try:
+            await self._journal.mark(message.id, state, message_id=message_id, detail=detail)
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+
+    async def _remember(self, to: Address, words: str, sent: list[Sent]) -> None:
+        line = ArchiveLine(
+            ts=int(self._clock.now() * 1000),
+            channel=to.channel,
+            chat_id=to.chat_id,
+            chat_key=to.chat_key,
+            user_id=BOT_USER,
+            message_id=sent[0].message_id,
+            role="assistant",
+            text=words,
+            meta={"requestId": to.request_id, "messageIds": [part.message_id for part in sent]},
+        )
+        try:
+            await self._archive.append(line)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be written", level="error", cause=str(error))
+
+
+class ChatReply:
+    """`contracts.Reply` to one chat. `footnote` goes below the first message: what could not be looked at."""
+
+    def __init__(self, delivery: Delivery, to: Address, footnote: str = "") -> None:
+        self._delivery = delivery
+        self._to = to
+        self._footnote = footnote
+
+    async def send(self, words: str) -> list[Sent]:
+        if not self._footnote:
+            return await self._delivery.send(self._to, words)
+        sent = await self._delivery.send(self._to, f"{words}\n\n{self._footnote}")
+        self._footnote = ""
+        return sent

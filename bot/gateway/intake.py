@@ -1,0 +1,194 @@
+"""Intake: every inbound is authorised, de-duplicated and written down before the platform is told it arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from bot import errors, text
+from bot.contracts import (
+    Archive,
+    ArchiveLine,
+    Clock,
+    HistoryQuery,
+    Ids,
+    Inbound,
+    Journal,
+    Log,
+    Quoted,
+    Redact,
+)
+from bot.gateway.access import Access, Verdict
+from bot.gateway.delivery import Address, Delivery
+
+GREET_EVERY = 24 * 3600.0
+"""Seconds between two lines to the same stranger."""
+
+
+class Pending(Protocol):
+    """Where strangers are noted for `shipmate pending`."""
+
+    def note(self, channel: str, user_id: str) -> None: ...
+
+
+class GatewayIntake:
+    """`contracts.Intake`. `queue` takes what was written down; it must not wait."""
+
+    def __init__(
+        self,
+        *,
+        access: Access,
+        journal: Journal,
+        archive: Archive,
+        delivery: Delivery,
+        pending: Pending,
+        redact: Redact,
+        queue: Callable[[Inbound], None],
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+    ) -> None:
+        self._access = access
+        self._journal = journal
+        self._archive = archive
+        self._delivery = delivery
+        self._pending = pending
+        self._redact = redact
+        self._queue = queue
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+
+    async def accept(self, inbound: Inbound) -> bool:
+        inbound = self._normalised(inbound)
+        verdict = self._access.judge(inbound)
+        if not verdict.allowed:
+            await self._refuse(inbound, verdict)
+            return False
+        if inbound.addressed == "thread" and not await self._journal.knows(inbound.chat_key):
+            return False
+        inbound = inbound.model_copy(update={"quoted": self.admitted(inbound, inbound.quoted)})
+        if not await self._journal.receive(inbound):
+            return False
+        await self.archive(inbound)
+        self._log.write(
+            "inbound",
+            f"{inbound.kind} taken in",
+            chat_key=inbound.chat_key,
+            request_id=inbound.request_id,
+            channel=inbound.channel,
+            user_id=inbound.user_id,
+            message_id=inbound.message_id,
+            addressed=inbound.addressed,
+            command=inbound.command.name if inbound.command is not None else None,
+            length=len(inbound.text),
+            attachments=len(inbound.attachments),
+        )
+        self._queue(inbound)
+        return True
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+        await self._journal.bury(channel, key, self._redact(text.clean(raw)), reason)
+        self._log.write(
+            "error",
+            "an event could not be read and went to the dead letters",
+            level="error",
+            channel=channel,
+            key=key,
+            reason=reason,
+        )
+
+    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+        return (await self._archive.search(chat_key, HistoryQuery(limit=limit))).lines
+
+    def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
+        """The quoted messages whose authors may talk to the bot here: a stranger's words reach it by no door."""
+        return tuple(
+            self._clean_quote(message)
+            for message in quoted
+            if message.from_self
+            or self._access.standing(
+                inbound.channel, message.user_id, inbound.chat_id, inbound.chat_type
+            ).allowed
+        )
+
+    async def archive(self, inbound: Inbound) -> None:
+        """Write what the person said to the archive. The journal has it already: a full disk delays this only."""
+        if inbound.kind not in {"message", "edit"} or inbound.command is not None:
+            return
+        meta = {
+            "requestId": inbound.request_id,
+            "chatType": inbound.chat_type,
+            "username": inbound.user_name,
+            "edited": True if inbound.kind == "edit" else None,
+            "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments]
+            or None,
+        }
+        line = ArchiveLine(
+            ts=inbound.ts,
+            channel=inbound.channel,
+            chat_id=inbound.chat_id,
+            chat_key=inbound.chat_key,
+            user_id=inbound.user_id,
+            message_id=inbound.message_id,
+            role="user",
+            text=inbound.text,
+            meta={key: value for key, value in meta.items() if value is not None},
+        )
+        try:
+            await self._archive.append(line)
+        except errors.StorageError as error:
+            self._log.write(
+                "error",
+                "the archive cannot be written; the message is kept in the journal",
+                level="error",
+                chat_key=inbound.chat_key,
+                request_id=inbound.request_id,
+                cause=str(error),
+            )
+
+    def _normalised(self, inbound: Inbound) -> Inbound:
+        """With a requestId; text that UTF-8 can carry; no secret of ours in it."""
+        return inbound.model_copy(
+            update={
+                "request_id": self._ids.ulid(),
+                "text": self._clean(inbound.text),
+                "user_name": self._clean(inbound.user_name) if inbound.user_name is not None else None,
+            }
+        )
+
+    def _clean_quote(self, message: Quoted) -> Quoted:
+        name = self._clean(message.user_name) if message.user_name is not None else None
+        return message.model_copy(update={"text": self._clean(message.text), "user_name": name})
+
+    def _clean(self, words: str) -> str:
+        return self._redact(text.clean(words))
+
+    async def _refuse(self, inbound: Inbound, verdict: Verdict) -> None:
+        """A stranger is told once a day how to be let in; nothing they wrote is kept."""
+        self._log.write(
+            "denied",
+            f"refused: {verdict.reason}",
+            chat_key=inbound.chat_key,
+            channel=inbound.channel,
+            user_id=inbound.user_id,
+            reason=verdict.reason,
+        )
+        if verdict.reason != "stranger" or inbound.addressed == "thread" or inbound.kind != "message":
+            return
+        key = f"stranger:{inbound.channel}:{inbound.user_id}"
+        if not await self._journal.once(key, self._clock.now(), GREET_EVERY):
+            return
+        try:
+            self._pending.note(inbound.channel, inbound.user_id)
+            await self._delivery.send(Address.of(inbound), greeting(inbound), kind="notice")
+        except (OSError, errors.ShipmateError) as error:
+            self._log.write("error", "a stranger could not be greeted", level="warn", cause=str(error))
+
+
+def greeting(inbound: Inbound) -> str:
+    """What a stranger is told."""
+    return (
+        f"Hello. I only talk with people on my list. Your id here is {inbound.user_id}. Whoever runs me can let "
+        f"you in with: shipmate allow {inbound.channel} {inbound.user_id}"
+    )

@@ -1,0 +1,37 @@
+"""The sign of work while a turn runs: shown soon, kept alive, cleared at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from bot.contracts import Clock
+from bot.gateway.delivery import Address, Delivery
+
+SHOWN_AFTER = 0.4
+"""Seconds: an answer that is quicker than this needs no sign, and a second is all a person should wait for it."""
+
+
+@contextlib.asynccontextmanager
+async def working(delivery: Delivery, to: Address, clock: Clock, every: float) -> AsyncIterator[None]:
+    """Show that work is being done on an address for as long as the block runs. Never fails the block."""
+    shown = False
+
+    async def show() -> None:
+        nonlocal shown
+        await clock.sleep(SHOWN_AFTER)
+        while True:
+            shown = True
+            await delivery.indicate(to, working=True)
+            await clock.sleep(every)
+
+    task = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        if shown:
+            await delivery.indicate(to, working=False)

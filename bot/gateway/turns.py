@@ -1,0 +1,192 @@
+"""What is done with one inbound once it is its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from bot import errors
+from bot.contracts import (
+    Agent,
+    Attachment,
+    Channel,
+    Clock,
+    Inbound,
+    Journal,
+    Log,
+    Manifest,
+    Quoted,
+    TurnRequest,
+)
+from bot.gateway.commands import BESIDE, Commands
+from bot.gateway.delivery import Address, ChatReply, Delivery
+from bot.gateway.intake import GatewayIntake
+from bot.gateway.lanes import Lanes
+from bot.gateway.presence import working
+from bot.telemetry.context import turn_scope
+
+EMPTY = "Your message was empty. What would you like to tell me?"
+STOPPED = "Stopped."
+NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
+_KINDS = {
+    "photo": "photos",
+    "video": "videos",
+    "audio": "audio files",
+    "voice": "voice notes",
+    "sticker": "stickers",
+    "file": "files",
+}
+
+
+class Turns:
+    """The gateway's work: `queue` puts an inbound where it belongs, `work` does it when its lane is free."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        journal: Journal,
+        delivery: Delivery,
+        clock: Clock,
+        log: Log,
+        max_concurrent: int,
+        steer: bool,
+    ) -> None:
+        self._agent = agent
+        self._channels = channels
+        self._manifests = manifests
+        self._journal = journal
+        self._delivery = delivery
+        self._clock = clock
+        self._log = log
+        self._steer = steer
+        self.lanes = Lanes(self.work, limit=max_concurrent, log=log)
+        self.commands: Commands
+        self.intake: GatewayIntake
+
+    def queue(self, inbound: Inbound) -> None:
+        """Into its lane, or beside it: a stop passes every queue."""
+        command = inbound.command.name if inbound.command is not None else None
+        if inbound.kind == "stop" or command in BESIDE:
+            self.lanes.beside(self.work(inbound))
+        else:
+            self.lanes.put(inbound)
+
+    async def replay(self) -> int:
+        """Take up what a crash or a stop left unfinished, oldest first; returns how many go on.
+
+        One whose reply is in the chat already is only closed.
+        """
+        count = 0
+        for inbound in await self._journal.unfinished():
+            deliveries = await self._journal.deliveries(inbound.request_id)
+            if any(row.kind == "reply" and row.state == "sent" for row in deliveries):
+                await self._journal.finish(inbound.request_id, "delivered before a restart")
+                continue
+            if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):
+                await self._journal.finish(inbound.request_id, "nothing runs after a restart")
+                continue
+            self.queue(inbound)
+            count += 1
+        return count
+
+    async def work(self, inbound: Inbound) -> None:
+        """One inbound from claim to done. Cancelled, it stays unfinished in the journal."""
+        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
+            await self._recorded(self._journal.claim(inbound.request_id))
+            outcome = await self._handle(inbound)
+            await self._recorded(self._journal.finish(inbound.request_id, outcome))
+
+    async def stop(self, inbound: Inbound) -> str:
+        """Stop the running turn of this chat, and what the same person has waiting in it."""
+        waiting = self.lanes.take(inbound.chat_key, lambda other: other.user_id == inbound.user_id)
+        for other in waiting:
+            await self._recorded(self._journal.finish(other.request_id, "stopped"))
+        if not await self._agent.stop(inbound.chat_key) and not waiting:
+            return NOTHING_RUNS
+        return STOPPED
+
+    async def _handle(self, inbound: Inbound) -> str:
+        if inbound.kind in {"edit", "delete"}:
+            return "recorded"
+        if inbound.kind == "stop":
+            await self._notify(inbound, await self.stop(inbound))
+            return "stop"
+        if inbound.command is not None:
+            await self._notify(inbound, await self.commands.run(inbound))
+            return "command"
+        if not inbound.text.strip():
+            await self._notify(inbound, cannot_open(inbound.attachments) if inbound.attachments else EMPTY)
+            return "nothing to answer"
+        return await self._turn(inbound)
+
+    async def _turn(self, inbound: Inbound) -> str:
+        to = Address.of(inbound)
+        taken: list[Inbound] = []
+
+        def take_more() -> list[Inbound]:
+            more = self.lanes.take(inbound.chat_key, lambda other: _joins(other, inbound), leading=True)
+            taken.extend(more)
+            return more
+
+        every = self._manifests[inbound.channel].indicate_every
+        async with working(self._delivery, to, self._clock, every):
+            request = TurnRequest(
+                inbound.request_id,
+                inbound.chat_key,
+                inbound=inbound,
+                context=await self._context(inbound),
+                reply=ChatReply(self._delivery, to, cannot_open(inbound.attachments)),
+                take_more=take_more if self._steer else None,
+            )
+            outcome = await self._agent.run(request)
+        if outcome.notice is not None:
+            await self._notify(inbound, outcome.notice)
+        for other in taken:
+            await self._recorded(self._journal.finish(other.request_id, f"joined {inbound.request_id}"))
+        return outcome.status
+
+    async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """Earlier messages of a thread the bot is new to, without those of strangers."""
+        facts = await self._agent.describe(inbound.chat_key)
+        if facts["messages"]:
+            return ()
+        return self.intake.admitted(inbound, await self._channels[inbound.channel].context(inbound))
+
+    async def _notify(self, inbound: Inbound, words: str) -> None:
+        """Tell the person something that is not part of the conversation. A failure is in the log already."""
+        try:
+            await self._delivery.send(Address.of(inbound), words, kind="notice")
+        except errors.DeliveryFailed:
+            return
+
+    async def _recorded(self, change: Awaitable[None]) -> None:
+        """Await a change of the journal. A disk that refuses it leaves the inbound unfinished: a restart goes on."""
+        try:
+            await change
+        except errors.StorageError as error:
+            self._log.write("error", "the journal cannot be written", level="error", cause=str(error))
+
+
+def _joins(other: Inbound, running: Inbound) -> bool:
+    """Whether a waiting message may join a running turn: plain words of the person who caused it."""
+    return (
+        other.user_id == running.user_id
+        and other.kind == "message"
+        and other.command is None
+        and not other.attachments
+        and bool(other.text.strip())
+    )
+
+
+def cannot_open(attachments: tuple[Attachment, ...]) -> str:
+    """A line that names what came along and cannot be looked at; "" where nothing did."""
+    if not attachments:
+        return ""
+    named = []
+    for attachment in attachments:
+        kind = "voice note" if attachment.kind == "voice" else attachment.kind
+        named.append(f"the {kind} “{attachment.name}”" if attachment.name else f"the {kind}")
+    kinds = " or ".join(dict.fromkeys(_KINDS[attachment.kind] for attachment in attachments))
+    return f"(I cannot open {kinds} yet, so I have not looked at {', '.join(named)}.)"
