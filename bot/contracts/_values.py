@@ -125,6 +125,24 @@ class ArchiveLine(Frozen):
     meta: Json | None = None
 
 
+class LogLine(Frozen):
+    """One line of `.ship/logs/<YYYY-MM-DD>.jsonl`. `id` is a ULID, `timestamp` ISO 8601 in UTC, `duration` in
+    milliseconds; `type` and `level` are the same.
+    """
+
+    id: str
+    timestamp: str
+    type: Level
+    level: Level
+    kind: str
+    message: str
+    details: Json
+    duration: float | None = None
+    chat_key: str | None = None
+    request_id: str | None = None
+    step: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
     """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
