@@ -1,0 +1,1 @@
+"""The language model behind its provider: the only room that knows one. Importing this is cheap."""

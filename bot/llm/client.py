@@ -1,0 +1,266 @@
+"""Anthropic's Messages API, and every endpoint that speaks it. The only module that imports the provider's library.
+
+Importing it takes more than a second: do it before the event loop runs (`bot.llm.factory`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import anthropic
+import httpx2
+
+from bot import errors
+from bot.contracts import Clock, Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm import classify, prices
+from bot.llm.discretion import discreet
+from bot.llm.sse import EventStream, endless
+from bot.llm.stream import Accumulator
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+
+_NOTHING = ModelRequest(model="", max_tokens=0, system=(), messages=())
+_NO_CONNECTION = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.InvalidURL,
+)
+_TRANSPORT = (httpx2.HTTPError, httpx2.StreamError)
+_FAILURES = (
+    *_TRANSPORT,
+    httpx2.InvalidURL,
+    anthropic.AnthropicError,
+    # From the library's own reading and writing of JSON.
+    AssertionError,
+    ValueError,
+    TypeError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: for one whole answer, until connected, and between two signs of life (pings are one)."""
+
+    total: float = 600.0
+    connect: float = 5.0
+    idle: float = 60.0
+
+
+class AnthropicModel:
+    """`contracts.Model` over the Messages API: one call, one request; every failure an `errors.ModelError`.
+
+    `base_url` is the root of a compatible endpoint. The environment's settings for the library are not looked at:
+    what is configured is what holds.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        clock: Clock,
+        base_url: str | None = None,
+        timeouts: Timeouts | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._timeouts = timeouts or Timeouts()
+        self._clock = clock
+        self._key = api_key
+        self._limit = {} if max_bytes is None else {"max_bytes": max_bytes}
+        url = base_url or DEFAULT_BASE_URL
+        timeout = httpx2.Timeout(
+            self._timeouts.total, connect=self._timeouts.connect, read=self._timeouts.idle
+        )
+        own = urlsplit(url).hostname == urlsplit(DEFAULT_BASE_URL).hostname
+        self._client = anthropic.AsyncAnthropic(
+            api_key=api_key,
+            base_url=url,
+            max_retries=0,
+            timeout=timeout,
+            # Gateways in front of other models often read this header alone.
+            default_headers={} if own else {"X-Api-Key": api_key},
+            http_client=_http_client(url, timeout),
+            open_telemetry=False,
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        started = self._clock.monotonic()
+        answer = Accumulator()
+        first: int | None = None
+        failure: errors.ModelError | None = None
+        response: anthropic.AsyncStream[object] | None = None
+        try:
+            response = await self._open(request)
+            async for event in self._events(response.response, started):
+                delta = answer.feed(event)
+                if first is None and event.get("type") == "content_block_delta":
+                    first = self._since(started)
+                if delta is not None:
+                    yield delta
+                if answer.done:
+                    break
+            if not answer.done:
+                raise errors.StreamBroken("The answer ended early.")
+            yield self._reply(request, answer, response.response.headers, started, first)
+        except errors.ModelError as error:
+            failure = error
+        except _TRANSPORT as error:
+            failure = self._failure(error)
+        finally:
+            if response is not None:
+                await response.close()
+        if failure is not None:
+            # Raised out here, so that it drags no chain of errors along whose texts hold the request.
+            raise self._discreet(failure, request, response)
+
+    async def _open(self, request: ModelRequest) -> anthropic.AsyncStream[object]:
+        try:
+            response = await self._client.post(
+                "/v1/messages",
+                cast_to=object,
+                body=body_of(request),
+                stream=True,
+                stream_cls=anthropic.AsyncStream[object],
+            )
+        except _FAILURES as error:
+            raise self._failure(error) from None
+        kind = response.response.headers.get("content-type", "text/event-stream")
+        if "event-stream" not in kind:
+            await response.close()
+            raise errors.StreamBroken(f"The provider answered with {kind[:60]!r} instead of an event stream.")
+        return response
+
+    async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:
+        events = EventStream(**self._limit)
+        async for chunk in response.aiter_bytes():
+            if self._clock.monotonic() - started > self._timeouts.total:
+                raise endless(f"The answer took longer than {self._timeouts.total:.0f} s: given up.")
+            for event in events.feed(chunk):
+                if event.get("type") == "error":
+                    raise classify.classify(
+                        classify.read(response.status_code, event, response.headers, now=self._clock.now())
+                    )
+                yield event
+
+    def _reply(
+        self,
+        request: ModelRequest,
+        answer: Accumulator,
+        headers: Mapping[str, str],
+        started: float,
+        first: int | None,
+    ) -> ModelReply:
+        model = answer.model or request.model
+        cost = prices.cost_usd(model, answer.usage, hour_writes=answer.hour_writes)
+        return ModelReply(
+            content=answer.content,
+            stop_reason=answer.stop_reason,
+            usage=answer.usage,
+            model=model,
+            cut=answer.cut,
+            cost_usd=cost,
+            latency_ms=self._since(started),
+            first_token_ms=first,
+            provider_request_id=_request_id(headers),
+            detail=answer.stop_details,
+        )
+
+    def _since(self, started: float) -> int:
+        return round((self._clock.monotonic() - started) * 1000)
+
+    def _failure(self, error: Exception) -> errors.ModelError:
+        if isinstance(error, anthropic.APIStatusError):
+            headers = error.response.headers
+            return classify.classify(
+                classify.read(error.status_code, error.body, headers, now=self._clock.now())
+            )
+        cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
+        name = type(cause or error).__name__
+        if isinstance(cause, _NO_CONNECTION):
+            return errors.ModelUnreachable(f"The provider cannot be reached ({name}).")
+        if isinstance(cause, UnicodeEncodeError | TypeError):
+            return errors.RequestInvalid(f"The request cannot be written as JSON ({name}).")
+        if isinstance(cause, httpx2.TimeoutException):
+            return errors.StreamBroken(f"The provider fell silent ({name}).")
+        return errors.StreamBroken(f"The connection to the provider broke ({name}).")
+
+    def _discreet(
+        self,
+        failure: errors.ModelError,
+        request: ModelRequest,
+        response: anthropic.AsyncStream[object] | None,
+    ) -> errors.ModelError:
+        failure.args = (discreet(str(failure), request, (self._key,)),)
+        failure.__context__ = None
+        if failure.request_id is None and response is not None:
+            failure.request_id = _request_id(response.response.headers)
+        return failure
+
+    async def check(self) -> None:
+        failure: errors.ModelError | None = None
+        try:
+            page = await self._client.get(
+                "/v1/models", cast_to=object, options={"params": {"limit": 1}, "timeout": 20.0}
+            )
+            if not isinstance(page, dict):
+                failure = errors.ModelUnreachable(
+                    "A web page answers where the provider should: see baseUrl."
+                )
+        except _FAILURES as error:
+            # Compatible endpoints need not have a list of models.
+            if isinstance(error, anthropic.APIStatusError) and error.status_code in {404, 405, 501}:
+                return
+            failure = self._failure(error)
+        if failure is not None:
+            if isinstance(failure, errors.StreamBroken):
+                failure = errors.ModelUnreachable(str(failure))
+            raise self._discreet(failure, _NOTHING, None)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def body_of(request: ModelRequest) -> Json:
+    """The request as it is sent. Equal requests make equal bytes."""
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens}
+    if request.system:
+        body["system"] = list(request.system)
+    if request.tools:
+        body["tools"] = list(request.tools)
+    body["messages"] = list(request.messages)
+    body["stream"] = True
+    return body
+
+
+def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
+    # No redirects: they would carry the key to wherever the answer points.
+    if _is_loopback(url):
+        # A proxy of the environment cannot know this machine's loopback.
+        return httpx2.AsyncClient(
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+            limits=anthropic.DEFAULT_CONNECTION_LIMITS,
+        )
+    return anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _request_id(headers: Mapping[str, Any]) -> str | None:
+    found = headers.get("request-id") or headers.get("x-request-id")
+    return str(found) if found else None

@@ -1,0 +1,172 @@
+"""What the demo model reads out of a request: the person's words, what is asked, what the tools have said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bot.contracts import Json, Message
+
+_HISTORY = re.compile(
+    r"what did (?:i|we|you) (?:say|write|tell|ask|talk)|\b(?:history|earlier|old|older|remember|before|previously)\b"
+    r"|last (?:week|month|time)|yesterday|之前|以前|历史|歷史|记得|記得|刚才|剛才|昨天|前に|覚えて|履歴",
+    re.IGNORECASE,
+)
+_MINE = re.compile(r"\b(?:did|have) i\b|我.{0,8}[说說问問写寫提]", re.IGNORECASE)
+_SKILLS = re.compile(r"\bskills?\b|技能|スキル", re.IGNORECASE)
+_QUOTED = re.compile(r"""["“”«»「『]([^"“”«»「」『』\n]{1,80})["“”«»」』]|(?<!\w)'([^'\n]{1,80})'(?!\w)""")
+_CONTEXT = re.compile(r"^<turn_context>(.*)</turn_context>$", re.DOTALL)
+_LOADED = re.compile(r"^<loaded_history>(.*)</loaded_history>$", re.DOTALL)
+_OURS = ("<turn_context>", "<quoted_messages", "<loaded_history>")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that was said earlier. `who` is None for the bot itself."""
+
+    text: str
+    who: str | None = "you"
+    time: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """The running turn: the person's words and what has happened since."""
+
+    words: str = ""
+    attachments: list[str] = field(default_factory=list)
+    earlier: list[Said] = field(default_factory=list)
+    loaded: list[Said] = field(default_factory=list)
+    steps: int = 0
+    results: list[tuple[str, str, bool]] = field(default_factory=list)
+
+    @property
+    def wants_history(self) -> bool:
+        return _HISTORY.search(self.words) is not None
+
+    @property
+    def wants_skills(self) -> bool:
+        return _SKILLS.search(self.words) is not None
+
+    @property
+    def about_me(self) -> bool:
+        """Whether it asks for the person's own words alone."""
+        return _MINE.search(self.words) is not None
+
+    @property
+    def quoted(self) -> str | None:
+        """What stands in quotation marks: the keyword."""
+        match = _QUOTED.search(self.words)
+        return (match[1] or match[2]).strip() or None if match else None
+
+    @property
+    def found(self) -> list[Said]:
+        """What was said earlier, oldest first: what was loaded, or else what is in view, that fits the question."""
+        key = (self.quoted or "").casefold()
+        for said in (self.loaded, self.earlier):
+            fits = [item for item in said if key in item.text.casefold() and not (self.about_me and not item.who)]
+            if fits:
+                return fits
+        return []
+
+    def called(self, name: str) -> bool:
+        return any(tool == name for tool, _, _ in self.results)
+
+    def failed(self, name: str) -> bool:
+        """Whether every call of this tool failed."""
+        return all(error for tool, _, error in self.results if tool == name)
+
+    def result(self, name: str) -> str:
+        return next((words for tool, words, _ in reversed(self.results) if tool == name), "")
+
+
+def read(messages: Sequence[Message]) -> Turn:
+    """The turn that a request is about: it begins at the newest words of a person."""
+    start = next((at for at in range(len(messages) - 1, -1, -1) if _begins_turn(messages[at])), len(messages))
+    turn = Turn()
+    for message in messages[:start]:
+        _read_earlier(message, turn)
+    names: dict[str, str] = {}
+    for message in messages[start:]:
+        if message.get("role") == "assistant":
+            turn.steps += 1
+        for block in _blocks(message):
+            if block.get("type") == "tool_use":
+                names[str(block.get("id"))] = str(block.get("name"))
+            elif block.get("type") == "tool_result":
+                name = names.get(str(block.get("tool_use_id")), "")
+                turn.results.append((name, _flat(block.get("content")), bool(block.get("is_error"))))
+    if start < len(messages):
+        _read_words(messages[start], turn)
+    return turn
+
+
+def _begins_turn(message: Message) -> bool:
+    if message.get("role") != "user":
+        return False
+    texts = [str(block.get("text", "")) for block in _blocks(message) if block.get("type") == "text"]
+    return bool(texts) and not texts[0].startswith("<loaded_history>")
+
+
+def _read_words(message: Message, turn: Turn) -> None:
+    own: list[str] = []
+    for block in _blocks(message):
+        if block.get("type") != "text":
+            continue
+        words = str(block.get("text", ""))
+        context = _CONTEXT.match(words)
+        if context is not None:
+            turn.attachments = [_attachment(item) for item in _json(context[1]).get("attachments") or ()]
+        elif not words.startswith(_OURS):
+            own.append(words)
+    turn.words = "\n".join(own)
+
+
+def _read_earlier(message: Message, turn: Turn) -> None:
+    mark: Json | None = None
+    for block in _blocks(message):
+        words = str(block.get("text", "")) if block.get("type") == "text" else ""
+        loaded = _LOADED.match(words)
+        if loaded is not None:
+            mark = _json(loaded[1])
+        elif mark is not None and words:
+            speaker = str(mark.get("speaker", "user"))
+            who = None if speaker == "you" else speaker
+            turn.loaded.append(Said(words, who, str(mark.get("time", ""))))
+        elif message.get("role") == "assistant":
+            sent = block.get("input") if block.get("name") == "chat_send" else None
+            if isinstance(sent, dict) and sent.get("text"):
+                turn.earlier.append(Said(str(sent["text"]), None))
+        elif words and not words.startswith(_OURS):
+            turn.earlier.append(Said(words))
+
+
+def _blocks(message: Message) -> list[Json]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list | tuple) else []
+    )
+
+
+def _flat(content: object) -> str:
+    if isinstance(content, list | tuple):
+        return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _json(raw: str) -> Json:
+    try:
+        value = json.loads(raw)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _attachment(item: object) -> str:
+    if not isinstance(item, dict):
+        return "file"
+    return f"{item.get('kind', 'file')} {item.get('name') or ''}".strip()

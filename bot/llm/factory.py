@@ -1,0 +1,62 @@
+"""The configured model, ready to be asked."""
+
+from __future__ import annotations
+
+import random
+
+from bot import errors
+from bot.contracts import Clock, Ids, Log, Model
+from bot.llm.log import LoggedModel
+from bot.llm.retry import RetryingModel
+
+EXTRAS = ("bedrock", "vertex")
+
+
+def provider_of(provider: str | None, api_key: str | None) -> str:
+    """The provider that is meant: absent, it is Anthropic where there is a key, else the demo."""
+    return provider or ("anthropic" if api_key else "demo")
+
+
+def build_model(
+    *,
+    provider: str | None,
+    api_key: str | None,
+    clock: Clock,
+    log: Log,
+    ids: Ids,
+    rng: random.Random,
+    base_url: str | None = None,
+    log_messages: bool = True,
+    log_payload: bool = False,
+) -> Model:
+    """The model of `llm` in ship.json: logged, and asked again where that helps. Raises `errors.ConfigError`.
+
+    Building Anthropic's imports its library, which takes seconds: not on a running event loop.
+    """
+    model = _provider(provider_of(provider, api_key), api_key, base_url, clock)
+    logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
+    return RetryingModel(logged, clock=clock, rng=rng, log=log)
+
+
+def _provider(provider: str, api_key: str | None, base_url: str | None, clock: Clock) -> Model:
+    if provider == "demo":
+        from bot.llm.demo import DemoModel
+
+        return DemoModel()
+    if provider in EXTRAS:
+        raise errors.ConfigError(
+            f'llm.provider: found "{provider}", which needs the optional extra `shipmate[{provider}]`, '
+            'not part of this version; use "anthropic" or "demo"'
+        )
+    if provider != "anthropic":
+        raise errors.ConfigError(
+            f'llm.provider: found "{provider}", expected "anthropic" or "demo"; remove it to choose by the key'
+        )
+    if not api_key:
+        raise errors.ConfigError(
+            "llm.apiKey: found nothing, expected the key that provider anthropic needs; "
+            "set ANTHROPIC_API_KEY in the environment or in .env"
+        )
+    from bot.llm.client import AnthropicModel
+
+    return AnthropicModel(api_key=api_key, base_url=base_url, clock=clock)

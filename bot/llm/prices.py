@@ -1,0 +1,57 @@
+"""What a call costs, in US dollars."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.contracts import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Dollars for a million tokens. Writing to the cache costs 1.25 × input for five minutes, 2 × for an hour."""
+
+    input: float
+    output: float
+    read: float
+    above: int | None = None
+    """Where the prompt has more tokens than this, `higher` holds for every token of the request."""
+    higher: Price | None = None
+
+    def of(self, usage: Usage, hour_writes: int) -> float:
+        brief_writes = usage.cache_write_tokens - hour_writes
+        return (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_read_tokens * self.read
+            + brief_writes * self.input * 1.25
+            + hour_writes * self.input * 2
+        ) / 1_000_000
+
+
+PRICES = {
+    "claude-fable-5-1": Price(10, 50, 0.25),
+    "claude-opus-5-5": Price(4, 20, 0.20),
+    "claude-opus-5": Price(5, 25, 0.50),
+    "claude-sonnet-5-5": Price(2, 10, 0.10),
+    "claude-haiku-5-5": Price(0.10, 0.50, 0.01, above=100_000, higher=Price(0.50, 2.50, 0.05)),
+}
+
+_DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
+
+
+def cost_usd(model: str, usage: Usage, *, hour_writes: int = 0) -> float | None:
+    """The price of one call; None where the model's is unknown. `hour_writes` of the cache writes are for an hour.
+
+    A model is known by its name, with or without a date: `claude-opus-5-20260101` is `claude-opus-5`, while
+    `claude-opus-5-7` is a model of its own.
+    """
+    for name in sorted(PRICES, key=len, reverse=True):
+        if model.startswith(name) and _DATED.fullmatch(model, len(name)):
+            price = PRICES[name]
+            prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+            if price.above is not None and price.higher is not None and prompt > price.above:
+                price = price.higher
+            return price.of(usage, min(hour_writes, usage.cache_write_tokens))
+    return None

@@ -1,0 +1,274 @@
+"""From the events of one streamed answer to its content blocks.
+
+Blocks are plain objects that can be sent back as they are: unknown types stay untouched, thinking keeps its
+signature, fields without a value and blank text blocks (which the provider refuses in a request) are left out.
+The cost is linear in what arrives: a tool's input is parsed once, when its block ends.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from bot import errors, text
+from bot.contracts import Json, TextDelta, ToolInputDelta, Usage
+from bot.llm.sse import endless
+
+MAX_CHARACTERS = 8 * 1024 * 1024
+"""Of all blocks together; the largest output of today's models is a tenth of it."""
+
+MAX_DEPTH = 100
+"""Of a tool's input: deeper than any schema, and far from where encoding it again would fail."""
+
+CUTTING = frozenset({"max_tokens", "model_context_window_exceeded", "refusal"})
+"""Stop reasons after which the last block may be unfinished, whatever it looks like."""
+
+_KNOWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+
+
+class Accumulator:
+    """Fed with the events of one answer, in order. `done` once the answer is whole.
+
+    Raises `errors.StreamBroken` for a stream that breaks the protocol. Unknown events and deltas are passed over.
+    """
+
+    def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
+        self.done = False
+        self.started = False
+        self.stop_reason: str | None = None
+        self.stop_details: Json | None = None
+        self.model = ""
+        self._left = max_characters
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._hour_writes = 0
+
+    def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
+        kind = event.get("type")
+        if kind == "message_start":
+            self._start(event)
+        elif kind in {"content_block_start", "content_block_delta", "content_block_stop"}:
+            if not self.started or self.done:
+                raise errors.StreamBroken("A content block came outside a message.")
+            return self._block_event(str(kind), event)
+        elif kind == "message_delta":
+            self._message_delta(event)
+        elif kind == "message_stop":
+            self._stop()
+        return None
+
+    def _start(self, event: Json) -> None:
+        if self.started:
+            raise errors.StreamBroken("A second message began in one stream.")
+        self.started = True
+        message = _object(event.get("message"))
+        model = message.get("model")
+        self.model = model if isinstance(model, str) else ""
+        self._count(_object(message.get("usage")))
+
+    def _block_event(self, kind: str, event: Json) -> TextDelta | ToolInputDelta | None:
+        index = event.get("index")
+        if not isinstance(index, int):
+            raise errors.StreamBroken("A content block came without its index.")
+        if kind == "content_block_start":
+            if index in self._blocks:
+                raise errors.StreamBroken("A content block began twice.")
+            self._blocks[index] = _Block(event.get("content_block"))
+            return None
+        block = self._blocks.get(index)
+        if block is None or block.closed:
+            raise errors.StreamBroken("A delta came for a content block that is not open.")
+        if kind == "content_block_stop":
+            block.close()
+            return None
+        delta = _object(event.get("delta"))
+        self._left -= sum(len(value) for value in delta.values() if isinstance(value, str))
+        if self._left < 0:
+            raise endless("The answer is larger than any model's: given up.")
+        return block.add(delta)
+
+    def _message_delta(self, event: Json) -> None:
+        delta = _object(event.get("delta"))
+        reason = delta.get("stop_reason")
+        if isinstance(reason, str) and reason:
+            self.stop_reason = reason
+        details = delta.get("stop_details")
+        if isinstance(details, dict):
+            self.stop_details = {key: value for key, value in details.items() if value is not None}
+        self._count(_object(event.get("usage")))
+
+    def _stop(self) -> None:
+        if not self.started or self.stop_reason is None:
+            raise errors.StreamBroken("The answer ended without a reason to stop.")
+        for block in self._blocks.values():
+            # A block that was never closed: its text counts, its tool call does not.
+            block.close(whole=False)
+        if self.stop_reason in CUTTING and self._blocks:
+            self._blocks[max(self._blocks)].discard()
+        ids = [block.value["id"] for block in self._blocks.values() if block.is_call]
+        if len(set(ids)) < len(ids):
+            raise errors.StreamBroken("Two tool calls of one answer have the same id.")
+        self.done = True
+
+    def _count(self, usage: Json) -> None:
+        """Usage is cumulative: what is named replaces what was."""
+        for key, value in usage.items():
+            if _is_count(value):
+                self._usage[key] = value
+        written = _object(usage.get("cache_creation"))
+        if _is_count(written.get("ephemeral_1h_input_tokens")):
+            self._hour_writes = written["ephemeral_1h_input_tokens"]
+
+    @property
+    def content(self) -> list[Json]:
+        ordered = (self._blocks[index] for index in sorted(self._blocks))
+        return [block.value for block in ordered if not block.blank]
+
+    @property
+    def cut(self) -> frozenset[str]:
+        """Ids of the tool calls that did not arrive whole. Their input is `{}`."""
+        calls = (block for block in self._blocks.values() if block.is_call)
+        return frozenset(block.value["id"] for block in calls if not block.whole)
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            input_tokens=self._usage.get("input_tokens", 0),
+            output_tokens=self._usage.get("output_tokens", 0),
+            cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
+            cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
+        )
+
+    @property
+    def hour_writes(self) -> int:
+        """The tokens of `usage.cache_write_tokens` that were written for an hour, at another price."""
+        return min(self._hour_writes, self.usage.cache_write_tokens)
+
+
+class _Block:
+    """One content block as it grows."""
+
+    def __init__(self, start: Any) -> None:
+        if not isinstance(start, dict) or not isinstance(start.get("type"), str):
+            raise errors.StreamBroken("A content block came without its type.")
+        self.type: str = start["type"]
+        known = self.type in _KNOWN
+        self.value: Json = {k: v for k, v in start.items() if v is not None} if known else dict(start)
+        self.closed = False
+        self.whole = True
+        self._pieces: list[str] = []
+        self._signature: list[str] = []
+        self._half = ""
+        if self.is_call and not all(isinstance(start.get(k), str) and start[k] for k in ("id", "name")):
+            raise errors.StreamBroken("A tool call came without id or name.")
+
+    @property
+    def is_call(self) -> bool:
+        return self.type == "tool_use"
+
+    @property
+    def blank(self) -> bool:
+        return self.type == "text" and not str(self.value.get("text", "")).strip()
+
+    def add(self, delta: Json) -> TextDelta | ToolInputDelta | None:
+        kind, piece = delta.get("type"), ""
+        if kind == "text_delta" and self.type == "text":
+            piece = _words(delta.get("text"))
+            self._pieces.append(piece)
+            shown = self._shown(piece)
+            return TextDelta(shown) if shown else None
+        if kind == "input_json_delta" and (self.is_call or "input" in self.value):
+            piece = _words(delta.get("partial_json"))
+            self._pieces.append(piece)
+            named = piece and self.is_call
+            return ToolInputDelta(self.value["id"], self.value["name"], piece) if named else None
+        if kind == "thinking_delta" and self.type == "thinking":
+            self._pieces.append(_words(delta.get("thinking")))
+        elif kind == "signature_delta":
+            self._signature.append(_words(delta.get("signature")))
+        elif kind == "citations_delta" and delta.get("citation") is not None:
+            self.value.setdefault("citations", []).append(delta["citation"])
+        return None
+
+    def _shown(self, piece: str) -> str:
+        """The piece for display; half of a surrogate pair waits for its other half."""
+        piece = self._half + piece
+        self._half = piece[-1] if piece and "\ud800" <= piece[-1] <= "\udbff" else ""
+        return text.clean(piece.removesuffix(self._half) if self._half else piece)
+
+    def discard(self) -> None:
+        """The last block of an answer that was cut: a call in it is not to be trusted."""
+        if self.is_call:
+            self.whole = False
+            self.value["input"] = {}
+
+    def close(self, *, whole: bool = True) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        joined = "".join(self._pieces)
+        if self.type in {"text", "thinking"}:
+            self.value[self.type] = text.clean(_words(self.value.get(self.type)) + joined)
+        elif self.is_call:
+            parsed = _parse(joined, self.value.get("input")) if whole else None
+            self.whole = parsed is not None
+            self.value["input"] = parsed or {}
+        elif joined:  # a server's own tool: nothing is executed here
+            self.value["input"] = _parse(joined, {}) or {}
+        if self._signature:
+            self.value["signature"] = "".join(self._signature)
+
+
+def _parse(raw: str, given: Any) -> Json | None:
+    """The input of a tool call; None where it is no whole JSON object, read strictly."""
+    if not raw.strip():
+        return given if isinstance(given, dict) else None
+    try:
+        value = json.loads(raw, object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        return _clean(value, MAX_DEPTH) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice")
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(number[:20])
+    return value
+
+
+def _clean(value: Any, depth: int) -> Any:
+    """A copy that UTF-8 can carry."""
+    if depth < 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        return text.clean(value)
+    if isinstance(value, dict):
+        return {text.clean(key): _clean(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clean(item, depth - 1) for item in value]
+    return value
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
