@@ -1,0 +1,75 @@
+"""A model that says what a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+from bot.contracts import Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+
+_ids = itertools.count(1)
+
+
+def text(words: str) -> Json:
+    """A text block."""
+    return {"type": "text", "text": words}
+
+
+def tool_use(name: str, **arguments: Any) -> Json:
+    """A tool call with an id of its own."""
+    return {"type": "tool_use", "id": f"toolu_{next(_ids):06}", "name": name, "input": arguments}
+
+
+def reply(*blocks: Json, stop_reason: str | None = None, cut: Iterable[str] = ()) -> ModelReply:
+    """An answer made of blocks; it stops for its tools where it calls any."""
+    calls = any(block["type"] == "tool_use" for block in blocks)
+    reason = stop_reason or ("tool_use" if calls else "end_turn")
+    return ModelReply(content=list(blocks), stop_reason=reason, model="scripted", cut=frozenset(cut))
+
+
+Answer = ModelReply | Exception | Callable[[ModelRequest], "ModelReply | Exception"]
+
+
+class ScriptedModel:
+    """`contracts.Model`: answers from a queue, then echoes through `chat_send`; `requests` holds what it was asked.
+
+    An answer is a `ModelReply`, an exception to raise, or a function of the request that gives one of these.
+    While `hold` is set to an unset event, calls wait for it; `asked` is set at each call.
+    """
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers: deque[Answer] = deque(answers)
+        self.requests: list[ModelRequest] = []
+        self.hold: asyncio.Event | None = None
+        self.asked = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        self.requests.append(request)
+        self.asked.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        answer: Answer = self.answers.popleft() if self.answers else _echo
+        if not isinstance(answer, ModelReply | Exception):
+            answer = answer(request)
+        if isinstance(answer, Exception):
+            raise answer
+        for block in answer.content:
+            if block["type"] == "text":
+                yield TextDelta(block["text"])
+        yield answer
+
+    async def check(self) -> None:
+        """The key of a script is always right."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _echo(request: ModelRequest) -> ModelReply:
+    last = request.messages[-1]["content"][-1]
+    if last["type"] == "tool_result":
+        return reply()
+    return reply(tool_use("chat_send", text=f"echo: {last['text']}"))
