@@ -1,0 +1,70 @@
+"""Group commit: what piled up while the last batch was written goes out in one hop to one thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from bot import errors
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LARGEST = 1_000  # items in one batch
+
+
+class Batcher(Generic[T, R]):
+    """Hands items to `work` on a thread of its own, in the order of `put`, many at a time.
+
+    `work` gets a batch and answers with one result for each item; an error among them is raised to the caller of
+    that item alone. A caller that is cancelled takes nothing back: its item is worked on all the same.
+    """
+
+    def __init__(self, name: str, work: Callable[[list[T]], Sequence[R | errors.StorageError]]) -> None:
+        self._name = name
+        self._work = work
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def put(self, item: T) -> R:
+        """Have one item worked on; returns its result."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting.append((item, future))
+        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
+            self._task = loop.create_task(self._drain(), name=self._name)
+        return await future
+
+    async def close(self) -> None:
+        """Finish what waits and let the thread go. A later `put` starts anew."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            batch, self._waiting = self._waiting[:LARGEST], self._waiting[LARGEST:]
+            self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix=self._name)
+            try:
+                results = await loop.run_in_executor(self._pool, self._work, [item for item, _ in batch])
+                for (_, future), result in zip(batch, results, strict=True):
+                    _settle(future, result)
+            finally:
+                # Only where `work` itself broke: nobody may wait for ever.
+                for _, future in batch:
+                    _settle(future, errors.StorageError(f"{self._name}: the batch broke off"))
+
+
+def _settle(future: asyncio.Future[R], result: R | errors.StorageError) -> None:
+    if future.done() or future.get_loop().is_closed():
+        return
+    if isinstance(result, errors.StorageError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

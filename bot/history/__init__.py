@@ -1,0 +1,1 @@
+"""What was said and what the model saw: archive and transcript, JSONL on disk."""

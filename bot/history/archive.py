@@ -1,0 +1,237 @@
+"""`ChatStore`: what people and the bot said, one JSON object a line, one file a chat and its archives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiofiles
+
+from bot import errors, system
+from bot.batch import Batcher
+from bot.contracts import ArchiveLine, Clock, Disk, HistoryPage, HistoryQuery, Log
+from bot.history import jsonl, names, rotation
+from bot.history.window import Span, Window, read_line
+
+_SPANS = 10_000  # archive files whose times are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class ChatInfo:
+    """A chat that has an archive; `last_ts` is the time of its newest readable line."""
+
+    chat_key: str
+    lines: int
+    last_ts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    chat_key: str
+    raw: bytes
+
+
+class ChatStore:
+    """`contracts.Archive` in a folder of JSONL files. Any number of stores and processes may share the folder.
+
+    Lines of one chat stand in the order of `append`. Windows count in that order too: a line that arrives late
+    stands where it arrived, whatever its `ts`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        disk: Disk,
+        log: Log,
+        archive_after_lines: int = 1000,
+        clock: Clock | None = None,
+    ) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._log = log
+        self._limit = max(1, archive_after_lines)
+        self._files = jsonl.Files(disk, log=log, clock=clock or system.SystemClock())
+        self._shelf = rotation.Shelf(folder, disk)
+        self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write)
+        # Lines that the disk refused, by chat; touched by the writer's thread alone.
+        self._kept: dict[str, list[bytes]] = {}
+        self._tidy = False
+        self._spans: OrderedDict[Path, Span] = OrderedDict()
+
+    async def append(self, line: ArchiveLine) -> None:
+        """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept in
+        memory and written before the next one.
+        """
+        fields = line.model_dump(by_alias=True)
+        raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
+        await self._writer.put(_Entry(line.chat_key, raw))
+
+    async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage:
+        """The window that `query` asks for, and the exact number of all matches.
+
+        The exact number has a price: every file of the chat is read, but for archives known to lie outside the
+        time asked for. `query.skip` is called on other threads.
+        """
+        window = Window(query)
+        name = names.encode(chat_key)
+        try:
+            numbers = await asyncio.to_thread(self._scan_main, name, window)
+            for number in reversed(numbers):
+                await self._scan_archive(self._shelf.archive(name, number), window)
+        except OSError as error:
+            raise errors.StorageError(f"the archive cannot be read: {error}") from error
+        page = window.page()
+        if page.unreadable:
+            self._log.write(
+                "storage",
+                f"{page.unreadable} lines of the archive cannot be read and were left out",
+                level="warn",
+                chat_key=chat_key,
+                unreadable=page.unreadable,
+            )
+        return page
+
+    async def chats(self) -> list[ChatInfo]:
+        """Every chat that has an archive, the one last spoken in first. Reads every file."""
+        try:
+            return await asyncio.to_thread(self._chats)
+        except OSError as error:
+            raise errors.StorageError(f"the archive cannot be read: {error}") from error
+
+    async def close(self) -> None:
+        """Write what waits, lines that the disk refused before included."""
+        if self._kept:
+            await self._writer.put(None)
+        await self._writer.close()
+        if lost := sum(map(len, self._kept.values())):
+            self._log.write(
+                "storage", f"{lost} lines of the archive could not be written", level="error", lines=lost
+            )
+
+    # Reading, on any thread.
+
+    def _scan_main(self, name: str, window: Window) -> list[int]:
+        with jsonl.locked(self._folder, shared=True):
+            data = self._disk.read(self._shelf.main(name))
+            numbers = self._shelf.numbers(name)
+        window.scan(data)
+        return numbers
+
+    async def _scan_archive(self, path: Path, window: Window) -> None:
+        span = self._spans.get(path)
+        if span is not None and window.passes(span):
+            return
+        try:
+            async with aiofiles.open(path, "rb") as file:
+                data = await file.read()
+        except FileNotFoundError:
+            return  # taken away by an operator
+        self._spans[path] = await asyncio.to_thread(window.scan, data)
+        self._spans.move_to_end(path)
+        if len(self._spans) > _SPANS:
+            self._spans.popitem(last=False)
+
+    def _chats(self) -> list[ChatInfo]:
+        found = [info for name in self._shelf.chats() if (info := self._info(name))]
+        return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
+
+    def _info(self, name: str) -> ChatInfo | None:
+        with jsonl.locked(self._folder, shared=True):
+            newest = self._disk.read(self._shelf.main(name))
+            numbers = self._shelf.numbers(name)
+        older = [self._shelf.archive(name, number) for number in numbers]
+        lines, last_ts = 0, None
+        for data in (newest, *map(self._disk.read, reversed(older))):
+            raws = [raw for raw in data.split(b"\n") if raw.strip()]
+            lines += len(raws)
+            readable = (read_line(raw) for raw in reversed(raws) if last_ts is None)
+            last_ts = next((line.ts for line in readable if line), last_ts)
+        key = rotation.chat_key(self._disk, name, [*older[:1], self._shelf.main(name)])
+        return ChatInfo(name if key is None else key, lines, last_ts) if lines else None
+
+    # Writing, on the writer's thread.
+
+    def _write(self, batch: list[_Entry | None]) -> Sequence[errors.StorageError | None]:
+        entries = [entry for entry in batch if entry is not None]
+        chats: dict[str, list[bytes]] = {}
+        for entry in entries:
+            chats.setdefault(entry.chat_key, []).append(entry.raw)
+        written: dict[str, int] = {}
+        failures: dict[str, errors.StorageError] = {}
+        try:
+            with jsonl.locked(self._folder):
+                self._tidy_once()
+                for key, raws in chats.items():
+                    written[key] = self._write_chat(key, raws, failures)
+                for key in list(self._kept):
+                    if not failures:
+                        self._write_chat(key, [], failures)
+        except OSError as error:
+            # Not even the lock can be had.
+            for key, raws in chats.items():
+                if key not in written:
+                    failures[key] = self._keep(key, raws, error)
+        results: list[errors.StorageError | None] = []
+        for item in batch:
+            if item is None:
+                results.append(None)
+                continue
+            written[item.chat_key] = written.get(item.chat_key, 0) - 1
+            results.append(failures[item.chat_key] if written[item.chat_key] < 0 else None)
+        return results
+
+    def _write_chat(self, key: str, raws: list[bytes], failures: dict[str, errors.StorageError]) -> int:
+        """Write lines of one chat after those it owes; returns how many of `raws` are on disk."""
+        owed = self._kept.pop(key, [])
+        todo = owed + raws
+        done = 0
+        name = names.encode(key)
+        try:
+            while done < len(todo):
+                done += self._write_some(name, todo[done:])
+        except OSError as error:
+            failures[key] = self._keep(key, todo[done:], error)
+        return max(0, done - len(owed))
+
+    def _write_some(self, name: str, raws: list[bytes]) -> int:
+        """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
+        main = self._shelf.main(name)
+        if self._shelf.settle(name):
+            self._files.forget(main)
+        some = raws[: max(1, self._limit + 1 - self._files.tail(main).lines)]
+        tail = self._files.append(main, some)
+        if tail.lines > self._limit:
+            self._rotate(name)
+        return len(some)
+
+    def _rotate(self, name: str) -> None:
+        try:
+            self._shelf.rotate(name)
+        except OSError as error:
+            # The lines are safe; the next append tries again.
+            self._log.write(
+                "storage", f"{name}: the older half cannot be archived: {error}", level="error", file=name
+            )
+        finally:
+            self._files.forget(self._shelf.main(name))
+
+    def _keep(self, key: str, raws: list[bytes], error: OSError) -> errors.StorageError:
+        kept = self._kept.setdefault(key, [])
+        kept.extend(raws)
+        self._log.write(
+            "storage",
+            f"the archive cannot be written: {error}; {len(kept)} lines wait in memory",
+            level="error",
+            chat_key=key,
+            waiting=len(kept),
+        )
+        return errors.StorageError(f"the archive cannot be written: {error}")
+
+    def _tidy_once(self) -> None:
+        if not self._tidy:
+            jsonl.tidy(self._disk, self._folder)
+            self._tidy = True

@@ -1,0 +1,193 @@
+"""JSONL files that survive anything: durable appends, torn tails repaired, failed writes taken back.
+
+Everything here blocks; it runs on a writer's thread, under the lock of the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot import text
+from bot.contracts import Clock, Disk, Json, Log
+
+LOCK = ".lock"
+_SCRATCH = re.compile(r"\.[^.]+\.tmp")
+_REMEMBERED = 200_000  # lines and uuids that may be remembered over all files
+
+
+@contextmanager
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the folder against other stores and other processes; `shared` only against writers.
+
+    A reader that may not write there reads without the lock.
+    """
+    handle = _lock_file(folder, shared=shared)
+    try:
+        if handle is not None:
+            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _lock_file(folder: Path, *, shared: bool) -> int | None:
+    try:
+        if not shared:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if shared and error.errno in {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS}:
+            return None
+        raise
+
+
+def dumps(value: Json) -> bytes:
+    """One line, with its newline. Keys keep their order; what UTF-8 cannot carry is replaced."""
+    dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.clean(dumped).encode() + b"\n"
+
+
+def loads(raw: bytes) -> Json | None:
+    """One line; None where it is no JSON object."""
+    try:
+        value: Any = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def tidy(disk: Disk, folder: Path) -> None:
+    """Remove what a kill in the middle of a `replace` left behind. Only under the lock."""
+    for name in disk.names(folder):
+        if _SCRATCH.fullmatch(name):
+            disk.remove(folder / name)
+
+
+@dataclass(slots=True)
+class Tail:
+    """What is known of a file without reading it again. `ended` is False where the last newline is missing;
+    `seen` belongs to the owner of the file.
+    """
+
+    size: int
+    lines: int
+    ended: bool
+    seen: set[str] = field(default_factory=set)
+
+
+class Files:
+    """The JSONL files of one folder. `index` makes `Tail.seen` from a file's content."""
+
+    def __init__(
+        self, disk: Disk, *, log: Log, clock: Clock, index: Callable[[bytes], set[str]] | None = None
+    ) -> None:
+        self._disk = disk
+        self._log = log
+        self._clock = clock
+        self._index = index
+        self._tails: OrderedDict[Path, Tail] = OrderedDict()
+        self._weight = 0
+        # Where a failed append could not be taken back: size before it, and its bytes.
+        self._doubts: dict[Path, tuple[int, bytes]] = {}
+
+    def tail(self, path: Path) -> Tail:
+        """The end of a file, repaired where it was torn. Read again only if somebody else changed the file."""
+        tail = self._tails.get(path)
+        if tail is not None and tail.size == self._disk.size(path):
+            self._tails.move_to_end(path)
+            return tail
+        self.forget(path)
+        data = self._repaired(path, self._undoubted(path, self._disk.read(path)))
+        ended = not data or data.endswith(b"\n")
+        seen = self._index(data) if self._index is not None else set()
+        return self._remember(path, Tail(len(data), data.count(b"\n") + (not ended), ended, seen))
+
+    def _remember(self, path: Path, tail: Tail) -> Tail:
+        self._tails[path] = tail
+        self._weight += 1 + len(tail.seen)
+        while self._weight > _REMEMBERED and len(self._tails) > 1:
+            _, dropped = self._tails.popitem(last=False)
+            self._weight -= 1 + len(dropped.seen)
+        return tail
+
+    def forget(self, path: Path) -> None:
+        """The file has changed in another way than by `append`."""
+        dropped = self._tails.pop(path, None)
+        if dropped is not None:
+            self._weight -= 1 + len(dropped.seen)
+
+    def append(self, path: Path, lines: Sequence[bytes], seen: Iterable[str] = ()) -> Tail:
+        """Write whole lines; returns once they are on disk. Where it raises OSError, none of them is there."""
+        tail = self.tail(path)
+        blob = (b"" if tail.ended else b"\n") + b"".join(lines)
+        self.forget(path)
+        try:
+            if tail.size:
+                self._disk.append(path, blob, sync=True)
+            else:
+                # A new file lasts only once its name is on disk too: `replace` sees to both.
+                self._disk.replace(path, blob)
+        except OSError:
+            self._doubts[path] = (tail.size, blob)
+            self._take_back(path)
+            raise
+        tail.size += len(blob)
+        tail.lines += len(lines)
+        tail.ended = True
+        tail.seen.update(seen)
+        return self._remember(path, tail)
+
+    def _take_back(self, path: Path) -> None:
+        try:
+            self._undoubted(path, self._disk.read(path))
+        except OSError:
+            return  # tried again before the next append
+
+    def _undoubted(self, path: Path, data: bytes) -> bytes:
+        """Cut off what a failed append left behind, unless somebody else wrote after it."""
+        size, blob = self._doubts.get(path, (0, b""))
+        left = data[size:]
+        if blob and left and blob.startswith(left):
+            self._disk.truncate(path, size)
+            data = data[:size]
+        self._doubts.pop(path, None)
+        return data
+
+    def _repaired(self, path: Path, data: bytes) -> bytes:
+        end = len(data)
+        while end:
+            start = data.rfind(b"\n", 0, end - data.endswith(b"\n", 0, end)) + 1
+            line = data[start:end].strip()
+            if not line or loads(line) is not None:
+                break
+            end = start
+        if end < len(data):
+            self._quarantine(path, data[end:], end)
+        return data[:end]
+
+    def _quarantine(self, path: Path, rest: bytes, offset: int) -> None:
+        ts = int(self._clock.now() * 1000)
+        while self._disk.size(target := path.with_name(f"{path.name}.corrupt-{ts}")):
+            ts += 1
+        self._disk.replace(target, rest)
+        self._disk.truncate(path, offset)
+        self._log.write(
+            "storage",
+            f"{path.name}: {len(rest)} bytes from offset {offset} cannot be read; set aside in {target.name}",
+            level="warn",
+            file=path.name,
+            offset=offset,
+            size=len(rest),
+            quarantine=target.name,
+        )

@@ -1,0 +1,124 @@
+"""Moving the older half of a chat's file into an archive file, so that no moment loses or doubles a line.
+
+    1. `<name>.rotating` says which archive will be made, and how large the main file is
+    2. the older half becomes `<name>.archive-<N>.jsonl`
+    3. the main file becomes its newer half
+    4. `<name>.rotating` goes
+
+Whoever finds the marker (under the lock, before anything is written) can tell by the size of the main file whether
+step 3 has happened: if not, the archive is taken away again and counts for nothing; if so, only step 4 is missing.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+from bot.contracts import Disk
+from bot.history import jsonl, names
+
+MAIN = ".jsonl"
+_ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
+
+
+class Shelf:
+    """The files of every chat in one folder, and their rotation."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self._disk = disk
+        # Numbers of the archives by name. The folder is listed once; archives that others make since then are
+        # found because numbers only grow.
+        self._numbers: dict[str, list[int]] | None = None
+        self._guard = threading.Lock()
+
+    def main(self, name: str) -> Path:
+        return self.folder / f"{name}{MAIN}"
+
+    def archive(self, name: str, number: int) -> Path:
+        return self.folder / f"{name}.archive-{number}{MAIN}"
+
+    def marker(self, name: str) -> Path:
+        return self.folder / f"{name}.rotating"
+
+    def chats(self) -> list[str]:
+        """The names of all chats that have a file."""
+        listed = self._disk.names(self.folder)
+        with self._guard:
+            self._numbers = _archives(listed)
+        mains = {file.removesuffix(MAIN) for file in listed if file.endswith(MAIN)}
+        return sorted({name for name in mains if "." not in name} | set(_archives(listed)))
+
+    def numbers(self, name: str) -> list[int]:
+        """The numbers of a chat's archives, oldest first, without one that a cut-off rotation left behind."""
+        with self._guard:
+            if self._numbers is None:
+                self._numbers = _archives(self._disk.names(self.folder))
+            found = self._numbers.get(name, [])
+            while self._disk.size(self.archive(name, latest := found[-1] + 1 if found else 1)):
+                found.append(latest)
+                self._numbers[name] = found
+            begun = self._begun(name)
+            return [number for number in found if number != begun]
+
+    def rotate(self, name: str) -> None:
+        """Move the older half (rounded down) of the main file into the next archive."""
+        data = self._disk.read(self.main(name))
+        cut = 0
+        for _ in range(data.count(b"\n") // 2):
+            cut = data.index(b"\n", cut) + 1
+        if not cut:
+            return
+        numbers = self.numbers(name)
+        number = numbers[-1] + 1 if numbers else 1
+        self._disk.replace(self.marker(name), jsonl.dumps({"archive": number, "size": len(data)}))
+        self._disk.replace(self.archive(name, number), data[:cut])
+        self._disk.replace(self.main(name), data[cut:])
+        self._disk.remove(self.marker(name))
+
+    def settle(self, name: str) -> bool:
+        """Finish or take back a rotation that was cut off; True where there was one. Needs no free space."""
+        if not self._disk.size(self.marker(name)):
+            return False
+        begun = self._begun(name)
+        if begun is not None:
+            self._disk.remove(self.archive(name, begun))
+            self._numbers = None
+        self._disk.remove(self.marker(name))
+        return True
+
+    def _begun(self, name: str) -> int | None:
+        """The number of an archive whose lines are all still in the main file."""
+        marker = jsonl.loads(self._disk.read(self.marker(name)))
+        if marker is None or self._disk.size(self.main(name)) != marker.get("size"):
+            return None
+        number = marker.get("archive")
+        if not isinstance(number, int):
+            return None
+        copied = self._disk.read(self.archive(name, number))
+        return number if self._disk.read(self.main(name)).startswith(copied) else None
+
+
+def _archives(listed: list[str]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for file in listed:
+        found = _ARCHIVE.fullmatch(file)
+        if found is not None:
+            numbers.setdefault(found["name"], []).append(int(found["number"]))
+    for found_numbers in numbers.values():
+        found_numbers.sort()
+    return numbers
+
+
+def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
+    """The chatKey of a name: decoded, or where it is hashed, read from the first line that tells it."""
+    plain = names.decode(name)
+    if plain is not None:
+        return plain
+    for path in paths:
+        for raw in disk.read(path).split(b"\n"):
+            key = (jsonl.loads(raw) or {}).get("chatKey")
+            if isinstance(key, str) and names.encode(key) == name:
+                return key
+    return None

@@ -1,0 +1,220 @@
+"""`Transcript`: the full model messages of every chat, one file a session, for resume, replay and fork."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from bot import errors
+from bot.batch import Batcher
+from bot.contracts import Clock, Disk, Frozen, Ids, Json, Log
+from bot.history import jsonl, names
+
+LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "meta"]
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_SESSION = re.compile(rf"[{_CROCKFORD}]{{26}}")
+_LEAD = b'{"v":1,"uuid":"'
+
+
+class TranscriptLine(Frozen):
+    """One line. `message` and `data` are kept as they are: order of keys, numbers, all. `session_id` is given by
+    `append` where it is empty. What the types mean is told by whoever replays them.
+    """
+
+    v: int = 1
+    uuid: str
+    parent_uuid: str | None = None
+    type: LineType
+    ts: int
+    chat_key: str
+    session_id: str = ""
+    request_id: str | None = None
+    message: Json | None = None
+    data: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    chat_key: str
+    lines: tuple[TranscriptLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    chat_key: str
+
+
+class Transcript:
+    """Sessions of every chat in `folder/<encoded chatKey>/<session>.jsonl`; the newest is the current one."""
+
+    def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._ids = ids
+        self._log = log
+        self._files = jsonl.Files(disk, log=log, clock=clock, index=_uuids)
+        self._writer: Batcher[_Append | _Begin, str] = Batcher("transcript", self._work)
+
+    async def append(self, chat_key: str, lines: Sequence[TranscriptLine]) -> str:
+        """Write lines, in order, to their session, or to the current one (begun where there is none); returns
+        the current session once they are on disk.
+
+        A line whose uuid is in its session already is not written again. Raises `errors.StorageError`; none of
+        the lines is kept then, so the caller may append them again.
+        """
+        return await self._writer.put(_Append(chat_key, tuple(lines)))
+
+    async def new_session(self, chat_key: str) -> str:
+        """Begin an empty session, which is the current one from now on; earlier ones stay on disk."""
+        return await self._writer.put(_Begin(chat_key))
+
+    async def load(self, chat_key: str) -> list[TranscriptLine]:
+        """The lines of the current session, in order; [] where there is none. Leaves out what it cannot read."""
+        try:
+            lines, unreadable = await asyncio.to_thread(self._load, chat_key)
+        except OSError as error:
+            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
+        if unreadable:
+            self._log.write(
+                "storage",
+                f"{unreadable} lines of the transcript cannot be read and were left out",
+                level="warn",
+                chat_key=chat_key,
+                unreadable=unreadable,
+            )
+        return lines
+
+    async def sessions(self, chat_key: str) -> list[str]:
+        """The sessions of a chat, oldest first."""
+        try:
+            return await asyncio.to_thread(self._sessions, chat_key)
+        except OSError as error:
+            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
+
+    async def has(self, chat_key: str) -> bool:
+        """Whether this chat has a transcript, be its current session empty."""
+        return bool(await self.sessions(chat_key))
+
+    async def close(self) -> None:
+        """Write what waits."""
+        await self._writer.close()
+
+    # Reading, on any thread.
+
+    def _sessions(self, chat_key: str) -> list[str]:
+        found = self._disk.names(self._folder / names.encode(chat_key))
+        stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
+        return sorted(stem for stem in stems if _SESSION.fullmatch(stem))
+
+    def _load(self, chat_key: str) -> tuple[list[TranscriptLine], int]:
+        with jsonl.locked(self._folder, shared=True):
+            sessions = self._sessions(chat_key)
+            data = self._disk.read(self._path(chat_key, sessions[-1])) if sessions else b""
+        lines: dict[str, TranscriptLine] = {}
+        unreadable = 0
+        for raw in data.split(b"\n"):
+            if not raw.strip():
+                continue
+            line = _parsed(raw)
+            if line is None:
+                unreadable += 1
+            else:
+                lines.setdefault(line.uuid, line)
+        return list(lines.values()), unreadable
+
+    def _path(self, chat_key: str, session: str) -> Path:
+        return self._folder / names.encode(chat_key) / f"{session}.jsonl"
+
+    # Writing, on the writer's thread.
+
+    def _work(self, batch: list[_Append | _Begin]) -> list[str | errors.StorageError]:
+        try:
+            with jsonl.locked(self._folder):
+                return [self._carry_out(item) for item in batch]
+        except OSError as error:
+            return [errors.StorageError(f"the transcript cannot be written: {error}")] * len(batch)
+
+    def _carry_out(self, item: _Append | _Begin) -> str | errors.StorageError:
+        try:
+            sessions = self._sessions(item.chat_key)
+            if isinstance(item, _Append):
+                current = sessions[-1] if sessions else self._begin(item.chat_key, sessions)
+                self._write(item, current)
+                return current
+            return self._begin(item.chat_key, sessions)
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            return errors.StorageError(f"the transcript cannot be written: {error}")
+
+    def _begin(self, chat_key: str, sessions: list[str]) -> str:
+        session = self._ids.ulid()
+        if sessions and session <= sessions[-1]:
+            # The clock went back over a restart; the newest session must still be the last by name.
+            session = _after(sessions[-1])
+        path = self._path(chat_key, session)
+        jsonl.tidy(self._disk, path.parent)
+        self._disk.replace(path, b"")
+        return session
+
+    def _write(self, item: _Append, current: str) -> None:
+        sessions: dict[str, dict[str, bytes]] = {}
+        for line in item.lines:
+            session = line.session_id or current
+            if not _SESSION.fullmatch(session):
+                raise ValueError("a session is named by a ULID")
+            sessions.setdefault(session, {}).setdefault(line.uuid, _dumped(line, session))
+        for session, lines in sessions.items():
+            path = self._path(item.chat_key, session)
+            seen = self._files.tail(path).seen
+            fresh = {uuid: raw for uuid, raw in lines.items() if uuid not in seen}
+            if fresh:
+                self._files.append(path, list(fresh.values()), fresh)
+
+
+def _dumped(line: TranscriptLine, session: str) -> bytes:
+    fields: Json = {
+        "v": line.v,
+        "uuid": line.uuid,
+        "parentUuid": line.parent_uuid,
+        "type": line.type,
+        "ts": line.ts,
+        "chatKey": line.chat_key,
+        "sessionId": session,
+        "requestId": line.request_id,
+        "message": line.message,
+        "data": line.data,
+    }
+    return jsonl.dumps({k: v for k, v in fields.items() if v is not None or k == "parentUuid"})
+
+
+def _parsed(raw: bytes) -> TranscriptLine | None:
+    value = jsonl.loads(raw)
+    if value is None:
+        return None
+    try:
+        return TranscriptLine.model_validate(value)
+    except ValidationError:
+        return None
+
+
+def _uuids(data: bytes) -> set[str]:
+    found: set[str] = set()
+    for raw in data.split(b"\n"):
+        if raw.startswith(_LEAD):
+            found.add(raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace"))
+        else:
+            found.add(str((jsonl.loads(raw) or {}).get("uuid", "")))
+    return found
+
+
+def _after(ulid: str) -> str:
+    head, last = ulid[:-1], ulid[-1]
+    if last == _CROCKFORD[-1]:
+        return _after(head) + _CROCKFORD[0]
+    return head + _CROCKFORD[_CROCKFORD.index(last) + 1]

@@ -1,0 +1,106 @@
+"""An exact window into the lines of a chat, filled from the newest line to the oldest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from bot import text
+from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery
+from bot.history import jsonl
+
+_IDS = ("chatId", "userId", "messageId")
+
+
+def read_line(raw: bytes) -> ArchiveLine | None:
+    """One line of the archive, ours or somebody else's; None where it cannot be read."""
+    try:
+        return ArchiveLine.model_validate_json(raw)
+    except ValidationError:
+        pass
+    value = jsonl.loads(raw)
+    if value is None:
+        return None
+    for key in _IDS:  # others write ids as numbers
+        if isinstance(value.get(key), int):
+            value[key] = str(value[key])
+    value.setdefault("chatId", "")
+    value.setdefault("channel", str(value.get("chatKey", "")).partition(":")[0])
+    try:
+        # Escaped lone surrogates are JSON, but no text that may go any further.
+        return ArchiveLine.model_validate_json(text.clean(json.dumps(value, ensure_ascii=False)))
+    except ValidationError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a file holds: times of its readable lines (none: `first > last`), and how many cannot be read."""
+
+    first: int
+    last: int
+    unreadable: int
+
+
+class Window:
+    """Collects the page that a query asks for while it is shown the files of a chat, newest first."""
+
+    def __init__(self, query: HistoryQuery) -> None:
+        self._query = query
+        self._keyword = query.keyword.casefold() if query.keyword else ""
+        self._found: list[ArchiveLine] = []
+        self._total = 0
+        self._unreadable = 0
+
+    def scan(self, data: bytes) -> Span:
+        """Take in a whole file."""
+        first, last, unreadable = 1, 0, 0
+        for raw in reversed(data.split(b"\n")):
+            if not raw.strip():
+                continue
+            line = read_line(raw)
+            if line is None:
+                unreadable += 1
+                continue
+            if first > last:
+                first = last = line.ts
+            first, last = min(first, line.ts), max(last, line.ts)
+            if self._matches(line):
+                self._take(line)
+        self._unreadable += unreadable
+        return Span(first, last, unreadable)
+
+    def passes(self, span: Span) -> bool:
+        """Whether a file can be left out because nothing in it is of the time that is asked for."""
+        query = self._query
+        outside = (
+            span.first > span.last
+            or (query.before is not None and span.first >= query.before)
+            or (query.after is not None and span.last < query.after)
+        )
+        if outside:
+            self._unreadable += span.unreadable
+        return outside
+
+    def page(self) -> HistoryPage:
+        return HistoryPage(self._found[::-1], self._total, self._unreadable)
+
+    def _take(self, line: ArchiveLine) -> None:
+        if self._query.offset <= self._total < self._query.offset + self._query.limit:
+            self._found.append(line)
+        self._total += 1
+
+    def _matches(self, line: ArchiveLine) -> bool:
+        query: Any = self._query
+        if line.role not in ({query.role} if query.role else {"user", "assistant"}):
+            return False
+        if query.before is not None and line.ts >= query.before:
+            return False
+        if query.after is not None and line.ts < query.after:
+            return False
+        if self._keyword and self._keyword not in line.text.casefold():
+            return False
+        return query.skip is None or not query.skip(line)

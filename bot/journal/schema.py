@@ -1,0 +1,89 @@
+"""The schema of `journal.db`, as numbered steps. `PRAGMA user_version` holds the number of the last one done.
+
+A step that was released is never changed; what comes next is a new one.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from bot import errors
+
+Migration = Callable[[sqlite3.Connection], None]
+
+
+def inbox_and_outbox(db: sqlite3.Connection) -> None:
+    """Inbox with its keys, outbox, dead letters, and what may happen only once in a while."""
+    for statement in (
+        # Rows of the inbox go; that a conversation was taken up stays.
+        "CREATE TABLE chats (chat_key TEXT PRIMARY KEY, first_at REAL NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE inbox (
+            request_id TEXT PRIMARY KEY CHECK (request_id <> ''),
+            chat_key TEXT NOT NULL,
+            user_id TEXT NOT NULL,
+            received_at REAL NOT NULL,
+            changed_at REAL NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('received', 'claimed', 'done', 'dead')),
+            outcome TEXT,
+            payload TEXT NOT NULL
+        )""",
+        "CREATE INDEX inbox_open ON inbox (state) WHERE state IN ('received', 'claimed')",
+        "CREATE INDEX inbox_closed ON inbox (changed_at) WHERE state IN ('done', 'dead')",
+        "CREATE TABLE keys (key TEXT PRIMARY KEY, request_id TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX keys_at ON keys (at)",
+        """CREATE TABLE outbox (
+            id TEXT PRIMARY KEY,
+            request_id TEXT NOT NULL,
+            chat_key TEXT NOT NULL,
+            target TEXT NOT NULL,
+            text TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('intent', 'sending', 'sent', 'uncertain', 'failed')),
+            message_id TEXT,
+            detail TEXT,
+            created_at REAL NOT NULL,
+            changed_at REAL NOT NULL
+        )""",
+        "CREATE INDEX outbox_request ON outbox (request_id)",
+        "CREATE INDEX outbox_sent ON outbox (changed_at) WHERE state = 'sent'",
+        """CREATE TABLE dead_letters (
+            channel TEXT NOT NULL,
+            key TEXT NOT NULL,
+            raw TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (channel, key)
+        )""",
+        "CREATE TABLE once (key TEXT PRIMARY KEY, at REAL NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX once_until ON once (until)",
+    ):
+        db.execute(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (inbox_and_outbox,)
+
+
+def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """Bring a database up to date, all steps or none; returns how many were missing.
+
+    Raises `errors.StorageError` where a newer Shipmate has written it.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > len(migrations):
+        raise errors.StorageError(
+            f"the journal has version {version}, this Shipmate knows versions up to {len(migrations)}: "
+            "it was written by a newer one; run that, or move journal.db away"
+        )
+    missing = migrations[version:]
+    if missing:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for step in missing:
+                step(db)
+            db.execute(f"PRAGMA user_version = {len(migrations)}")
+            db.execute("COMMIT")
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+    return len(missing)
