@@ -1,0 +1,187 @@
+"""What operators decide while the bot runs: `.ship/access.json`, shared between processes.
+
+    {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
+
+`pending` holds those who asked and are not let in, with the time (ms) of their last try, and nothing of what
+they wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bot import errors
+from bot.contracts import Clock, Disk
+
+FILE = "access.json"
+MOST_PENDING = 200  # of each channel; the oldest go first
+LOOK_EVERY = 1.0  # seconds between two looks at the file
+LOCK_SECONDS = 10.0
+
+
+class Lists(BaseModel):
+    """The lists of one channel."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    allow: list[str] = []
+    block: list[str] = []
+    pending: dict[str, int] = {}
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    v: int = 1
+    channels: dict[str, Lists] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Somebody who wrote to the bot and is not let in. `ts` in milliseconds."""
+
+    channel: str
+    user_id: str
+    ts: int
+
+
+class AccessList:
+    """The access list. Changes of other processes are seen within two seconds.
+
+    A file that cannot be read raises `errors.ConfigError` at first; later the last good state holds, so that
+    nobody who is blocked gets in by a torn file.
+    """
+
+    def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
+        self._path = path
+        self._disk = disk
+        self._clock = clock
+        self._stamp: tuple[int, ...] | None = None
+        self._looked = clock.monotonic()
+        self._file = _File()
+        self.problem: str | None = None
+        """Why the file could not be read when it was last looked at."""
+        self._load()
+
+    def allowed(self, channel: str) -> frozenset[str]:
+        return frozenset(self._of(channel).allow)
+
+    def blocked(self, channel: str) -> frozenset[str]:
+        return frozenset(self._of(channel).block)
+
+    def pending(self) -> list[Asked]:
+        """Those who asked, newest first."""
+        self._look()
+        asked = [
+            Asked(channel, user_id, ts)
+            for channel, lists in self._file.channels.items()
+            for user_id, ts in lists.pending.items()
+        ]
+        return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
+
+    def allow(self, channel: str, user_id: str) -> None:
+        """Let an id in. Blocking, as are `block` and `note`; all raise `errors.StorageError`."""
+
+        def change(lists: Lists) -> None:
+            _forget(lists, user_id)
+            lists.allow.append(user_id)
+
+        self._change(channel, change)
+
+    def block(self, channel: str, user_id: str) -> None:
+        """Keep an id out, whatever the other lists say."""
+
+        def change(lists: Lists) -> None:
+            _forget(lists, user_id)
+            lists.block.append(user_id)
+
+        self._change(channel, change)
+
+    def note(self, channel: str, user_id: str) -> None:
+        """Remember that a stranger asked."""
+        now = int(self._clock.now() * 1000)
+
+        def change(lists: Lists) -> None:
+            if user_id in lists.allow or user_id in lists.block:
+                return
+            lists.pending.pop(user_id, None)
+            lists.pending[user_id] = now
+            for old in list(lists.pending)[:-MOST_PENDING]:
+                del lists.pending[old]
+
+        self._change(channel, change)
+
+    def _of(self, channel: str) -> Lists:
+        self._look()
+        return self._file.channels.get(channel) or Lists()
+
+    def _look(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        try:
+            if self._stat() != self._stamp:
+                self._load()
+            self.problem = None
+        except (errors.ConfigError, OSError) as error:
+            self.problem = str(error)
+
+    def _load(self) -> None:
+        stamp = self._stat()
+        data = self._disk.read(self._path)
+        if data:
+            try:
+                self._file = _File.model_validate_json(data)
+            except ValidationError as error:
+                where = f"{self._path.parent.name}/{self._path.name}"
+                raise errors.ConfigError(
+                    f"{where}: found {error.errors()[0]['msg']}; expected the lists that `shipmate allow` "
+                    "writes; mend it, or delete it to start with empty lists"
+                ) from None
+        else:
+            self._file = _File()
+        self._stamp = stamp
+
+    def _stat(self) -> tuple[int, ...] | None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return (found.st_mtime_ns, found.st_ino, found.st_size)
+
+    def _change(self, channel: str, change: Callable[[Lists], None]) -> None:
+        import filelock
+
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = self._path.with_name(f"{self._path.name}.lock")
+            with filelock.FileLock(lock, timeout=LOCK_SECONDS, mode=0o600):
+                self._load()
+                file = self._file.model_copy(deep=True)
+                change(file.channels.setdefault(channel, Lists()))
+                if file != self._file:
+                    self._disk.replace(self._path, _bytes(file))
+                    self._load()
+        except filelock.Timeout:
+            raise errors.StorageError("the access list is held by another process") from None
+        except OSError as error:
+            raise errors.StorageError(f"the access list cannot be written: {error.strerror}") from error
+
+
+def _forget(lists: Lists, user_id: str) -> None:
+    lists.pending.pop(user_id, None)
+    for names in (lists.allow, lists.block):
+        if user_id in names:
+            names.remove(user_id)
+
+
+def _bytes(file: _File) -> bytes:
+    document: dict[str, Any] = file.model_dump()
+    return json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n"

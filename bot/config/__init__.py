@@ -1,0 +1,10 @@
+"""ship.json: one strict value, or every finding at once."""
+
+from __future__ import annotations
+
+from bot.config.checks import identity, operator
+from bot.config.load import Llm, Settings, load
+from bot.config.schema import write_schema
+from bot.config.shape import NOT_BUILT
+
+__all__ = ["NOT_BUILT", "Llm", "Settings", "identity", "load", "operator", "write_schema"]

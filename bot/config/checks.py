@@ -1,0 +1,191 @@
+"""What a model of one key cannot see: rules between keys, ids of people, features to come."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from bot.config.filling import Filled
+from bot.config.findings import Loc, dotted, finding, is_secret_key, shown
+from bot.config.shape import NOT_BUILT, PROVIDERS_NOT_BUILT, ShipFile
+from bot.contracts import ChannelSettings, Manifest
+
+STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
+
+
+def token_keys(manifest: Manifest) -> dict[str, str]:
+    """The tokens of a channel: field name → key in ship.json."""
+    return {
+        name: field.alias or to_camel(name)
+        for name, field in manifest.settings.model_fields.items()
+        if name in manifest.tokens or field.alias in manifest.tokens
+    }
+
+
+def variable(channel: str, token: str) -> str:
+    """The environment variable that a token is taken from where ship.json does not say: `SLACK_BOT_TOKEN`."""
+    return f"{channel}_{token}".upper().replace("-", "_")
+
+
+def not_built(file: ShipFile, filled: Filled) -> Iterator[str]:
+    """Values other than the default for features that do not exist yet."""
+    if file.llm.provider in PROVIDERS_NOT_BUILT:
+        yield finding(
+            "llm.provider", shown(file.llm.provider), '"anthropic" or "demo"', "this one is not available yet"
+        )
+    for key in NOT_BUILT:
+        loc = tuple(key.split("."))
+        yield from _differences(_at(file, loc), _at(ShipFile(), loc), loc, filled)
+
+
+def _at(file: ShipFile, loc: tuple[str, ...]) -> Any:
+    value: Any = file.model_dump(by_alias=True, mode="json")
+    for part in loc:
+        value = value[part]
+    return value
+
+
+def _differences(value: Any, default: Any, loc: Loc, filled: Filled) -> Iterator[str]:
+    if isinstance(default, Mapping) and default:
+        for key in default:
+            yield from _differences(value[key], default[key], (*loc, key), filled)
+    elif value != default:
+        hidden = filled.is_hidden(loc) or is_secret_key(loc[-1])
+        yield finding(
+            dotted(loc),
+            shown(value, hidden=hidden),
+            shown(default),
+            "this is not available yet, remove the key",
+        )
+
+
+def credential(key: str, value: str) -> Iterator[str]:
+    """A token that cannot be one: white space, line ends, letters that no header can carry."""
+    if not value.isascii() or not value.isprintable() or " " in value:
+        yield finding(
+            key,
+            "[hidden] with white space or odd characters in it",
+            "a token",
+            "copy it again, without spaces",
+        )
+
+
+def bind(key: str, host: str, token: str | None) -> Iterator[str]:
+    """An address that others can reach needs a token."""
+    if not is_loopback(host) and not token:
+        yield finding(
+            f"{key}.host",
+            shown(host),
+            "127.0.0.1, or a token with any other address",
+            f"set {key}.token to a long random text, or host to 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def channel(name: str, settings: ChannelSettings, manifest: Manifest, filled: Filled) -> Iterator[str]:
+    """Rules that hold for every channel, on or off."""
+    key = f"channels.{name}"
+    for index, entry in enumerate(_entries(filled, "channels", name, "allow")):
+        loc: Loc = ("channels", name, "allow", index)
+        if isinstance(entry, str) and entry != "*":
+            yield from identity(dotted(loc), entry, manifest, hidden=filled.is_hidden(loc))
+    host = getattr(settings, "host", None)
+    if isinstance(host, str) and settings.enabled is not False:
+        yield from bind(key, host, getattr(settings, "token", None))
+
+
+def _entries(filled: Filled, *loc: str) -> list[Any]:
+    """A list as it stands in the file, also where another entry of it is wrong."""
+    value: Any = filled.document
+    for key in loc:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def allowed(settings: ChannelSettings) -> tuple[str, ...]:
+    """The allow list of a channel, () where it has none."""
+    entries = getattr(settings, "allow", ())
+    return tuple(entry for entry in entries if isinstance(entry, str))
+
+
+def identity(
+    key: str, entry: str, manifest: Manifest, *, prefix: str = "", hidden: bool = False
+) -> Iterator[str]:
+    """An id that cannot be a stable one of this platform, or that stands for many people."""
+    found = shown(prefix + entry, hidden=hidden)
+    if "@" in entry or not manifest.valid_id(entry):
+        yield finding(key, found, f"a stable id of {manifest.name}", STABLE)
+    elif entry in manifest.never_admit:
+        yield finding(
+            key, found, "the id of one person or channel", "this one stands for many people: remove it"
+        )
+
+
+def operators(manifests: Mapping[str, Manifest], filled: Filled) -> Iterator[str]:
+    for index, entry in enumerate(_entries(filled, "operators")):
+        loc: Loc = ("operators", index)
+        if isinstance(entry, str):
+            yield from operator(dotted(loc), entry, manifests, hidden=filled.is_hidden(loc))
+
+
+def operator(
+    key: str, entry: str, manifests: Mapping[str, Manifest], *, hidden: bool = False
+) -> Iterator[str]:
+    """An operator is written `channel:ID`."""
+    name, colon, person = entry.partition(":")
+    if not colon or name not in manifests:
+        expected = f"channel:ID with one of {', '.join(sorted(manifests))}"
+        yield finding(key, shown(entry, hidden=hidden), expected, "write it as in telegram:123456789")
+    else:
+        yield from identity(key, person, manifests[name], prefix=f"{name}:", hidden=hidden)
+
+
+def warnings(
+    root: Path,
+    channels: Mapping[str, ChannelSettings],
+    on: Iterable[str],
+    manifests: Mapping[str, Manifest],
+    filled: Filled,
+) -> Iterator[str]:
+    """What works and should still be looked at."""
+    try:
+        mode = (root / ".env").stat().st_mode
+    except OSError:
+        mode = 0
+    if mode & stat.S_IROTH:
+        yield ".env: others on this machine can read it; run `chmod 600 .env`"
+    for loc in filled.literal:
+        yield f"{dotted(loc)}: the secret itself stands in ship.json; put it into .env and write ${{NAME}} here"
+    for name in on:
+        settings = channels[name]
+        entries = allowed(settings)
+        if "*" in entries:
+            yield f'channels.{name}.allow: holds "*", so everyone who finds the bot can talk to it'
+        if not entries and manifests[name].access == "allowlist":
+            yield f"channels.{name}.allow: is empty; let people in with `shipmate allow {name} ID`"
+    for key, address in addresses(channels):
+        parts = urlsplit(address)
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            yield f"{key}: is not encrypted, so tokens travel in the open; use https"
+
+
+def addresses(channels: Mapping[str, BaseModel]) -> Iterator[tuple[str, str]]:
+    for name, settings in channels.items():
+        address = getattr(settings, "base_url", None)
+        if isinstance(address, str):
+            yield f"channels.{name}.baseUrl", address

@@ -1,0 +1,320 @@
+"""From ship.json, `.env` and the environment to one value, or to the list of everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, create_model
+
+from bot import errors
+from bot.config import checks, shape
+from bot.config.filling import Filled, fill, lookup_in, read_env_file
+from bot.config.findings import Loc, dotted, finding, from_error, is_secret_key
+from bot.contracts import ChannelSettings, Manifest
+
+FILE = "ship.json"
+HOME = ".ship"
+SHORTEST_SECRET = 8  # characters
+
+_OFF = frozenset({"0", "false", "no", "off"})
+_ON = frozenset({"1", "true", "yes", "on"})
+
+
+@dataclass(frozen=True, slots=True)
+class Llm:
+    """`llm` of ship.json with the provider decided and the environment's switches applied."""
+
+    provider: Literal["anthropic", "demo"]
+    provider_reason: str
+    model: str
+    api_key: str | None = field(repr=False)
+    base_url: str | None
+    max_tokens: int
+    context_window: int | None
+    fast_model: str
+    log_messages: bool
+    log_payload: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A configuration without a fault. `channels` holds every known channel, `enabled` those that are on,
+    `reasons` says of each why it is on or off; `secrets` is everything to redact.
+    """
+
+    root: Path
+    name: str
+    llm: Llm
+    channels: Mapping[str, ChannelSettings] = field(repr=False)
+    enabled: tuple[str, ...]
+    reasons: Mapping[str, str]
+    operators: frozenset[str]
+    context: shape.Context
+    history: shape.History
+    queue: shape.Queue
+    delivery: shape.Delivery
+    permissions: shape.Permissions
+    shell: shape.Shell
+    skills: shape.Skills
+    mcp: shape.Mcp
+    budgets: shape.Budgets
+    schedule: shape.Schedule
+    dashboard: shape.Dashboard
+    engine: shape.Engine
+    secrets: frozenset[str] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> Path:
+        """The `.ship` folder."""
+        return self.root / HOME
+
+
+def load(root: Path, manifests: Mapping[str, Manifest], env: Mapping[str, str]) -> Settings:
+    """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong."""
+    root = root.absolute()
+    found: list[str] = []
+    variables = read_env_file(root / ".env", found)
+    env = {**variables, **{name: value for name, value in env.items() if value}}
+    try:
+        raw = _with_defaults(_read(root / FILE), manifests)
+        filled = fill(raw, lookup_in(env))
+    except RecursionError:
+        raise errors.ConfigError(finding(FILE, "too many levels", "at most 100", "simplify it")) from None
+    secrets = filled.secrets | {value for name, value in variables.items() if is_secret_key(name)}
+    secrets = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+    found += [_malformed(loc) for loc in filled.malformed]
+    found += _missing(filled, manifests)
+    file = _validated(filled, manifests, found)
+    if file is not None:
+        told = {line.split(": ")[0] for line in found}
+        found += [line for line in _between(file, filled, manifests) if line.split(": ")[0] not in told]
+    found += _switches(env)
+    if file is not None and not found:
+        return _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))
+    raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(
+            path.read_text(encoding="utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant
+        )
+    except FileNotFoundError:
+        raise errors.ConfigError("no ship.json here: run `shipmate init`") from None
+    except OSError as error:
+        line = finding(FILE, error.strerror or "an error", "a file I can read", "mend its rights")
+        raise errors.ConfigError(line) from None
+    except UnicodeDecodeError:
+        raise errors.ConfigError(
+            finding(FILE, "bytes that are no UTF-8", "text", "save it as UTF-8")
+        ) from None
+    except json.JSONDecodeError as error:
+        place = f"{FILE} line {error.lineno} column {error.colno}"
+        raise errors.ConfigError(finding(place, "broken JSON", "JSON", f"mend it: {error.msg}")) from None
+    except ValueError as error:
+        raise errors.ConfigError(finding(FILE, str(error), "plain JSON", "mend it")) from None
+    if not isinstance(document, dict):
+        raise errors.ConfigError(finding(FILE, "no object", "an object in { }", "run `shipmate init`"))
+    return document
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {json.dumps(twice)[:60]} twice in one object")
+    return document
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name}, which is no JSON")
+
+
+def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) -> dict[str, Any]:
+    """Every channel has a section, and every credential its usual placeholder."""
+    document = dict(document)
+    llm = document.setdefault("llm", {})
+    if isinstance(llm, dict):
+        document["llm"] = {"apiKey": "${ANTHROPIC_API_KEY}", **llm}
+    channels = document.setdefault("channels", {})
+    if isinstance(channels, dict):
+        document["channels"] = channels = dict(channels)
+        for name, manifest in manifests.items():
+            section = channels.setdefault(name, {})
+            if isinstance(section, dict):
+                tokens = checks.token_keys(manifest)
+                usual = {key: f"${{{checks.variable(name, token)}}}" for token, key in tokens.items()}
+                channels[name] = usual | section
+    return document
+
+
+def _model(manifests: Mapping[str, Manifest]) -> Any:
+    fields: dict[str, Any] = {name: (item.settings, Field(alias=name)) for name, item in manifests.items()}
+    channels = create_model("Channels", __base__=shape.Shape, **fields)
+    return create_model("Ship", __base__=shape.ShipFile, channels=(channels, Field(alias="channels")))
+
+
+def _malformed(loc: Loc) -> str:
+    return finding(dotted(loc), "${ without a name in }", "${NAME}", "use letters, digits and _ in the name")
+
+
+def _missing(filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    """A variable that is not set matters only where its feature is on."""
+    for loc, name in filled.missing.items():
+        if _is_on(loc, filled, manifests):
+            yield finding(
+                dotted(loc),
+                f"${{{name}}}, which is set neither in the environment nor in .env",
+                "a value",
+                f"set {name}, or turn the feature off",
+            )
+
+
+def _is_on(loc: Loc, filled: Filled, manifests: Mapping[str, Manifest]) -> bool:
+    if loc[0] == "llm" and len(loc) > 1:
+        llm = filled.document["llm"]
+        return (llm.get("provider") or ("anthropic" if llm.get("apiKey") else "demo")) == "anthropic"
+    if loc[0] == "channels" and len(loc) > 2 and loc[1] in manifests:
+        section = filled.document["channels"][loc[1]]
+        enabled = section.get("enabled")
+        if enabled is None:
+            return all(section.get(key) for key in checks.token_keys(manifests[str(loc[1])]).values())
+        return enabled is True
+    return True
+
+
+def _validated(filled: Filled, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
+    """The file as a model. What is wrong is noted and left out, so that the rest is checked as well."""
+    model = _model(manifests)
+    document = filled.document
+    for _ in range(5):
+        try:
+            return model.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
+        except ValidationError as error:
+            found += _invalid(error, filled, manifests)
+            for item in error.errors(include_url=False, include_context=False, include_input=False):
+                document = _pruned(document, item["loc"])
+            document["channels"] = {name: {} for name in manifests} | document.get("channels", {})
+    return None
+
+
+def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
+    """A copy without what stands at `loc`; a list goes as a whole."""
+    key, *rest = loc or ("",)
+    inner = document.get(str(key))
+    if rest and isinstance(inner, dict):
+        return {**document, str(key): _pruned(inner, tuple(rest))}
+    return {name: value for name, value in document.items() if name != key}
+
+
+def _invalid(error: ValidationError, filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    for item in error.errors(include_url=False):
+        known = _known(item["loc"][:-1], manifests)
+        yield from_error(dict(item), known=known, hidden=filled.is_hidden(item["loc"]))
+
+
+def _known(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
+    """The keys that the object at `loc` may have."""
+    model: Any = _model(manifests)
+    for part in loc:
+        fields = {field.alias: field.annotation for field in model.model_fields.values()}
+        model = fields.get(str(part))
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return []
+    return [str(field.alias) for field in model.model_fields.values()]
+
+
+def _between(file: Any, filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    yield from checks.not_built(file, filled)
+    yield from checks.operators(manifests, filled)
+    yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
+    if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
+        yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
+    if file.llm.api_key and file.llm.provider != "demo":
+        yield from checks.credential("llm.apiKey", file.llm.api_key)
+    for name, manifest in manifests.items():
+        settings = getattr(file.channels, name)
+        yield from checks.channel(name, settings, manifest, filled)
+        for token, key in checks.token_keys(manifest).items():
+            value = getattr(settings, token)
+            if value and settings.enabled is not False:
+                yield from checks.credential(f"channels.{name}.{key}", value)
+            elif settings.enabled and ("channels", name, key) not in filled.missing:
+                mend = f"set {checks.variable(name, token)} and refer to it, or set enabled to false"
+                yield finding(f"channels.{name}.{key}", "nothing", "a token", mend)
+
+
+def _switches(env: Mapping[str, str]) -> Iterator[str]:
+    for name in ("SMA_LOG_LLM_MESSAGES", "SMA_LOG_LLM_PAYLOAD"):
+        if env.get(name, "1").lower() not in _OFF | _ON:
+            yield finding(name, "another value", "0 or 1", "change it in the environment")
+
+
+def _settings(
+    root: Path,
+    file: Any,
+    manifests: Mapping[str, Manifest],
+    filled: Filled,
+    *,
+    env: Mapping[str, str],
+    secrets: frozenset[str],
+) -> Settings:
+    channels = {name: getattr(file.channels, name) for name in manifests}
+    state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
+    enabled = tuple(name for name, (on, _) in state.items() if on)
+    kept = {
+        name: getattr(file, name) for name in shape.ShipFile.model_fields if name not in {"schema_", "llm"}
+    }
+    return Settings(
+        root=root,
+        **kept | {"operators": frozenset(file.operators)},
+        llm=_llm(file.llm, env),
+        channels=channels,
+        enabled=enabled,
+        reasons={name: reason for name, (_, reason) in state.items()},
+        secrets=secrets,
+        warnings=tuple(checks.warnings(root, channels, enabled, manifests, filled)),
+    )
+
+
+def _state(name: str, settings: ChannelSettings, manifest: Manifest, filled: Filled) -> tuple[bool, str]:
+    if settings.enabled is not None:
+        return settings.enabled, "ship.json says so"
+    for token, key in checks.token_keys(manifest).items():
+        if not getattr(settings, token):
+            missing = filled.missing.get(("channels", name, key))
+            return False, f"{missing} is not set" if missing else f"{key} is empty"
+    return True, "its tokens are set" if manifest.tokens else "it needs no token"
+
+
+def _llm(llm: shape.Llm, env: Mapping[str, str]) -> Llm:
+    provider, reason = llm.provider, "ship.json says so"
+    if provider is None:
+        provider = "anthropic" if llm.api_key else "demo"
+        reason = "a key is set" if llm.api_key else "no key is set"
+    # Off wins, whoever says it.
+    messages = llm.log_messages and env.get("SMA_LOG_LLM_MESSAGES", "1").lower() not in _OFF
+    return Llm(
+        provider="anthropic" if provider == "anthropic" else "demo",
+        provider_reason=reason,
+        model=llm.model,
+        api_key=llm.api_key or None,
+        base_url=llm.base_url,
+        max_tokens=llm.max_tokens,
+        context_window=llm.context_window,
+        fast_model=llm.fast_model,
+        log_messages=messages,
+        log_payload=messages and env.get("SMA_LOG_LLM_PAYLOAD", "0").lower() in _ON,
+    )
+
+
+def _without(line: str, secrets: set[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        line = line.replace(secret, "[hidden]")
+    return line

@@ -1,0 +1,52 @@
+"""JSON Schemas, for editors and for whoever reads the files: generated, never written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, create_model
+
+from bot.config import shape
+from bot.contracts import ArchiveLine, Disk, LogLine, Manifest
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
+    """File name → JSON Schema: of ship.json, of a log line, of an archive line."""
+    return {
+        "ship.schema.json": _render(_ship(manifests), "ship.json"),
+        "log-line.schema.json": _render(LogLine.model_json_schema(by_alias=True), "A line of .ship/logs"),
+        "archive-line.schema.json": _render(
+            ArchiveLine.model_json_schema(by_alias=True), "A line of .ship/chats"
+        ),
+    }
+
+
+def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) -> None:
+    """Write the schemas that are not there yet as they should be."""
+    for name, content in schemas(manifests).items():
+        data = content.encode()
+        if disk.read(folder / name) != data:
+            disk.replace(folder / name, data)
+
+
+def _ship(manifests: Mapping[str, Manifest]) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        name: (item.settings, Field(alias=name)) for name, item in sorted(manifests.items())
+    }
+    channels = create_model("Channels", __base__=shape.Shape, **fields)
+    ship = create_model("Ship", __base__=shape.ShipFile, channels=(channels, Field(alias="channels")))
+    schema = ship.model_json_schema(by_alias=True)
+    # Every channel may be left out.
+    schema.pop("required", None)
+    schema["$defs"]["Channels"].pop("required", None)
+    return schema
+
+
+def _render(schema: dict[str, Any], title: str) -> str:
+    whole = {"$schema": DIALECT, **schema, "title": title}
+    return json.dumps(whole, indent=2, ensure_ascii=False, sort_keys=True) + "\n"

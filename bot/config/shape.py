@@ -1,0 +1,170 @@
+"""ship.json without its channels, whose settings models come from their manifests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ValueError("expected an address such as https://example.org/; write it in full")
+    return value
+
+
+def _title(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise ValueError("expected one line of text; write a short name")
+    return value
+
+
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Address = Annotated[str, AfterValidator(_address)]
+Share = Annotated[float, Field(gt=0)]
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True, strict=True)
+
+
+class Llm(Shape):
+    provider: Literal["anthropic", "demo", "bedrock", "vertex"] | None = None
+    """Absent: `anthropic` where a key is set, else `demo`."""
+    model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-sonnet-5-5"
+    api_key: str | None = None
+    """Absent: `${ANTHROPIC_API_KEY}`."""
+    base_url: Address | None = None
+    """Absent or null: the provider's own."""
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192
+    """Most tokens of one answer."""
+    context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
+    """Tokens that fit into one request; null: known for the model."""
+    fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
+    log_messages: bool = True
+    """Whether log lines may hold what people and the model said."""
+
+
+class Idle(Shape):
+    enabled: bool = True
+    above_tokens: Annotated[int, Field(ge=0)] = 12_000
+
+
+class Compaction(Shape):
+    enabled: bool = True
+    soft_tokens: Annotated[int, Field(ge=1)] = 40_000
+    keep_tokens: Annotated[int, Field(ge=0)] = 10_000
+    idle: Idle = Idle()
+
+
+class Context(Shape):
+    max_messages: Annotated[int, Field(ge=2, le=100_000)] = 60
+    """Messages of the model's API that one chat keeps in view."""
+    max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
+    """Older messages that one turn may bring back into view."""
+    mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
+    keep_recent_observations: Annotated[int, Field(ge=0)] = 4
+    compaction: Compaction = Compaction()
+
+
+class History(Shape):
+    archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
+    """Over this the older half of a chat's archive moves to a file of its own."""
+
+
+class Queue(Shape):
+    mode: Literal["steer", "queue", "interrupt"] = "steer"
+    max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
+    debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
+
+
+class Delivery(Shape):
+    limits: bool = True
+    """False turns the outgoing rate budgets off: for loopback tests and benches only."""
+
+
+class Permissions(Shape):
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Shell(Shape):
+    isolation: Literal["required", "off"] = "required"
+    network: bool = False
+
+
+class Skills(Shape):
+    paths: tuple[str, ...] = ()
+    """Folders with skills, beside `.claude/skills`."""
+
+
+class Mcp(Shape):
+    servers: dict[str, dict[str, Any]] = {}
+
+
+class Budgets(Shape):
+    per_chat_usd_per_day: Share | None = None
+    per_user_usd_per_day: Share | None = None
+
+
+class Schedule(Shape):
+    timezone: Annotated[str, Field(min_length=1)] = "UTC"
+
+
+class Dashboard(Shape):
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: Port = 3001
+    token: str | None = None
+
+
+class Engine(Shape):
+    kind: Literal["embedded", "dbos"] = "embedded"
+    database_url: str | None = None
+
+
+class ShipFile(Shape):
+    schema_: Annotated[str, Field(alias="$schema")] = "./.ship/schema/ship.schema.json"
+    name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
+    llm: Llm = Llm()
+    operators: tuple[str, ...] = ()
+    """Who may approve and use operators' commands: `telegram:123`, `slack:U…`."""
+    context: Context = Context()
+    history: History = History()
+    queue: Queue = Queue()
+    delivery: Delivery = Delivery()
+    permissions: Permissions = Permissions()
+    shell: Shell = Shell()
+    skills: Skills = Skills()
+    mcp: Mcp = Mcp()
+    budgets: Budgets = Budgets()
+    schedule: Schedule = Schedule()
+    dashboard: Dashboard = Dashboard()
+    engine: Engine = Engine()
+
+
+NOT_BUILT = (
+    "context.maskThresholdTokens",
+    "context.keepRecentObservations",
+    "context.compaction",
+    "permissions",
+    "shell",
+    "mcp",
+    "budgets",
+    "schedule",
+    "dashboard",
+    "engine",
+    "llm.fastModel",
+    "queue.mode",
+    "queue.debounceMs",
+)
+"""Keys of features to come: their defaults are accepted, anything else is a finding."""
+PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import config, errors
+
+from .conftest import MANIFESTS, TOKENS, Load
+
+BAD: list[tuple[str, Any, str]] = [
+    ("unknown key", {"nmae": "x"}, 'nmae: found an unknown key; expected one of $schema, .*; did you mean "name"?'),
+    ("snake case", {"llm": {"max_tokens": 1}}, 'llm.max_tokens: .*did you mean "maxTokens"?'),
+    ("far off key", {"zzzzzz": 1}, "zzzzzz: .*; remove it"),
+    ("unknown channel", {"channels": {"pigoen": {}}}, 'channels.pigoen: .*one of door, pigeon; did you mean "pigeon"?'),
+    ("unknown channel key", {"channels": {"door": {"prot": 1}}}, 'channels.door.prot: .*did you mean "port"?'),
+    ("snake case in a channel", {"channels": {"pigeon": {"base_url": "x"}}}, 'channels.pigeon.base_url: .*"baseUrl"?'),
+    ("number as text", {"llm": {"maxTokens": "12"}}, 'llm.maxTokens: found "12" (text); expected a whole number; write 12 without quotes'),
+    ("text as number", {"name": 7}, "name: found 7 (a number); expected text; put it into quotes"),
+    ("fraction", {"llm": {"maxTokens": 1.5}}, "llm.maxTokens: found 1.5 (a number); expected a whole number; "),
+    ("boolean as text", {"llm": {"logMessages": "true"}}, "llm.logMessages: .*expected true or false; write true without quotes"),
+    ("boolean as number", {"delivery": {"limits": 1}}, "delivery.limits: found 1 (a number); expected true or false; "),
+    ("number as boolean", {"llm": {"maxTokens": True}}, "llm.maxTokens: found true; expected a whole number; "),
+    ("null", {"name": None}, "name: found null; expected text; "),
+    ("list for object", {"llm": []}, "llm: found an empty list; expected an object; "),
+    ("text for object", {"channels": "all"}, 'channels: found "all" (text); expected an object; '),
+    ("text for a section", {"channels": {"door": "on"}}, 'channels.door: found "on" (text); expected an object; '),
+    ("object for list", {"operators": {}}, "operators: found an empty object; expected a list; "),
+    ("too small", {"context": {"maxMessages": 0}}, "context.maxMessages: found 0 (a number); expected at least 2; "),
+    ("too large", {"channels": {"door": {"port": 65_536}}}, "channels.door.port: .*expected at most 65535; "),
+    ("blank name", {"name": " "}, 'name: found " " (text); expected one line of text; '),
+    ("name of two lines", {"name": "a\nb"}, "name: .*expected one line of text; "),
+    ("no such provider", {"llm": {"provider": "openai"}}, 'llm.provider: found "openai" (text); expected one of "anthropic", '),
+    ("provider to come", {"llm": {"provider": "vertex"}}, 'llm.provider: found "vertex" (text); .*not available yet'),
+    ("no address", {"llm": {"baseUrl": "example.org"}}, "llm.baseUrl: .*expected an address such as https://"),
+    ("port 0 in an address", {"llm": {"baseUrl": "https://a:0/"}}, "llm.baseUrl: .*expected an address"),
+    ("odd port in an address", {"llm": {"baseUrl": "https://a:b/"}}, "llm.baseUrl: .*expected an address"),
+    ("feature to come", {"dashboard": {"port": 3002}}, "dashboard.port: found 3002 (a number); expected 3001 (a number); this is not available yet, remove the key"),
+    ("deep feature to come", {"context": {"compaction": {"idle": {"enabled": False}}}}, "context.compaction.idle.enabled: .*not available yet"),
+    ("servers to come", {"mcp": {"servers": {"x": {"command": "y"}}}}, "mcp.servers: found an object; expected an empty object; .*not available yet"),
+    ("mode to come", {"queue": {"mode": "interrupt"}}, "queue.mode: .*not available yet"),
+    ("secret of a feature to come", {"engine": {"databaseUrl": "postgres://u:hunter2hunter2@h/d"}}, "engine.databaseUrl: found [hidden] (text); expected null; "),
+    ("name in an allow list", {"channels": {"pigeon": {"allow": ["@alice"]}}}, 'channels.pigeon.allow[0]: found "@alice" (text); expected a stable id of pigeon; .*shipmate pending'),
+    ("display name in an allow list", {"channels": {"pigeon": {"allow": ["P1", "Алиса"]}}}, "channels.pigeon.allow[1]: .*stable id"),
+    ("id of many", {"channels": {"pigeon": {"allow": ["P0"]}}}, "channels.pigeon.allow[0]: .*stands for many people"),
+    ("number in an allow list", {"channels": {"pigeon": {"allow": [5]}}}, "channels.pigeon.allow[0]: found 5 (a number); expected text; put it into quotes"),
+    ("operator without channel", {"operators": ["alice"]}, 'operators[0]: found "alice" (text); expected channel:ID with one of door, pigeon; '),
+    ("operator by name", {"operators": ["pigeon:alice@example.org"]}, 'operators[0]: found "pigeon:alice@example.org" (text); expected a stable id'),
+    ("open to the network", {"channels": {"door": {"host": "0.0.0.0"}}}, 'channels.door.host: found "0.0.0.0" (text); expected 127.0.0.1, or a token'),
+    ("open by an empty host", {"channels": {"door": {"host": ""}}}, "channels.door.host: .*or a token"),
+    ("token with a space", {"channels": {"pigeon": {"wingToken": "abc defgh"}}}, "channels.pigeon.wingToken: found [hidden] with white space"),
+    ("token with a line end", {"llm": {"apiKey": "sk-ant-abc\n"}}, "llm.apiKey: found [hidden] with white space"),
+    ("token in other letters", {"llm": {"apiKey": "ключ-ключ"}}, "llm.apiKey: found [hidden] with white space or odd"),
+    ("token of a wrong type", {"llm": {"apiKey": 12345678}}, "llm.apiKey: found [hidden] (a number); expected text; "),
+    ("torn placeholder", {"name": "${NAME"}, "name: found ${ without a name in }; expected ${NAME}; "),
+    ("placeholder with a default", {"name": "${NAME:-x}"}, "name: found ${ without a name in }; "),
+    ("on without tokens", {"channels": {"pigeon": {"enabled": True, "beakToken": "beak-12345678"}}}, "channels.pigeon.wingToken: found ${PIGEON_WING_TOKEN}, which is set neither .*set PIGEON_WING_TOKEN"),
+    ("on with null tokens", {"channels": {"pigeon": {"enabled": True, "wingToken": None, "beakToken": "beak-12345678"}}}, "channels.pigeon.wingToken: found nothing; expected a token; set PIGEON_WING_TOKEN"),
+    ("anthropic without a key", {"llm": {"provider": "anthropic"}}, "llm.apiKey: found ${ANTHROPIC_API_KEY}, which is set neither"),
+    ("anthropic with a null key", {"llm": {"provider": "anthropic", "apiKey": None}}, "llm.apiKey: found nothing; expected a key; "),
+    ("missing variable elsewhere", {"name": "${SHIP_NAME}"}, "name: found ${SHIP_NAME}, which is set neither"),
+    ("missing variable of the section", {"llm": "${LLM}"}, "llm: found ${LLM}, which is set neither"),
+    ("nested beyond reason", {"mcp": {"servers": {"a": {"b": json.loads("[" * 300 + "]" * 300)}}}}, "ship.json: "),
+]  # fmt: skip
+
+
+def matches(line: str, pattern: str) -> bool:
+    """Whether the pieces of a pattern (separated by `.*`) stand in a line, in order, the first at its start."""
+    first, *rest = pattern.split(".*")
+    at = len(first) if line.startswith(first) else -1
+    for piece in rest:
+        at = line.find(piece, at) if at >= 0 else -1
+    return at >= 0
+
+
+@pytest.mark.parametrize(("document", "pattern"), [pytest.param(*rest, id=name) for name, *rest in BAD])
+def test_each_fault_is_one_line_that_says_how_to_mend_it(load: Load, document: Any, pattern: str) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        load(document)
+    (line,) = caught.value.findings
+    assert matches(line, pattern), line
+    assert "\n" not in line
+    assert caught.value.exit_code == 78
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize(
+    ("content", "start"),
+    [
+        ('{"name": "x",\n  "llm": }', "ship.json line 2 column 10: found broken JSON"),
+        ("", "ship.json line 1 column 1: found broken JSON"),
+        ("[]", "ship.json: found no object"),
+        ('{"name": "a", "name": "b"}', 'ship.json: found the key "name" twice'),
+        ('{"llm": {"maxTokens": NaN}}', "ship.json: found NaN"),
+        ("[" * 100_000, "ship.json: found too many levels"),
+        ('{"llm": {"maxTokens": ' + "9" * 5_000 + "}}", "ship.json: found "),
+    ],
+)
+def test_a_file_that_is_no_json_says_where(load: Load, content: str, start: str) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        load(content)
+    assert caught.value.findings[0].startswith(start)
+    assert len(caught.value.findings) == 1
+
+
+def test_without_a_file_the_way_to_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        config.load(tmp_path, MANIFESTS, {})
+    assert caught.value.findings == ("no ship.json here: run `shipmate init`",)
+
+
+@pytest.mark.parametrize("name", ["ship.json", ".env"])
+def test_files_that_cannot_be_read_are_findings(load: Load, tmp_path: Path, name: str) -> None:
+    load({}, dotenv="A=1")
+    (tmp_path / name).write_bytes(b'{"name": "\xff"}')
+    with pytest.raises(errors.ConfigError, match=f"{name}: found bytes that are no UTF-8"):
+        config.load(tmp_path, MANIFESTS, {})
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(errors.ConfigError, match=f"{name}: found Is a directory"):
+        config.load(tmp_path, MANIFESTS, {})
+
+
+def test_a_line_of_the_env_file_that_cannot_be_read_is_named_and_not_shown(load: Load) -> None:
+    with pytest.raises(errors.ConfigError) as caught:
+        load({}, dotenv="A=1\nTOKEN='hunter2hunter2\n")
+    assert caught.value.findings == (
+        ".env line 2: found a line I cannot read; expected NAME=value; mend or remove it",
+    )
+
+
+def test_everything_that_is_wrong_is_told_at_once(load: Load) -> None:
+    document = {
+        "nmae": "x",
+        "llm": {"provider": "anthropic", "maxTokens": "12"},
+        "channels": {
+            "pigeon": {"enabled": True, "allow": ["@bob", 5]},
+            "door": {"host": "0.0.0.0"},
+            "other": {},
+        },
+        "operators": ["bob"],
+        "budgets": {"perChatUsdPerDay": 1},
+    }
+    with pytest.raises(errors.ConfigError) as caught:
+        load(document, {"SMA_LOG_LLM_MESSAGES": "maybe"})
+    assert sorted(line.split(": ")[0] for line in caught.value.findings) == [
+        "SMA_LOG_LLM_MESSAGES",
+        "budgets.perChatUsdPerDay",
+        "channels.door.host",
+        "channels.other",
+        "channels.pigeon.allow[0]",
+        "channels.pigeon.allow[1]",
+        "channels.pigeon.beakToken",
+        "channels.pigeon.wingToken",
+        "llm.apiKey",
+        "llm.maxTokens",
+        "nmae",
+        "operators[0]",
+    ]
+
+
+def test_a_feature_that_is_on_needs_its_other_variables_too(load: Load) -> None:
+    document = {"llm": {"model": "${MODEL}"}, "channels": {"pigeon": {"baseUrl": "${NEST}"}}}
+    assert load(document).llm.model == "claude-sonnet-5-5"
+    with pytest.raises(errors.ConfigError) as caught:
+        load(document, TOKENS | {"ANTHROPIC_API_KEY": "sk-ant-12345678"})
+    assert [line.split(": ")[0] for line in caught.value.findings] == ["llm.model", "channels.pigeon.baseUrl"]
+
+
+def test_values_from_the_environment_are_never_shown(load: Load) -> None:
+    env = {"SECRET_VALUE": "hunter2-hunter2", **TOKENS}
+    document = {
+        "name": ["${SECRET_VALUE}"],
+        "llm": {"provider": "${SECRET_VALUE}", "maxTokens": "${SECRET_VALUE}", "apiKey": "${SECRET_VALUE} x"},
+        "channels": {
+            "pigeon": {"allow": ["${SECRET_VALUE}", "hunter2-hunter2"]},
+            "door": {"host": "${SECRET_VALUE}"},
+        },
+        "operators": ["${SECRET_VALUE}"],
+    }
+    with pytest.raises(errors.ConfigError) as caught:
+        load(document, env)
+    assert len(caught.value.findings) >= 7
+    assert "hunter2" not in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=10,
+)
+KEYS = st.sampled_from(["llm", "channels", "operators", "name", "context", "mcp", "skills", "dashboard", "x"])
+INNER = st.sampled_from(
+    ["apiKey", "provider", "pigeon", "door", "allow", "servers", "paths", "host", "enabled"]
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.dictionaries(KEYS, JSON | st.dictionaries(INNER, JSON | st.dictionaries(INNER, JSON)), max_size=4))
+def test_any_json_is_either_settings_or_findings(
+    tmp_path_factory: pytest.TempPathFactory, document: Any
+) -> None:
+    root = tmp_path_factory.getbasetemp()
+    (root / "ship.json").write_text(json.dumps(document))
+    findings: tuple[str, ...] = ("none",)
+    try:
+        config.load(root, MANIFESTS, {})
+    except errors.ConfigError as error:
+        findings = error.findings
+    assert findings
+    assert all(len(line.splitlines()) == 1 for line in findings)

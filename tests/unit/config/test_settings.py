@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import config
+from bot.config import shape
+from bot.config.findings import dotted
+
+from .conftest import TOKENS, Load
+
+KEY = {"ANTHROPIC_API_KEY": "sk-ant-0123456789"}
+
+
+def test_an_empty_file_is_the_demo_on_loopback(load: Load, tmp_path: Path) -> None:
+    settings = load({})
+    assert settings.enabled == ("door",)
+    assert settings.reasons == {"pigeon": "PIGEON_WING_TOKEN is not set", "door": "it needs no token"}
+    assert (settings.llm.provider, settings.llm.provider_reason) == ("demo", "no key is set")
+    assert settings.llm.model == "claude-sonnet-5-5"
+    assert (settings.context.max_messages, settings.context.max_injected_messages) == (60, 120)
+    assert settings.history.archive_after_lines == 1_000
+    assert settings.home == tmp_path / ".ship"
+    assert (settings.secrets, settings.warnings) == (frozenset(), ())
+
+
+def test_credentials_in_the_environment_turn_things_on(load: Load) -> None:
+    settings = load({}, KEY | TOKENS)
+    assert settings.enabled == ("pigeon", "door")
+    assert settings.llm.provider == "anthropic"
+    assert settings.llm.api_key == "sk-ant-0123456789"
+    assert settings.channels["pigeon"].wing_token == "wing-12345678"  # type: ignore[attr-defined]
+    assert settings.secrets == {"sk-ant-0123456789", "wing-12345678", "beak-12345678"}
+    assert "sk-ant-0123456789" not in repr(settings)
+    assert "wing-12345678" not in repr(settings)
+
+
+def test_a_channel_waits_for_all_its_tokens(load: Load) -> None:
+    settings = load({}, {"PIGEON_WING_TOKEN": "wing-12345678"})
+    assert settings.enabled == ("door",)
+    assert settings.reasons["pigeon"] == "PIGEON_BEAK_TOKEN is not set"
+
+
+def test_an_empty_variable_is_not_set(load: Load) -> None:
+    assert load({}, {"ANTHROPIC_API_KEY": ""}).llm.provider == "demo"
+    assert load({}, {"ANTHROPIC_API_KEY": ""}, "ANTHROPIC_API_KEY=from-dotenv").llm.api_key == "from-dotenv"
+
+
+def test_what_is_off_stays_off_and_needs_no_tokens(load: Load) -> None:
+    document = {"channels": {"pigeon": {"enabled": False, "baseUrl": "${NEST}"}, "door": {"enabled": False}}}
+    settings = load(document, TOKENS)
+    assert settings.enabled == ()
+    assert settings.channels["pigeon"].base_url == "https://pigeon.example/"  # type: ignore[attr-defined]
+    assert load({"llm": {"provider": "demo"}}, KEY).llm.provider == "demo"
+
+
+def test_the_environment_wins_over_the_env_file(load: Load) -> None:
+    dotenv = "# 注释\nexport NAME='kite 🪁'\nMODEL=\"a\\nb\"\nOTHER=${HOME}\n"
+    settings = load({"name": "${NAME} & ${WHO}", "llm": {"model": "${OTHER}"}}, {"WHO": "me"}, dotenv)
+    assert settings.name == "kite 🪁 & me"
+    assert settings.llm.model == "${HOME}"  # nothing in the file is expanded
+
+
+def test_secrets_are_everything_that_may_not_be_shown(load: Load) -> None:
+    settings = load(
+        {
+            "name": "${TITLE}",
+            "llm": {"apiKey": "literal-key-1", "baseUrl": "http://user:pass%20word1@127.0.0.1:9/"},
+            "channels": {"door": {"token": "short", "host": "${HOST}"}},
+        },
+        {"TITLE": "not-a-secret", "HOST": "127.0.0.1"},
+        "UNUSED_API_KEY=unused-12345\nGREETING=hello-there\n",
+    )
+    assert settings.secrets == {"literal-key-1", "pass%20word1", "pass word1", "unused-12345"}
+
+
+@pytest.mark.parametrize(
+    ("switch", "in_file", "messages"),
+    [
+        (None, True, True),
+        ("0", True, False),
+        ("false", True, False),
+        ("1", False, False),
+        (None, False, False),
+    ],
+)
+def test_message_logging_is_off_where_anything_says_off(
+    load: Load, switch: str | None, in_file: bool, messages: bool
+) -> None:
+    env = {"SMA_LOG_LLM_PAYLOAD": "1"} | ({"SMA_LOG_LLM_MESSAGES": switch} if switch else {})
+    llm = load({"llm": {"logMessages": in_file}}, env).llm
+    assert (llm.log_messages, llm.log_payload) == (messages, messages)
+
+
+def test_the_payload_is_logged_only_on_request(load: Load) -> None:
+    assert load({}).llm.log_payload is False
+
+
+def test_the_whole_documented_file_is_accepted(load: Load) -> None:
+    document: dict[str, Any] = {
+        "$schema": "./.ship/schema/ship.schema.json",
+        "name": "shipmate",
+        "llm": {
+            "provider": "anthropic",
+            "model": "claude-sonnet-5-5",
+            "apiKey": "${ANTHROPIC_API_KEY}",
+            "baseUrl": None,
+            "maxTokens": 8192,
+            "contextWindow": None,
+            "fastModel": "claude-haiku-5-5",
+            "logMessages": True,
+        },
+        "channels": {
+            "pigeon": {"enabled": False, "wingToken": "${PIGEON_WING_TOKEN}", "allow": ["P1", "*"]},
+            "door": {"enabled": True, "host": "127.0.0.1", "port": 0, "token": None},
+        },
+        "operators": ["pigeon:P1"],
+        "context": {
+            "maxMessages": 60,
+            "maxInjectedMessages": 120,
+            "maskThresholdTokens": 8000,
+            "keepRecentObservations": 4,
+            "compaction": {
+                "enabled": True,
+                "softTokens": 40000,
+                "keepTokens": 10000,
+                "idle": {"enabled": True, "aboveTokens": 12000},
+            },
+        },
+        "history": {"archiveAfterLines": 1000},
+        "queue": {"mode": "steer", "maxConcurrentTurns": 1024, "debounceMs": 0},
+        "delivery": {"limits": True},
+        "permissions": {"allow": [], "ask": [], "deny": []},
+        "shell": {"isolation": "required", "network": False},
+        "skills": {"paths": []},
+        "mcp": {"servers": {}},
+        "budgets": {"perChatUsdPerDay": None, "perUserUsdPerDay": None},
+        "schedule": {"timezone": "UTC"},
+        "dashboard": {"enabled": True, "host": "127.0.0.1", "port": 3001, "token": None},
+        "engine": {"kind": "embedded", "databaseUrl": None},
+    }
+    settings = load(document, KEY)
+    assert settings.operators == {"pigeon:P1"}
+    assert settings.llm.provider_reason == "ship.json says so"
+    assert settings.enabled == ("door",)
+
+
+def test_every_key_that_is_not_built_yet_exists() -> None:
+    document = shape.ShipFile().model_dump(by_alias=True)
+    for key in config.NOT_BUILT:
+        value: Any = document
+        for part in key.split("."):
+            value = value[part]
+
+
+def test_what_works_but_should_be_looked_at_is_a_warning(load: Load, tmp_path: Path) -> None:
+    load({}, dotenv="A=1")
+    (tmp_path / ".env").chmod(0o644)
+    settings = load(
+        {
+            "llm": {"apiKey": "sk-ant-literal"},
+            "channels": {"pigeon": {"baseUrl": "http://nest.example/"}},
+        },
+        TOKENS,
+    )
+    assert [line.split(":")[0] for line in settings.warnings] == [
+        ".env",
+        "llm.apiKey",
+        "channels.pigeon.allow",
+        "channels.pigeon.baseUrl",
+    ]
+    assert not any("sk-ant-literal" in line for line in settings.warnings)
+    everyone = load({"channels": {"pigeon": {"allow": ["*"]}}}, TOKENS)
+    assert any('holds "*"' in line for line in everyone.warnings)
+
+
+def test_a_loopback_address_may_be_plain(load: Load) -> None:
+    for address in ("http://127.0.0.1:8081", "http://localhost/", "http://[::1]:1/"):
+        document = {"channels": {"pigeon": {"baseUrl": address, "allow": ["P1"]}}}
+        assert load(document, TOKENS).warnings == ()
+
+
+def test_a_place_is_written_as_in_the_file() -> None:
+    assert dotted(("channels", "pigeon", "allow", 0)) == "channels.pigeon.allow[0]"
+    assert dotted(()) == "ship.json"
