@@ -1,0 +1,164 @@
+"""A Bot API server for one bot, as strict as Telegram's, with the people on the other side played by the test.
+
+    async with TelegramServer() as server:
+        server.say("hello")                        # a person writes to the bot; the update waits for its poll
+        ...                                        # run the bot with base URL server.url and server.token
+        await server.until(lambda: server.visible(1001))
+        assert server.visible(1001)[-1].text == "Hello!"
+
+Faults come with `fail` (see `Loopback`): `server.fail("sendMessage", **refusal(429, "…", retry_after=2))`,
+`server.fail("sendMessage", action="lose")`. `url` is the root: methods under `/bot<token>/`, files under
+`/file/bot<token>/`. Markup of `parse_mode` is not parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bot.contracts import Json
+from bot.testing import telegram_rules as rules
+from bot.testing import telegram_world as world
+from bot.testing.telegram_service import Service
+from bot.testing.telegram_world import Seen
+
+__all__ = ["Seen", "TelegramServer", "refusal"]
+
+
+def refusal(code: int, description: str, **parameters: Any) -> dict[str, Any]:
+    """Arguments for `fail`: the next request is refused as the service refuses."""
+    return {"status": code, "body": rules.error_body(code, description, **parameters)}
+
+
+class TelegramServer(Service):
+    """See the module. `limits=True` turns the flood limits of each chat on."""
+
+    def topic(self, chat_id: int, thread_id: int, *, by_bot: bool = False) -> None:
+        """Open a topic, which makes the chat a forum."""
+        chat = self.chat(chat_id)
+        chat.forum = True
+        root = self._message(chat, self.me if by_bot else world.person(1), thread_id)
+        root |= {"message_thread_id": thread_id, "is_topic_message": True}
+        chat.topics[thread_id] = {**root, "forum_topic_created": {"name": "Topic", "icon_color": 7322096}}
+        chat.last_id = max(chat.last_id, thread_id)
+
+    def say(
+        self,
+        text: str = "",
+        *,
+        chat_id: int = 1001,
+        user_id: int | None = None,
+        chat_type: str | None = None,
+        name: str = "",
+        username: str | None = None,
+        entities: Iterable[Json] = (),
+        reply_to: int | None = None,
+        thread_id: int | None = None,
+        media: world.Media | None = None,
+        data: bytes = b"\0",
+        file_name: str | None = None,
+        mime: str | None = None,
+        is_bot: bool = False,
+        **fields: Any,
+    ) -> Json:
+        """A person (or another bot) sends a message; the update that the bot will get.
+
+        Chats with negative ids are supergroups. Mentions by name, commands and addresses get their entities
+        by themselves; `entities` are added. `fields` go into the message as they are.
+        """
+        chat = self.chat(chat_id, chat_type)
+        sender = chat_id if chat.kind == "private" else 1001
+        who = world.person(user_id or sender, name=name, username=username, is_bot=is_bot)
+        message = self._message(chat, who, chat.next_id())
+        spans = sorted([*rules.detect(text), *entities], key=lambda span: int(span["offset"]))
+        if media is not None:
+            file_id = f"file-{len(self._files) + 1}"
+            self._files[file_id] = data
+            message |= world.media_fields(media, file_id, len(data), file_name, mime)
+        if text:
+            message["text" if media is None else "caption"] = text
+        if text and spans:
+            message["entities" if media is None else "caption_entities"] = spans
+        self._place(chat, message, thread_id, reply_to)
+        message |= fields
+        chat.messages[message["message_id"]] = message
+        return self._push("message", message)
+
+    def edit(self, message_id: int, text: str, *, chat_id: int = 1001) -> Json:
+        """A person edits a message; the update."""
+        chat = self.chats[chat_id]
+        message = {**chat.messages[message_id], "edit_date": int(self.clock.now())}
+        where = "caption" if "text" not in message else "text"
+        message[where] = text
+        message["entities" if where == "text" else "caption_entities"] = rules.detect(text)
+        chat.messages[message_id] = message
+        return self._push("edited_message", message)
+
+    def press(self, message_id: int, data: str, *, chat_id: int = 1001, user_id: int | None = None) -> Json:
+        """A person presses a button under a message; the update."""
+        number = str(9000 + len(self.callbacks))
+        self.callbacks.add(number)
+        return self._push(
+            "callback_query",
+            {
+                "id": number,
+                "from": world.person(user_id or abs(chat_id)),
+                "chat_instance": str(chat_id),
+                "message": self.chats[chat_id].messages[message_id],
+                "data": data,
+            },
+        )
+
+    def push_raw(self, raw: Any) -> Any:
+        """Queue any JSON as an update, as it is; an object without `update_id` gets one."""
+        update = self.updates.add(raw)
+        self._wake()
+        return update
+
+    def repeat(self, update: Json) -> None:
+        """Deliver an update again although it was confirmed, as the service does at times."""
+        self.updates.again(update)
+        self._wake()
+
+    def block(self, chat_id: int, *, why: str = "bot was blocked by the user") -> None:
+        """From now on every call for this chat is a 403."""
+        self.chat(chat_id).gone = f"Forbidden: {why}"
+
+    def upgrade(self, chat_id: int, new_id: int) -> None:
+        """The group becomes a supergroup with a new id."""
+        old = self.chat(chat_id, "group")
+        old.moved_to = new_id
+        message = self._message(old, world.person(1001), old.next_id())
+        self._push("message", message | {"migrate_to_chat_id": new_id})
+        fresh = self.chat(new_id, "supergroup")
+        message = self._message(fresh, world.person(1001), fresh.next_id())
+        self._push("message", message | {"migrate_from_chat_id": chat_id})
+
+    def visible(self, chat_id: int = 1001, *, everyone: bool = False) -> list[Seen]:
+        """The bot's messages that a person sees now, oldest first; with `everyone`, people's too."""
+        chat = self.chats.get(chat_id)
+        if chat is None:
+            return []
+        shown = [chat.seen(message, self.me["id"]) for message in chat.messages.values()]
+        return [seen for seen in shown if everyone or seen.from_bot]
+
+    def _place(self, chat: world.Chat, message: Json, thread_id: int | None, reply_to: int | None) -> None:
+        """Put a message into its topic and under the message it answers."""
+        if thread_id is not None:
+            if thread_id not in chat.topics:
+                self.topic(chat.id, thread_id)
+                message["chat"] = chat.json()
+            message |= {"message_thread_id": thread_id, "is_topic_message": True}
+            message["reply_to_message"] = chat.topics[thread_id]
+        if reply_to is not None:
+            answered = {k: v for k, v in chat.messages[reply_to].items() if k != "reply_to_message"}
+            message["reply_to_message"] = answered
+            if chat.kind == "supergroup" and thread_id is None:
+                message["message_thread_id"] = answered.get("message_thread_id", reply_to)
+
+    def _push(self, kind: str, body: Json) -> Json:
+        update: Json = {kind: body}
+        if self.updates.wanted(kind):
+            update = self.updates.add(update)
+            self._wake()
+        return update

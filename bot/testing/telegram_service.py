@@ -1,0 +1,311 @@
+"""The Bot API itself: requests, the long poll, methods. `bot.testing.telegram` adds the people."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from bot.contracts import Clock, Json
+from bot.testing import telegram_rules as rules
+from bot.testing import telegram_world as world
+from bot.testing.loopback import Loopback
+
+TEST_TOKEN = "4242:test-token"
+FILE_LIMIT = 20 * 1024 * 1024
+_BUDGETED = frozenset({"sendMessage", "editMessageText", "deleteMessage", "sendChatAction"})
+
+
+class Service(Loopback):
+    """One bot's side of the API."""
+
+    def __init__(
+        self,
+        *,
+        token: str = TEST_TOKEN,
+        username: str = "shipmate_bot",
+        clock: Clock | None = None,
+        limits: bool = False,
+    ) -> None:
+        super().__init__(clock=clock)
+        self.token = token
+        self.me: Json = {
+            **world.person(int(token.partition(":")[0]), name="Shipmate", username=username, is_bot=True),
+            "can_join_groups": True,
+            "can_read_all_group_messages": False,
+            "supports_inline_queries": False,
+        }
+        self.limits = limits
+        self.updates = world.Updates(self.clock)
+        self.commands: list[Json] = []
+        self.webhook = ""
+        self.chats: dict[int, world.Chat] = {}
+        self.callbacks: set[str] = set()
+        self._files: dict[str, bytes] = {}
+        self._poll: asyncio.Future[bool] | None = None
+        self._background: set[asyncio.Future[None]] = set()
+        methods: tuple[Callable[[rules.Args], Awaitable[Any]], ...] = (
+            self._get_me,
+            self._get_updates,
+            self._delete_webhook,
+            self._set_webhook,
+            self._get_webhook_info,
+            self._send_message,
+            self._edit_message_text,
+            self._delete_message,
+            self._send_chat_action,
+            self._set_my_commands,
+            self._get_file,
+            self._answer_callback_query,
+        )
+        self._methods = {call.__name__.replace("_", ""): call for call in methods}
+
+    def chat(self, chat_id: int, chat_type: str | None = None) -> world.Chat:
+        """The chat with this id, made known to the bot where it was not."""
+        kind = chat_type or ("private" if chat_id > 0 else "supergroup")
+        return self.chats.setdefault(chat_id, world.Chat(chat_id, kind))
+
+    def _message(self, chat: world.Chat, who: Json, number: int) -> Json:
+        return {"message_id": number, "from": who, "chat": chat.json(), "date": int(self.clock.now())}
+
+    def _wake(self) -> None:
+        if self._poll is not None and not self._poll.done():
+            self._poll.set_result(True)
+        task = asyncio.ensure_future(self.changed())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def routes(self, app: web.Application) -> None:
+        app.router.add_get("/file/bot{token}/{path:.+}", self._file)
+        app.router.add_route("*", "/bot{token}/{method}", self._request)
+
+    async def _request(self, request: web.Request) -> web.StreamResponse:
+        try:
+            params = await _params(request)
+        except ValueError:
+            return _refused(rules.bad("can't parse request parameters"))
+        method = request.match_info["method"]
+        await self.record(method, params, request.headers)
+        fault = self.take_fault(method)
+        if fault is not None and fault.action != "lose":
+            return await self.broken(request, fault)
+        try:
+            self._check_token(request.match_info["token"])
+            call = self._methods.get(method.lower())
+            if call is None:
+                raise rules.Refused(404, "Not Found")
+            args = rules.Args(params)
+            if method in _BUDGETED:
+                self._check_budget(args)
+            answer = web.json_response({"ok": True, "result": await call(args)})
+        except rules.Refused as refused:
+            answer = _refused(refused)
+        await self.changed()
+        return answer if fault is None else self.drop(request)
+
+    def _check_token(self, token: str) -> None:
+        if token == self.token:
+            return
+        if re.fullmatch(r"\d+:[\w-]+", token):
+            raise rules.Refused(401, "Unauthorized")
+        raise rules.Refused(404, "Not Found")
+
+    def _check_budget(self, args: rules.Args) -> None:
+        chat = self._chat_of(args)
+        wait = chat.spend(self.clock.now()) if self.limits else 0
+        if wait:
+            raise rules.Refused(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
+
+    def _chat_of(self, args: rules.Args) -> world.Chat:
+        if not args.has("chat_id"):
+            raise rules.bad("chat_id is empty")
+        wanted = args.text("chat_id")
+        for chat in self.chats.values():
+            if str(chat.id) == wanted or (chat.username and f"@{chat.username}" == wanted):
+                if chat.gone is not None:
+                    raise rules.Refused(403, chat.gone)
+                if chat.moved_to is not None:
+                    description = "Bad Request: group chat was upgraded to a supergroup chat"
+                    raise rules.Refused(400, description, migrate_to_chat_id=chat.moved_to)
+                return chat
+        raise rules.bad("chat not found")
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        file_id = request.match_info["path"].removeprefix("documents/")
+        if request.match_info["token"] != self.token or file_id not in self._files:
+            return _refused(rules.Refused(404, "Not Found"))
+        return web.Response(body=self._files[file_id])
+
+    # -- methods ---------------------------------------------------------------------------------------------
+
+    async def _get_me(self, _: rules.Args) -> Json:
+        return self.me
+
+    async def _get_updates(self, args: rules.Args) -> list[Any]:
+        if self.webhook:
+            raise rules.Refused(
+                409,
+                "Conflict: can't use getUpdates method while webhook is active; "
+                "use deleteWebhook to delete the webhook first",
+            )
+        limit = min(100, max(1, args.integer("limit", 100)))
+        timeout = min(50, max(0, args.integer("timeout")))
+        if args.has("allowed_updates"):
+            self.updates.allowed = tuple(map(str, args.items("allowed_updates")))
+        self.updates.confirm(args.integer("offset"))
+        if timeout and not len(self.updates):
+            await self._long_poll(timeout)
+        return self.updates.first(limit)
+
+    async def _long_poll(self, timeout: float) -> None:  # noqa: ASYNC109
+        if self._poll is not None and not self._poll.done():
+            self._poll.set_result(False)
+        mine = self._poll = asyncio.get_running_loop().create_future()
+        timer = asyncio.ensure_future(self.clock.sleep(timeout))
+        try:
+            await asyncio.wait({mine, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        if mine.done() and not mine.result():
+            raise rules.Refused(
+                409,
+                "Conflict: terminated by other getUpdates request; "
+                "make sure that only one bot instance is running",
+            )
+
+    async def _set_webhook(self, args: rules.Args) -> bool:
+        self.webhook = args.text("url")
+        if self._poll is not None and not self._poll.done():
+            self._poll.set_result(False)
+        return True
+
+    async def _delete_webhook(self, args: rules.Args) -> bool:
+        self.webhook = ""
+        if args.flag("drop_pending_updates"):
+            self.updates.clear()
+        return True
+
+    async def _get_webhook_info(self, _: rules.Args) -> Json:
+        return {
+            "url": self.webhook,
+            "has_custom_certificate": False,
+            "pending_update_count": len(self.updates),
+        }
+
+    async def _send_message(self, args: rules.Args) -> Json:
+        chat = self._chat_of(args)
+        text, entities = _text_of(args)
+        message = self._message(chat, self.me, chat.last_id + 1) | {"text": text}
+        if entities:
+            message["entities"] = entities
+        self._check_place(chat, args, message)
+        number = chat.next_id()
+        chat.messages[number] = message
+        chat.previews[number] = _previewed(args, text, entities)
+        return message
+
+    def _check_place(self, chat: world.Chat, args: rules.Args, message: Json) -> None:
+        if args.has("message_thread_id"):
+            thread_id = args.integer("message_thread_id")
+            if thread_id not in chat.topics:
+                raise rules.bad("message thread not found")
+            message |= {"message_thread_id": thread_id, "is_topic_message": True}
+        reply = args.mapping("reply_parameters")
+        answered = chat.messages.get(reply.get("message_id", 0))
+        if answered is not None:
+            message["reply_to_message"] = {k: v for k, v in answered.items() if k != "reply_to_message"}
+        elif reply and not reply.get("allow_sending_without_reply"):
+            raise rules.bad("message to be replied not found")
+
+    async def _edit_message_text(self, args: rules.Args) -> Json:
+        chat = self._chat_of(args)
+        old = self._own(chat, args, "edit")
+        text, entities = _text_of(args)
+        if text == old["text"] and entities == old.get("entities", []):
+            raise rules.bad(
+                "message is not modified: specified new message content and reply markup are exactly "
+                "the same as a current content and reply markup of the message"
+            )
+        message = {**old, "text": text, "entities": entities, "edit_date": int(self.clock.now())}
+        chat.messages[message["message_id"]] = message
+        chat.previews[message["message_id"]] = _previewed(args, text, entities)
+        return message
+
+    async def _delete_message(self, args: rules.Args) -> bool:
+        chat = self._chat_of(args)
+        del chat.messages[self._own(chat, args, "delete")["message_id"]]
+        return True
+
+    def _own(self, chat: world.Chat, args: rules.Args, what: str) -> Json:
+        message = chat.messages.get(args.integer("message_id"))
+        if message is None:
+            raise rules.bad(f"message to {what} not found")
+        if message["from"]["id"] != self.me["id"]:
+            raise rules.bad(f"message can't be {what.rstrip('e')}ed")
+        return message
+
+    async def _send_chat_action(self, args: rules.Args) -> bool:
+        chat = self._chat_of(args)
+        if args.text("action") not in rules.ACTIONS:
+            raise rules.bad("wrong parameter action in request")
+        if args.has("message_thread_id") and args.integer("message_thread_id") not in chat.topics:
+            raise rules.bad("message thread not found")
+        return True
+
+    async def _set_my_commands(self, args: rules.Args) -> bool:
+        commands = args.items("commands")
+        for command in commands:
+            known = isinstance(command, dict) and re.fullmatch(
+                r"[a-z0-9_]{1,32}", str(command.get("command"))
+            )
+            if not known or not 1 <= len(str(command.get("description", ""))) <= 256:
+                raise rules.bad("BOT_COMMAND_INVALID")
+        self.commands = commands
+        return True
+
+    async def _get_file(self, args: rules.Args) -> Json:
+        file_id = args.text("file_id").removesuffix("-small")
+        if file_id not in self._files:
+            raise rules.bad("invalid file_id")
+        size = len(self._files[file_id])
+        if size > FILE_LIMIT:
+            raise rules.bad("file is too big")
+        path = f"documents/{file_id}"
+        return {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size, "file_path": path}
+
+    async def _answer_callback_query(self, args: rules.Args) -> bool:
+        if args.text("callback_query_id") not in self.callbacks:
+            raise rules.bad("query is too old and response timeout expired or query ID is invalid")
+        if rules.units(args.text("text")) > 200:
+            raise rules.bad("MESSAGE_TOO_LONG")
+        return True
+
+
+async def _params(request: web.Request) -> dict[str, Any]:
+    params: dict[str, Any] = dict(request.query)
+    if request.content_type == "application/json":
+        body = await request.json()
+        if not isinstance(body, dict):
+            raise ValueError("an object is expected")
+        return params | body
+    return params | dict(await request.post())
+
+
+def _refused(refused: rules.Refused) -> web.Response:
+    return web.json_response(refused.body(), status=refused.code)
+
+
+def _text_of(args: rules.Args) -> tuple[str, list[Json]]:
+    if args.has("parse_mode") and args.text("parse_mode") not in rules.PARSE_MODES:
+        raise rules.bad("unsupported parse_mode")
+    return rules.checked_text(args.text("text"), args.items("entities"))
+
+
+def _previewed(args: rules.Args, text: str, entities: list[Json]) -> bool:
+    disabled = args.mapping("link_preview_options").get("is_disabled") is True
+    return not disabled and world.links(text, entities)

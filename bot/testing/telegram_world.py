@@ -1,0 +1,186 @@
+"""The chats behind the Bot API server: people, topics, messages, files, and the updates not yet confirmed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bot.contracts import Clock, Json
+from bot.testing import telegram_rules as rules
+
+Media = Literal["photo", "voice", "audio", "video", "video_note", "document", "sticker", "animation"]
+
+DEFAULT_UPDATES_OFF = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
+KEPT_SECONDS = 24 * 3600
+_MIME = {
+    "voice": "audio/ogg",
+    "audio": "audio/mpeg",
+    "video": "video/mp4",
+    "animation": "video/mp4",
+    "document": "application/octet-stream",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One message as a person sees it now. `preview` says whether the first link shows a preview."""
+
+    message_id: int
+    text: str
+    entities: tuple[Json, ...] = ()
+    thread_id: int | None = None
+    reply_to: int | None = None
+    preview: bool = False
+    from_bot: bool = True
+    edited: bool = False
+
+
+@dataclass(slots=True)
+class Chat:
+    """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup."""
+
+    id: int
+    kind: str
+    title: str = ""
+    username: str | None = None
+    forum: bool = False
+    topics: dict[int, Json] = field(default_factory=dict)
+    messages: dict[int, Json] = field(default_factory=dict)
+    previews: dict[int, bool] = field(default_factory=dict)
+    gone: str | None = None
+    moved_to: int | None = None
+    last_id: int = 0
+    spent: float = 0.0
+    spent_at: float = 0.0
+
+    def json(self) -> Json:
+        body: Json = {"id": self.id, "type": self.kind}
+        if self.kind == "private":
+            body["first_name"] = f"Person {self.id}"
+        else:
+            body["title"] = self.title or f"Group {self.id}"
+        if self.username:
+            body["username"] = self.username
+        if self.forum:
+            body["is_forum"] = True
+        return body
+
+    def next_id(self) -> int:
+        self.last_id += 1
+        return self.last_id
+
+    def spend(self, now: float) -> int:
+        """Take one call out of the chat's budget; the seconds to wait where there is none, else 0.
+
+        One call a second in private chats, 20 a minute in groups, five at once at the most.
+        """
+        every = 1.0 if self.kind == "private" else 3.0
+        self.spent = max(0.0, self.spent - (now - self.spent_at) / every)
+        self.spent_at = now
+        if self.spent > 4:
+            return max(1, math.ceil((self.spent - 4) * every))
+        self.spent += 1
+        return 0
+
+    def seen(self, message: Json, bot_id: int) -> Seen:
+        number = message["message_id"]
+        return Seen(
+            number,
+            message.get("text", message.get("caption", "")),
+            tuple(message.get("entities", message.get("caption_entities", ()))),
+            message.get("message_thread_id"),
+            message.get("reply_to_message", {}).get("message_id"),
+            preview=self.previews.get(number, False),
+            from_bot=message.get("from", {}).get("id") == bot_id,
+            edited="edit_date" in message,
+        )
+
+
+class Updates:
+    """The queue of one bot. An update is kept until it is confirmed, 24 hours at the most."""
+
+    def __init__(self, clock: Clock, first_id: int = 700_000_001) -> None:
+        self._clock = clock
+        self._next = first_id
+        self._kept: list[tuple[int, float, Any]] = []
+        self.allowed: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, body: Any) -> Any:
+        """Queue an update. An object gets an `update_id` where it has none; anything else stays as it is."""
+        number = self._next
+        if isinstance(body, dict):
+            body = {"update_id": number, **body}
+            if type(body["update_id"]) is int:
+                number = body["update_id"]
+        self._next = number + 1
+        self._kept.append((number, self._clock.now(), body))
+        return body
+
+    def wanted(self, kind: str) -> bool:
+        return kind in self.allowed if self.allowed else kind not in DEFAULT_UPDATES_OFF
+
+    def again(self, update: Json) -> None:
+        """Deliver an update once more although it was confirmed, under its own id."""
+        self._kept.append((update["update_id"], self._clock.now(), update))
+        self._kept.sort(key=lambda kept: kept[0])
+
+    def confirm(self, offset: int) -> None:
+        """Forget everything before `offset`; a negative one keeps only that many."""
+        oldest = self._clock.now() - KEPT_SECONDS
+        self._kept = [kept for kept in self._kept if kept[1] > oldest]
+        if offset > 0:
+            self._kept = [kept for kept in self._kept if kept[0] >= offset]
+        elif offset < 0:
+            self._kept = self._kept[offset:]
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def first(self, limit: int) -> list[Any]:
+        return [body for _, _, body in self._kept[:limit]]
+
+
+def person(user_id: int, *, name: str = "", username: str | None = None, is_bot: bool = False) -> Json:
+    body: Json = {"id": user_id, "is_bot": is_bot, "first_name": name or f"Person {user_id}"}
+    if username:
+        body["username"] = username
+    return body
+
+
+def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: str | None) -> Json:
+    """The field (for an animation the two fields) with which a message carries a file."""
+    part: Json = {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size}
+    if kind == "photo":
+        small = {
+            **part,
+            "file_id": f"{file_id}-small",
+            "file_size": max(1, size // 10),
+            "width": 90,
+            "height": 90,
+        }
+        return {"photo": [small, {**part, "width": 1280, "height": 1280}]}
+    if kind in {"video", "animation", "sticker"}:
+        part |= {"width": 320, "height": 240}
+    if kind in {"voice", "audio", "video", "animation", "video_note"}:
+        part["duration"] = 3
+    if kind == "video_note":
+        part["length"] = 240
+    if kind == "sticker":
+        part |= {"type": "regular", "is_animated": False, "is_video": False}
+    if (kind in _MIME and mime is None) or mime:
+        part["mime_type"] = mime or _MIME[kind]
+    if name is not None and kind in {"audio", "video", "animation", "document"}:
+        part["file_name"] = name
+    if kind == "animation":
+        return {"animation": part, "document": {**part}}
+    return {kind: part}
+
+
+def links(text: str, entities: Iterable[Json]) -> bool:
+    """Whether a message has something that a preview could be shown for."""
+    return any(span["type"] in {"url", "text_link"} for span in [*entities, *rules.detect(text)])

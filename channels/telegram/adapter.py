@@ -1,0 +1,203 @@
+"""Telegram through python-telegram-bot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Mapping
+
+from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
+from telegram.error import BadRequest, InvalidToken, TelegramError
+
+from bot import errors, text
+from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from channels.telegram import address, render, wire
+from channels.telegram.manifest import TelegramSettings
+from channels.telegram.poll import Poll
+
+LIMIT = 4096
+"""UTF-16 code units in one message."""
+ENTITIES = 100
+MEASURED = 32_768
+"""Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
+SMALLEST = 256
+COMMANDS = {
+    "start": "Begin",
+    "help": "What I can do",
+    "new": "Begin a new conversation",
+    "stop": "Stop what I am doing",
+    "status": "How things stand",
+    "whoami": "Show your id",
+}
+_TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
+
+
+class TelegramChannel:
+    """`contracts.Channel` of one bot. `patience` bounds each request, in seconds of the network's own time."""
+
+    name = "telegram"
+    addresses: tuple[str, ...] = ()
+
+    def __init__(self, settings: TelegramSettings, around: Surroundings, *, patience: float = 20.0) -> None:
+        self._token = settings.bot_token or ""
+        self._base_url = settings.base_url
+        self._around = around
+        self._patience = patience
+        self._bot: wire.Bot | None = None
+        self._poll: Poll | None = None
+        self._frozen: dict[str, float] = {}
+
+    async def start(self, intake: Intake) -> None:
+        if _TOKEN.fullmatch(self._token) is None:
+            raise errors.ChannelRefused("the Telegram bot token is not of the form 123456:ABC…")
+        bot = await asyncio.to_thread(wire.connect, self._token, self._base_url, self._patience)
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(bot.shutdown)
+            try:
+                await bot.initialize()
+                await bot.delete_webhook(drop_pending_updates=False)
+            except InvalidToken:
+                raise errors.ChannelRefused("Telegram refuses the bot token") from None
+            except (TelegramError, *wire.GARBLED) as exc:
+                raise errors.ChannelUnreachable(f"Telegram cannot be reached ({_named(exc)})") from None
+            await self._offer_commands(bot)
+            undo.pop_all()
+        self._bot = bot
+        self._poll = Poll(bot, intake, self._around, patience=self._patience)
+        self._poll.start()
+
+    async def pause(self) -> None:
+        if self._poll is not None:
+            await self._poll.stop()
+
+    async def stop(self) -> None:
+        await self.pause()
+        bot, self._bot = self._bot, None
+        if bot is not None:
+            await bot.shutdown()
+
+    def health(self) -> Health:
+        poll = self._poll
+        if poll is None:
+            return Health(connected=False, detail="not started")
+        if self._bot is None or not poll.running:
+            return Health(connected=False, last_heard=poll.heard, detail="stopped")
+        return Health(connected=poll.connected, last_heard=poll.heard, detail=poll.trouble)
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
+        """Nothing: Telegram has no way for a bot to read what was said before."""
+        return ()
+
+    # -- going out -------------------------------------------------------------------------------------------
+
+    def split(self, markdown: str) -> list[str]:
+        measured = len(markdown) <= MEASURED
+        parts = text.split(render.sendable(markdown), LIMIT, render.units)
+        return [piece for part in parts for piece in _fitting(part, measured=measured)]
+
+    async def send(self, message: Outbound) -> Sent:
+        bot = self._connected()
+        shown = render.render(message.text)
+        if render.units(shown.text) > LIMIT:
+            shown = render.plain(message.text)
+        place = dict(message.target)
+        if not shown.text.strip() or not address.valid_id(place.get("chat_id", "")):
+            raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
+        # Two refusals are answered by asking for less; both say surely that nothing was sent.
+        for _ in range(3):
+            try:
+                return await self._post(bot, place, shown)
+            except BadRequest as exc:
+                refusal = exc.message.lower()
+                if "message thread not found" in refusal and "message_thread_id" in place:
+                    del place["message_thread_id"]
+                elif "entit" in refusal and shown.entities:
+                    shown = render.plain(message.text)
+                else:
+                    raise self._undelivered(exc, place) from None
+            except TelegramError as exc:
+                raise self._undelivered(exc, place) from None
+            except wire.GARBLED as exc:
+                raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
+        raise errors.DeliveryFailed("Telegram refused every form of the message")
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        """Show `typing`, which ends by itself after five seconds or with the next message."""
+        if not working or self._is_frozen(target["chat_id"]):
+            return
+        bot = self._connected()
+        try:
+            await bot.send_chat_action(_chat(target), "typing", message_thread_id=_thread(target))
+        except TelegramError as exc:
+            raise self._undelivered(exc, target) from None
+
+    async def _post(self, bot: wire.Bot, place: Mapping[str, str], shown: render.Rendered) -> Sent:
+        entities = [
+            MessageEntity(entity.type, entity.offset, entity.length, url=entity.url, language=entity.language)
+            for entity in shown.entities[:ENTITIES]
+        ]
+        answered = place.get("reply_to", "")
+        reply = (
+            ReplyParameters(int(answered), allow_sending_without_reply=True) if answered.isdecimal() else None
+        )
+        sent = await bot.send_message(
+            _chat(place),
+            shown.text,
+            entities=entities,
+            link_preview_options=LinkPreviewOptions(is_disabled=True),
+            message_thread_id=_thread(place),
+            reply_parameters=reply,
+        )
+        return Sent(str(sent.message_id))
+
+    def _connected(self) -> wire.Bot:
+        if self._bot is None:
+            raise errors.DeliveryFailed("the Telegram channel is not running")
+        return self._bot
+
+    def _undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
+        """The failure for the gateway. After a flood wait, signs of work stay off: they would prolong it."""
+        failure = wire.delivery_error(exc)
+        if isinstance(exc, wire.Flood):
+            now = self._around.clock.monotonic()
+            self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
+            self._frozen[target["chat_id"]] = now + exc.wait
+        return failure
+
+    def _is_frozen(self, chat_id: str) -> bool:
+        return self._frozen.get(chat_id, 0.0) > self._around.clock.monotonic()
+
+    async def _offer_commands(self, bot: wire.Bot) -> None:
+        """Fill the menu of the chat window; the bot works without it."""
+        try:
+            await bot.set_my_commands([BotCommand(name, what) for name, what in COMMANDS.items()])
+        except TelegramError as exc:
+            message = f"Telegram did not take the list of commands ({_named(exc)})"
+            self._around.log.write("channel", message, level="warn", channel="telegram")
+
+
+def _fitting(part: str, *, measured: bool) -> list[str]:
+    """A part, cut further where what it shows is longer than its Markdown or holds too many entities."""
+    if not measured or len(part) <= SMALLEST:
+        return [part]
+    shown = render.render(part)
+    if render.units(shown.text) <= LIMIT and len(shown.entities) <= ENTITIES:
+        return [part]
+    pieces = text.split(part, len(part) // 2 + 1)
+    return [piece for half in pieces for piece in _fitting(half, measured=True)]
+
+
+def _chat(target: Mapping[str, str]) -> int:
+    return int(target["chat_id"])
+
+
+def _thread(target: Mapping[str, str]) -> int | None:
+    thread = target.get("message_thread_id")
+    return int(thread) if thread else None
+
+
+def _named(exc: BaseException) -> str:
+    """The kind of a failure, and what Telegram said of it unless that may hold the token."""
+    kind = type(exc).__name__
+    return f"{kind}: {exc}" if isinstance(exc, TelegramError) and not isinstance(exc, InvalidToken) else kind

@@ -1,0 +1,253 @@
+"""The poll loop: an update is confirmed to Telegram only after the intake has it in writing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from telegram.error import Conflict, InvalidToken, TelegramError
+
+from bot import errors
+from bot.contracts import Intake, Json, Surroundings
+from channels.telegram import inbound
+from channels.telegram.wire import Bot, Flood
+
+HOLD = 30
+"""Seconds for which Telegram keeps a poll open while nothing happens."""
+ALBUM_WAIT = 1.0
+"""Seconds after its first item in which the rest of an album arrives."""
+FAREWELL = 3.0
+"""Seconds for telling Telegram at the end what was taken in; without that it comes again, and is dropped."""
+LONGEST_PAUSE = 30.0
+REMEMBERED = 1000
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What is handed over at once: one update, or all of an album."""
+
+    events: list[inbound.Event] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    buried: tuple[Json, str] | None = None
+
+    @property
+    def chat_key(self) -> str | None:
+        return self.events[0].inbound.chat_key if self.events else None
+
+
+class Poll:
+    """`run` until `stop`. `connected`, `heard` and `trouble` say how it goes."""
+
+    def __init__(self, bot: Bot, intake: Intake, around: Surroundings, *, patience: float) -> None:
+        self._bot = bot
+        self._intake = intake
+        self._clock, self._log, self._rng = around.clock, around.log, around.rng
+        self._patience = patience
+        self.connected = True
+        self.heard = self._clock.now()
+        self.trouble = ""
+        self._failures = 0
+        self._offset: int | None = None
+        self._confirmed: int | None = None
+        self._taken: set[int] = set()
+        self._albums: dict[str, float] = {}
+        self._nameless: set[str] = set()
+        self._stopping = False
+        self._waiting = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="telegram poll")
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def stop(self) -> None:
+        """End after the update that is being taken in, and confirm what was taken in."""
+        self._stopping = True
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if self._waiting:
+            task.cancel()
+        await asyncio.wait({task})
+        if self._offset != self._confirmed:
+            with contextlib.suppress(TelegramError, TimeoutError):
+                async with asyncio.timeout(FAREWELL):
+                    await self._fetch(0, limit=1)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            message = f"Telegram's poll loop ended: {type(exc).__name__}"
+            self._log.write("error", message, level="error", channel="telegram")
+
+    # -- the loop --------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                pause = await self._round()
+                self._well()
+            except (TelegramError, errors.StorageError) as exc:
+                pause = self._failed(exc)
+            if pause and not self._stopping:
+                with self._may_be_cut():
+                    await self._clock.sleep(pause)
+
+    async def _round(self) -> float:
+        """One poll and what came of it; the seconds to wait before the next one."""
+        with self._may_be_cut():
+            raws = await self._fetch(0 if self._albums else HOLD)
+        self.heard = self._clock.now()
+        self.connected = True
+        before = self._offset
+        pause = await self._take(raws)
+        stuck = bool(raws) and self._offset == before and not self._albums
+        return max(pause, 1.0) if stuck else pause
+
+    async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
+        offset = self._offset
+        found = await self._bot.raw_updates(
+            offset, hold=hold, patience=self._patience, kinds=inbound.KINDS, limit=limit
+        )
+        self._confirmed = offset
+        return found
+
+    @contextlib.contextmanager
+    def _may_be_cut(self) -> Iterator[None]:
+        """Mark an await in which `stop` may end the loop without losing anything."""
+        self._waiting = True
+        try:
+            yield
+        finally:
+            self._waiting = False
+
+    async def _take(self, raws: Sequence[Any]) -> float:
+        """Hand over what is whole, in order; the seconds after which the open albums are."""
+        named = await self._named(raws)
+        ready, pause = self._whole(self._units(named))
+        try:
+            for unit in ready:
+                await self._hand_over(unit)
+                self._taken.update(unit.ids)
+                if self._stopping:
+                    break
+        finally:
+            self._advance(sorted(raw["update_id"] for raw in named))
+        return pause
+
+    def _advance(self, numbers: Sequence[int]) -> None:
+        """Move the offset behind what was taken in, up to the first update that was not."""
+        for number in numbers:
+            if number not in self._taken:
+                break
+            self._offset = number + 1
+        self._taken = {number for number in self._taken if self._offset is None or number >= self._offset}
+
+    # -- one batch -------------------------------------------------------------------------------------------
+
+    async def _named(self, raws: Sequence[Any]) -> list[Json]:
+        """The updates with an id, oldest first. Anything else can be neither confirmed nor answered."""
+        named: list[Json] = []
+        for raw in raws:
+            if isinstance(raw, dict) and type(raw.get("update_id")) is int:
+                named.append(raw)
+                continue
+            text = json.dumps(raw)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            if digest not in self._nameless and len(self._nameless) < REMEMBERED:
+                key = f"telegram:{self._bot.id}:nameless:{digest}"
+                await self._bury(key, text, "an update without update_id")
+                self._nameless.add(digest)
+        return sorted(named, key=lambda raw: int(raw["update_id"]))
+
+    def _units(self, raws: Sequence[Json]) -> dict[str, _Unit]:
+        units: dict[str, _Unit] = {}
+        for raw in raws:
+            number = raw["update_id"]
+            if number in self._taken:
+                continue
+            event, buried = None, None
+            try:
+                event = inbound.read(raw, self._bot)
+            except inbound.Unreadable as exc:
+                buried = (raw, f"an update that cannot be read: {exc}")
+            album = event.album if event is not None else None
+            unit = units.setdefault(album or f"update {number}", _Unit())
+            unit.ids.append(number)
+            unit.buried = buried
+            if event is not None:
+                unit.events.append(event)
+        return units
+
+    def _whole(self, units: dict[str, _Unit]) -> tuple[list[_Unit], float]:
+        """The units that need not wait for the rest of an album, of their own or before them in their chat."""
+        now = self._clock.monotonic()
+        ready: list[_Unit] = []
+        behind: set[str | None] = set()
+        open_albums: dict[str, float] = {}
+        pause = 0.0
+        for name, unit in units.items():
+            if unit.events and unit.events[0].album:
+                since = self._albums.get(name, now)
+                left = since + ALBUM_WAIT - now
+                if left > 0:
+                    open_albums[name] = since
+                    behind.add(unit.chat_key)
+                    pause = max(pause, left)
+            if unit.chat_key is None or unit.chat_key not in behind:
+                ready.append(unit)
+        self._albums = open_albums
+        return ready, pause
+
+    async def _hand_over(self, unit: _Unit) -> None:
+        if unit.buried is not None:
+            raw, reason = unit.buried
+            key = f"telegram:{self._bot.id}:update:{raw['update_id']}"
+            await self._bury(key, json.dumps(raw), reason)
+        elif unit.events and (whole := inbound.merge(unit.events)) is not None:
+            await self._intake.accept(whole)
+
+    async def _bury(self, key: str, raw: str, reason: str) -> None:
+        self._log.write("channel", "Telegram sent " + reason, level="warn", channel="telegram", key=key)
+        await self._intake.bury("telegram", key, raw, reason)
+
+    # -- trouble ---------------------------------------------------------------------------------------------
+
+    def _failed(self, exc: TelegramError | errors.StorageError) -> float:
+        """Note what went wrong, once for as long as it lasts; the seconds to wait."""
+        trouble = _trouble(exc)
+        if trouble != self.trouble:
+            self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
+        self.trouble = trouble
+        if not isinstance(exc, errors.StorageError):
+            self.connected = False
+        self._failures = min(self._failures + 1, 10)
+        pause = min(LONGEST_PAUSE, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
+        return max(pause, exc.wait) if isinstance(exc, Flood) else pause
+
+    def _well(self) -> None:
+        if self.trouble:
+            self._log.write("channel", "Telegram: all is well again", channel="telegram")
+        self.trouble = ""
+        self._failures = 0
+
+
+def _trouble(exc: TelegramError | errors.StorageError) -> str:
+    match exc:
+        case errors.StorageError():
+            return "messages wait at Telegram because they cannot be written down here"
+        case Conflict():
+            return f"somebody else takes this bot's messages ({exc})"
+        case InvalidToken():
+            return "the token is refused"
+        case Flood():
+            return "asked to poll less often"
+    return f"cannot be reached ({exc})"

@@ -1,0 +1,344 @@
+"""Markdown as Telegram's text and entities. Nothing is sent as markup, so nothing can fail to parse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from bot import text
+from channels.telegram import table
+
+PARSED = 16_384
+"""Characters that are parsed at the most: four messages. Longer text is shown as it is."""
+BRACKETS = 800
+"""`[` that are parsed at the most: the parser's work grows with their square."""
+DEEPEST = 60
+"""Levels of nesting. Below its own limit the parser drops text, so a text that comes near it stays plain."""
+
+STYLES = {"em": "italic", "strong": "bold", "s": "strikethrough"}
+BULLETS = ("• ", "◦ ", "▪ ")
+RULE = "———"
+_LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
+_LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A stretch of text, in UTF-16 code units, that Telegram shows in its own way."""
+
+    type: str
+    offset: int
+    length: int
+    url: str | None = None
+    language: str | None = None
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a message shows."""
+
+    text: str
+    entities: tuple[Entity, ...] = ()
+
+
+class _TooDeep(Exception):
+    """The parser may have dropped text."""
+
+
+class _References(dict[str, Any]):
+    """Link definitions that remember which of them are in use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: set[str] = set()
+
+    def __getitem__(self, label: str) -> Any:
+        self.used.add(label)
+        return super().__getitem__(label)
+
+
+def _parser(*, references: bool) -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
+        ["table", "strikethrough"]
+    )
+    # Addresses that are no links are still shown: `_Writer` decides, not the parser.
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
+    return parser if references else parser.disable("reference")
+
+
+_WITH_REFERENCES = _parser(references=True)
+_WITHOUT_REFERENCES = _parser(references=False)
+
+
+def units(said: str) -> int:
+    """Length in UTF-16 code units."""
+    return len(said) if said.isascii() else len(said.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def sendable(said: str) -> str:
+    """The text as it is, but for what Telegram cannot carry."""
+    return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+
+def plain(said: str) -> Rendered:
+    """A text without any form."""
+    return Rendered(sendable(said).strip("\n"))
+
+
+@lru_cache(maxsize=128)
+def render(markdown: str) -> Rendered:
+    """What a message of this Markdown shows; the plain text where parsing would be dear or lose something."""
+    bare = plain(markdown)
+    if len(bare.text) > PARSED or bare.text.count("[") > BRACKETS:
+        return bare
+    references = _References()
+    try:
+        tokens = _WITH_REFERENCES.parse(bare.text, {"references": references})
+        if references.used != references.keys():
+            # A definition that nothing refers to would vanish.
+            tokens = _WITHOUT_REFERENCES.parse(bare.text)
+        rendered = _Writer().write(tokens)
+    except _TooDeep:
+        return bare
+    return rendered if rendered.text.strip() else bare
+
+
+class _Writer:
+    """Goes through the parser's tokens once and writes text and entities."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._at = 0
+        self._entities: list[Entity] = []
+        self._open: list[tuple[str, int]] = []
+        self._link: tuple[str, int, int] | None = None
+        self._items: list[str] = []
+        self._prefix = ""
+        self._line = -1
+        self._quotes = 0
+        self._blocks: dict[str, Callable[[Token], None]] = {
+            "inline": self._inline_block,
+            "fence": self._verbatim,
+            "code_block": self._verbatim,
+            "hr": self._hr,
+            "heading_open": lambda token: self._begin_block(token, "bold"),
+            "heading_close": lambda _: self._end("bold"),
+            "paragraph_open": self._begin_block,
+            "blockquote_open": self._quote_open,
+            "blockquote_close": self._quote_close,
+            "list_item_open": self._item_open,
+            "list_item_close": self._item_close,
+        }
+        self._inlines: dict[str, Callable[[Token], None]] = {
+            "text": lambda token: self._put(token.content),
+            "code_inline": lambda token: self._code(token.content),
+            "softbreak": self._break,
+            "hardbreak": self._break,
+            "link_open": self._link_open,
+            "link_close": self._link_close,
+            "image": self._image,
+        }
+
+    def write(self, tokens: Sequence[Token]) -> Rendered:
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            if token.level > DEEPEST - 4:
+                raise _TooDeep
+            if token.type == "table_open":
+                end = next(i for i in range(at, len(tokens)) if tokens[i].type == "table_close")
+                self._table(token, tokens[at:end])
+                at = end
+            elif handle := self._blocks.get(token.type):
+                handle(token)
+            at += 1
+        return self._result()
+
+    def _result(self) -> Rendered:
+        shown = "".join(self._pieces).rstrip()
+        end = units(shown)
+        verbatim = [entity for entity in self._entities if entity.type in {"code", "pre"}]
+        found: list[Entity] = []
+        for entity in self._entities:
+            kept = replace(entity, length=min(entity.end, end) - entity.offset)
+            found += _around(kept, verbatim) if kept.type in STYLES.values() else [kept]
+        found = [entity for entity in found if entity.length > 0]
+        return Rendered(shown, tuple(sorted(found, key=lambda entity: (entity.offset, -entity.length))))
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def _put(self, said: str) -> None:
+        self._pieces.append(said)
+        self._at += units(said)
+
+    def _mark(self, kind: str, start: int, *, url: str | None = None, language: str | None = None) -> None:
+        self._entities.append(Entity(kind, start, self._at - start, url, language))
+
+    def _begin(self, kind: str) -> None:
+        self._open.append((kind, self._at))
+
+    def _end(self, kind: str) -> None:
+        _, start = self._open.pop()
+        if all(other != kind for other, _ in self._open):
+            self._mark(kind, start)
+
+    # -- blocks ----------------------------------------------------------------------------------------------
+
+    def _start_line(self, token: Token, *, indent: bool = True) -> None:
+        """New lines as in the source (one blank line at the most), then bullet or indentation."""
+        first, last = token.map or (self._line, self._line)
+        if self._pieces and self._line >= 0:
+            self._put("\n\n" if first > self._line else "\n")
+        self._line = last
+        if self._prefix:
+            self._put(self._prefix)
+            self._prefix = ""
+        elif indent:
+            self._put("  " * len(self._items))
+
+    def _begin_block(self, token: Token, style: str | None = None) -> None:
+        self._start_line(token)
+        if style:
+            self._begin(style)
+
+    def _inline_block(self, token: Token) -> None:
+        for child in token.children or ():
+            if child.level + token.level > DEEPEST - 4:
+                raise _TooDeep
+            self._inline(child)
+
+    def _verbatim(self, token: Token) -> None:
+        begun = bool(self._prefix)
+        self._start_line(token, indent=False)
+        if begun:
+            self._put("\n")
+        language = _LANGUAGE.match(token.info.strip()) if token.info else None
+        self._pre(token.content.rstrip("\n"), language.group() if language else None)
+
+    def _pre(self, content: str, language: str | None = None) -> None:
+        start = self._at
+        self._put(content)
+        if content.strip():
+            self._mark("pre", start, language=language)
+
+    def _hr(self, token: Token) -> None:
+        self._start_line(token)
+        self._put(RULE)
+
+    def _table(self, opening: Token, tokens: Sequence[Token]) -> None:
+        rows: list[list[str]] = []
+        for token in tokens:
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "inline":
+                rows[-1].append(_words(token.children or ()))
+        self._start_line(opening, indent=False)
+        self._pre(table.aligned(rows))
+
+    def _quote_open(self, token: Token) -> None:
+        self._quotes += 1
+        if self._quotes == 1:
+            self._start_line(token, indent=False)
+            self._line = -1  # what follows stands on this line
+            self._begin("blockquote")
+
+    def _quote_close(self, _: Token) -> None:
+        self._quotes -= 1
+        if self._quotes == 0:
+            self._end("blockquote")
+
+    def _item_open(self, token: Token) -> None:
+        level = len(self._items)
+        mark = f"{token.info}{token.markup} " if token.info else BULLETS[min(level, len(BULLETS) - 1)]
+        self._prefix += mark if self._prefix else "  " * level + mark
+        self._items.append(mark)
+
+    def _item_close(self, _: Token) -> None:
+        if self._prefix:
+            self._put("\n" if self._pieces else "")
+            self._put(self._prefix)
+            self._prefix = ""
+            self._line = max(self._line, 0)
+        self._items.pop()
+
+    # -- inside a block --------------------------------------------------------------------------------------
+
+    def _inline(self, token: Token) -> None:
+        kind, _, edge = token.type.partition("_")
+        if kind in STYLES and edge:
+            (self._begin if edge == "open" else self._end)(STYLES[kind])
+        elif handle := self._inlines.get(token.type):
+            handle(token)
+
+    def _break(self, _: Token) -> None:
+        self._put("\n" + "  " * len(self._items))
+
+    def _code(self, content: str) -> None:
+        start = self._at
+        self._put(content)
+        if content.strip() and self._link is None:
+            self._mark("code", start)
+
+    def _link_open(self, token: Token) -> None:
+        self._link = (str(token.attrGet("href") or ""), self._at, len(self._pieces))
+
+    def _link_close(self, _: Token) -> None:
+        url, start, piece = self._link or ("", self._at, len(self._pieces))
+        self._link = None
+        label = "".join(self._pieces[piece:])
+        if _LINK.match(url):
+            if not label.strip():
+                self._put(url)
+            self._mark("text_link", start, url=url)
+        elif url and label != url.removeprefix("mailto:"):
+            # Telegram links to the web only: any other address is shown, and cannot be tapped.
+            self._put(" " if label else "")
+            self._code(url)
+
+    def _image(self, token: Token) -> None:
+        label, url = _words(token.children or ()), str(token.attrGet("src") or "")
+        self._put(label)
+        if self._link is None or not label:
+            self._put(" " if label and url else "")
+            self._code(url)
+
+
+def _words(tokens: Sequence[Token]) -> str:
+    """Inline tokens without any form; addresses stand behind what they belong to."""
+    words: list[str] = []
+    href = ""
+    for token in tokens:
+        if token.type == "image":
+            words.append(f"{_words(token.children or ())} {token.attrGet('src') or ''}".strip())
+        elif token.type == "link_open":
+            href = str(token.attrGet("href") or "")
+        elif token.type == "link_close":
+            if href and words[-1:] != [href]:
+                words.append(f" ({href})")
+        elif token.type in {"softbreak", "hardbreak"}:
+            words.append(" ")
+        else:
+            words.append(token.content)
+    return "".join(words)
+
+
+def _around(entity: Entity, holes: Sequence[Entity]) -> list[Entity]:
+    """The pieces of a style outside of code, in which Telegram shows no styles."""
+    pieces: list[Entity] = []
+    start = entity.offset
+    for hole in holes:
+        if hole.offset < entity.end and hole.end > start:
+            pieces.append(replace(entity, offset=start, length=hole.offset - start))
+            start = hole.end
+    pieces.append(replace(entity, offset=start, length=entity.end - start))
+    return pieces
