@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.contracts import Archive, Clock, Ids, Log, Model, Skills
+from bot.contracts import Archive, Clock, Ids, Log, Model, Redact, Skills
 from bot.history.transcript import Transcript
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
@@ -30,4 +30,7 @@ class Kit:
     max_tokens: int = 8_192
     max_messages: int = 60
     max_injected: int = 120
+    context_window: int | None = None
+    """Tokens that fit into one request, where ship.json says so."""
+    redact: Redact = str
     rules: Mapping[str, str] = field(default_factory=dict)

@@ -110,7 +110,7 @@ async def _shrink(
         halvings=tries.halvings,
         provider_request_id=error.request_id,
     )
-    if _current_turn_too_large(turn, request, error):
+    if _current_turn_too_large(turn, request, error, kit.context_window):
         if turn.drop_oldest_injected() or turn.shorten_results():
             return
         raise TurnTooLarge from error
@@ -126,7 +126,9 @@ async def _shrink(
     await turn.cut(dropped, "overflow")
 
 
-def _current_turn_too_large(turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow) -> bool:
+def _current_turn_too_large(
+    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, configured: int | None
+) -> bool:
     """Whether the request would not fit even without any history.
 
     With the provider's own numbers the share of the current turn is scaled to them; without numbers the turn is
@@ -135,6 +137,7 @@ def _current_turn_too_large(turn: ActiveTurn, request: ModelRequest, error: erro
     frame = estimate.frame_tokens(request.system, request.tools)
     current = frame + estimate.tokens(turn.injected) + estimate.tokens(turn.view)
     total = current + estimate.tokens(turn.store.messages())
-    if error.tokens and error.window:
-        return current / total * error.tokens > error.window
+    window = error.window or configured
+    if window:
+        return current / total * (error.tokens or total) > window
     return current - frame > total / 2

@@ -144,7 +144,7 @@ class AgentRuntime:
         """The system prompt. Its static part is read again only when the prompt cache is cold or gone anyway."""
         kit = self._kit
         if self._static is None or kit.clock.monotonic() - self.last_used > COLD_AFTER:
-            fresh = await prompt.static_text(kit.root, kit.skills)
+            fresh = kit.redact(await prompt.static_text(kit.root, kit.skills))
             if self._static not in {None, fresh}:
                 kit.log.write("prompt", "the role file or the skills have changed")
             self._static = fresh

@@ -80,7 +80,7 @@ class History(Shape):
 
 
 class Queue(Shape):
-    mode: Literal["steer", "queue", "interrupt"] = "steer"
+    mode: Literal["steer", "followup", "collect", "interrupt"] = "steer"
     max_concurrent_turns: Annotated[int, Field(ge=1, le=100_000)] = 1_024
     debounce_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
 

@@ -164,11 +164,10 @@ def loaded_messages(lines: Iterable[ArchiveLine]) -> list[Message]:
                     + _json({"time": iso(line.ts), "speaker": _speaker(line)})
                     + "</loaded_history>"
                 ),
-                _block(line.text),
+                _block(line.text if line.text.strip() else "(no text)"),
             ],
         }
         for line in lines
-        if line.text.strip()
     ]
 
 

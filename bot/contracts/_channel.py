@@ -100,7 +100,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a channel is built with. `home` is the `.ship` folder, `root` the project root."""
+    """What a channel is built with. `home` is the `.ship` folder, `root` the project root; `name` and `model`
+    say who answers, where a channel can show it ("" where that is not known).
+    """
 
     clock: Clock
     log: Log
@@ -108,6 +110,8 @@ class Surroundings:
     home: Path
     root: Path
     operators: frozenset[str] = frozenset()
+    name: str = "Shipmate"
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,8 @@ class Agent(Protocol):
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn. Does not raise for what went wrong inside; cancelled, it leaves the turn unfinished, so that
-        running the same request again begins it anew."""
+        running the same request again begins it anew.
+        """
         ...
 
     async def stop(self, chat_key: str) -> bool:

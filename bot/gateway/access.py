@@ -24,6 +24,9 @@ class Verdict:
     reason: Literal["local", "operator", "listed", "everyone", "stranger", "blocked", "bot", "never"]
 
 
+STRANGER = Verdict(allowed=False, reason="stranger")
+
+
 class Access:
     """Stable ids only, never names: block > allow > ship.json, and nobody by default.
 
@@ -56,20 +59,17 @@ class Access:
         ids = {user_id} if user_id else set()
         if chat_type == "group":
             ids.add(chat_id)
-        if ids & manifest.never_admit:
-            return Verdict(allowed=False, reason="never")
-        if ids & self._lists.blocked(channel):
-            return Verdict(allowed=False, reason="blocked")
-        if manifest.access == "local":
-            return Verdict(allowed=True, reason="local")
-        if user_id and self.is_operator(channel, user_id):
-            return Verdict(allowed=True, reason="operator")
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
-        if ids & listed:
-            return Verdict(allowed=True, reason="listed")
-        if EVERYONE in listed and user_id:
-            return Verdict(allowed=True, reason="everyone")
-        return Verdict(allowed=False, reason="stranger")
+        # In this order: the first that holds decides.
+        checks: tuple[tuple[bool, Verdict], ...] = (
+            (bool(ids & manifest.never_admit), Verdict(allowed=False, reason="never")),
+            (bool(ids & self._lists.blocked(channel)), Verdict(allowed=False, reason="blocked")),
+            (manifest.access == "local", Verdict(allowed=True, reason="local")),
+            (bool(user_id and self.is_operator(channel, user_id)), Verdict(allowed=True, reason="operator")),
+            (bool(ids & listed), Verdict(allowed=True, reason="listed")),
+            (EVERYONE in listed and bool(user_id), Verdict(allowed=True, reason="everyone")),
+        )
+        return next((verdict for holds, verdict in checks if holds), STRANGER)
 
     def is_operator(self, channel: str, user_id: str) -> bool:
         return f"{channel}:{user_id}" in self._operators

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -112,6 +113,16 @@ class GatewayIntake:
             ).allowed
         )
 
+    async def archive_once(self, inbound: Inbound) -> None:
+        """Archive an inbound that a crash left unfinished, unless it got there before the crash."""
+
+        def other(line: ArchiveLine) -> bool:
+            return (line.meta or {}).get("requestId") != inbound.request_id
+
+        query = HistoryQuery(limit=1, role="user", skip=other)
+        if not (await self._archive.search(inbound.chat_key, query)).lines:
+            await self.archive(inbound)
+
     async def archive(self, inbound: Inbound) -> None:
         """Write what the person said to the archive. The journal has it already: a full disk delays this only."""
         if inbound.kind not in {"message", "edit"} or inbound.command is not None:
@@ -180,7 +191,7 @@ class GatewayIntake:
         if not await self._journal.once(key, self._clock.now(), GREET_EVERY):
             return
         try:
-            self._pending.note(inbound.channel, inbound.user_id)
+            await asyncio.to_thread(self._pending.note, inbound.channel, inbound.user_id)
             await self._delivery.send(Address.of(inbound), greeting(inbound), kind="notice")
         except (OSError, errors.ShipmateError) as error:
             self._log.write("error", "a stranger could not be greeted", level="warn", cause=str(error))

@@ -61,35 +61,54 @@ class Turns:
         self._clock = clock
         self._log = log
         self._steer = steer
+        self._opened: set[str] = set()
+        self._held: list[Inbound] = []
         self.lanes = Lanes(self.work, limit=max_concurrent, log=log)
         self.commands: Commands
         self.intake: GatewayIntake
 
     def queue(self, inbound: Inbound) -> None:
-        """Into its lane, or beside it: a stop passes every queue."""
+        """Into its lane, or beside it: a stop passes every queue. Held back until its channel is open."""
+        if inbound.channel not in self._opened:
+            self._held.append(inbound)
+            return
         command = inbound.command.name if inbound.command is not None else None
         if inbound.kind == "stop" or command in BESIDE:
             self.lanes.beside(self.work(inbound))
         else:
             self.lanes.put(inbound)
 
-    async def replay(self) -> int:
-        """Take up what a crash or a stop left unfinished, oldest first; returns how many go on.
+    async def open(self, channel: str) -> int:
+        """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what
+        came in meanwhile. Returns how many go on.
 
         One whose reply is in the chat already is only closed.
         """
-        count = 0
-        for inbound in await self._journal.unfinished():
-            deliveries = await self._journal.deliveries(inbound.request_id)
-            if any(row.kind == "reply" and row.state == "sent" for row in deliveries):
-                await self._journal.finish(inbound.request_id, "delivered before a restart")
-                continue
-            if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):
-                await self._journal.finish(inbound.request_id, "nothing runs after a restart")
-                continue
+        unfinished = [inbound for inbound in await self._journal.unfinished() if inbound.channel == channel]
+        fresh = {inbound.request_id for inbound in self._held}
+        going_on = [
+            inbound
+            for inbound in unfinished
+            if inbound.request_id not in fresh and not await self._settled(inbound)
+        ]
+        self._opened.add(channel)
+        held = [inbound for inbound in self._held if inbound.channel == channel]
+        self._held = [inbound for inbound in self._held if inbound.channel != channel]
+        for inbound in (*going_on, *held):
             self.queue(inbound)
-            count += 1
-        return count
+        return len(going_on)
+
+    async def _settled(self, inbound: Inbound) -> bool:
+        """Whether an unfinished inbound needs nothing more; it is closed then."""
+        deliveries = await self._journal.deliveries(inbound.request_id)
+        if any(row.kind == "reply" and row.state == "sent" for row in deliveries):
+            await self._journal.finish(inbound.request_id, "delivered before a restart")
+            return True
+        if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):
+            await self._journal.finish(inbound.request_id, "nothing runs after a restart")
+            return True
+        await self.intake.archive_once(inbound)
+        return False
 
     async def work(self, inbound: Inbound) -> None:
         """One inbound from claim to done. Cancelled, it stays unfinished in the journal."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Clock, Json, Log, Tool
+from bot.contracts import Clock, Json, Log, Redact, Tool
 from bot.tools.registry import Registry
 
 CUT_OFF = (
@@ -16,14 +18,25 @@ CUT_OFF = (
     "Call again with shorter input, or in several calls."
 )
 RESULT_LIMIT = 100_000  # characters; a single result larger than this helps no model
+LOG_PREVIEW = 4_000  # characters
 _SIDE_BY_SIDE = frozenset({"read"})
 
 
 class Dispatcher:
     """Turns tool calls into tool results. Never raises for what a tool did; cancellation passes through."""
 
-    def __init__(self, registry: Registry, *, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        clock: Clock,
+        log: Log,
+        log_content: bool = True,
+        redact: Redact = str,
+    ) -> None:
         self._registry = registry
+        self._log_content = log_content
+        self._redact = redact
         self._clock = clock
         self._log = log
 
@@ -41,23 +54,26 @@ class Dispatcher:
 
     async def _one(self, call: Json, cut: frozenset[str]) -> Json:
         began = self._clock.monotonic()
+        name = text.preview(call["name"], 80)
+        arguments = json.dumps(call["input"], ensure_ascii=False)
         self._log.write(
-            "tool_call", call["name"], tool=call["name"], tool_use_id=call["id"], input=call["input"]
+            "tool_call", name, tool=name, tool_use_id=call["id"], **self._shown("input", arguments)
         )
         failure: str | None = None
         if call["id"] in cut:
             content, failure = CUT_OFF, "cut"
         else:
             content, failure = await self._attempt(call)
+            content = self._redact(content)
         self._log.write(
             "tool_result",
-            f"{call['name']} {'failed' if failure else 'done'}",
+            f"{name} {'failed' if failure else 'done'}",
             level="warn" if failure else "info",
             duration=(self._clock.monotonic() - began) * 1000,
-            tool=call["name"],
+            tool=name,
             tool_use_id=call["id"],
             failure=failure,
-            result=content,
+            **self._shown("result", content),
         )
         result: Json = {
             "type": "tool_result",
@@ -65,6 +81,12 @@ class Dispatcher:
             "content": text.shorten_middle(content, RESULT_LIMIT) or "(no output)",
         }
         return result | {"is_error": True} if failure else result
+
+    def _shown(self, what: str, content: str) -> dict[str, Any]:
+        """What of a call's text goes into the log: a sized preview, or only its length where text is off."""
+        if not self._log_content:
+            return {f"{what}_length": len(content)}
+        return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
     async def _attempt(self, call: Json) -> tuple[str, str | None]:
         """The text for the model and, where the tool failed, the cause for the operator."""
