@@ -1,0 +1,283 @@
+"""What the loopback Messages API answers: replies, how they go over the wire, and every way they can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bot.contracts import Json
+
+AUTO = "auto"
+"""The stop reason that fits the blocks."""
+
+
+class Halt(enum.Enum):
+    """What can stand between the frames of a stream."""
+
+    CUT = "the connection is cut"
+    STALL = "nothing comes any more"
+
+
+Frame = bytes | Halt | asyncio.Event
+Edit = Callable[[list[Frame]], list[Frame]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer. `delay` and `gap` are seconds on the server's clock before the answer and between its frames;
+    `hold` keeps the answer back until it is set; `edit` is what happens to the frames on their way.
+    """
+
+    blocks: tuple[Json, ...] = ()
+    stop_reason: str | None = AUTO
+    stop_details: Json | None = None
+    delay: float = 0.0
+    gap: float = 0.0
+    hold: asyncio.Event | None = None
+    usage: Json = field(default_factory=dict)
+    edit: Edit | None = None
+
+    @property
+    def reason(self) -> str | None:
+        if self.stop_reason != AUTO:
+            return self.stop_reason
+        calls = any(block["type"] == "tool_use" for block in self.blocks)
+        return "tool_use" if calls else "end_turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An answer that is no message: a status with a body."""
+
+    status: int
+    body: Json | str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+Answer = Reply | Failure
+
+
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
+
+
+def tool_use(name: str, input: Json | str | None = None, id: str | None = None) -> Json:  # noqa: A002
+    """A tool call; `input` as text goes over the wire as it is, valid or not. The server gives the id."""
+    return {"type": "tool_use", "id": id, "name": name, "input": {} if input is None else input}
+
+
+def thinking(words: str = "Let me think.", signature: str = "sig") -> Json:
+    """A thinking block; a server that binds thinking signs it itself."""
+    return {"type": "thinking", "thinking": words, "signature": signature}
+
+
+def reply(*blocks: Json | str, **how: Any) -> Reply:
+    """A reply of blocks; text may be given as it is."""
+    return Reply(tuple(text(block) if isinstance(block, str) else block for block in blocks), **how)
+
+
+def sse(event: Json, name: str | None = None) -> bytes:
+    """One frame. Like many encoders it escapes what is not ASCII, halves of surrogate pairs included."""
+    data = json.dumps(event, separators=(",", ":"))
+    return f"event: {name or event['type']}\ndata: {data}\n\n".encode()
+
+
+PING = sse({"type": "ping"})
+
+
+def frames(answer: Reply, message: Json, usage: Json, *, chunk: int, pings: int) -> list[Frame]:
+    """A whole answer as it goes over the wire, with `pings` after its start."""
+    wire: list[Frame] = [sse({"type": "message_start", "message": message}), *[PING] * pings]
+    for index, block in enumerate(answer.blocks):
+        wire.extend(_block_frames(index, block, chunk))
+    delta: Json = {"stop_reason": answer.reason, "stop_sequence": None}
+    if answer.stop_details is not None:
+        delta["stop_details"] = answer.stop_details
+    wire.append(sse({"type": "message_delta", "delta": delta, "usage": usage}))
+    wire.append(sse({"type": "message_stop"}))
+    return answer.edit(wire) if answer.edit is not None else wire
+
+
+def _block_frames(index: int, block: Json, chunk: int) -> list[Frame]:
+    start, deltas = dict(block), list[Json]()
+    if block["type"] == "text":
+        start["text"] = ""
+        deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"], chunk)]
+    elif block["type"] == "thinking":
+        start |= {"thinking": "", "signature": ""}
+        deltas = [
+            {"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"], chunk)
+        ]
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
+    elif block["type"] == "tool_use":
+        start["input"] = {}
+        raw = (
+            block["input"]
+            if isinstance(block["input"], str)
+            else json.dumps(block["input"], ensure_ascii=False)
+        )
+        pieces = ["", *_pieces("" if raw == "{}" else raw, chunk)]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    return [
+        sse({"type": "content_block_start", "index": index, "content_block": start}),
+        *(sse({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas),
+        sse({"type": "content_block_stop", "index": index}),
+    ]
+
+
+def _pieces(words: str, chunk: int) -> Sequence[str]:
+    return [words[at : at + chunk] for at in range(0, len(words), chunk)]
+
+
+# How a stream goes wrong. `after` counts frames; message_start is the first.
+
+
+def _then(answer: Reply, after: int, *tail: Frame) -> Reply:
+    return replace(answer, edit=lambda wire: [*wire[:after], *tail])
+
+
+def cut(answer: Reply, after: int = 4) -> Reply:
+    """The connection is cut."""
+    return _then(answer, after, Halt.CUT)
+
+
+def stall(answer: Reply, after: int = 4) -> Reply:
+    """Nothing comes any more, and the connection stays open."""
+    return _then(answer, after, Halt.STALL)
+
+
+def end_early(answer: Reply, after: int = 4) -> Reply:
+    """The stream ends cleanly, without message_stop."""
+    return _then(answer, after)
+
+
+def error_event(
+    answer: Reply, after: int = 4, kind: str = "overloaded_error", message: str = "Overloaded"
+) -> Reply:
+    """An error in the middle of the stream."""
+    event = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_midstream"}
+    return _then(answer, after, sse(event))
+
+
+def garble(answer: Reply, after: int = 4) -> Reply:
+    """A frame that is no JSON."""
+    return replace(
+        answer,
+        edit=lambda wire: [
+            *wire[:after],
+            b'event: content_block_delta\ndata: {"type": "content\n\n',
+            *wire[after:],
+        ],
+    )
+
+
+def unknown_event(answer: Reply, after: int = 4) -> Reply:
+    """An event that nobody has heard of; everything else is fine."""
+    event = sse({"type": "brand_new_event", "index": 0, "value": [1, None]})
+    return replace(answer, edit=lambda wire: [*wire[:after], event, *wire[after:]])
+
+
+def nameless(answer: Reply) -> Reply:
+    """No frame has an `event:` line, as behind some proxies."""
+    return replace(
+        answer,
+        edit=lambda wire: [
+            frame[frame.index(b"data:") :] if isinstance(frame, bytes) else frame for frame in wire
+        ],
+    )
+
+
+def pause(answer: Reply, gate: asyncio.Event, after: int = 4) -> Reply:
+    """The stream waits until the gate is opened."""
+    return replace(answer, edit=lambda wire: [*wire[:after], gate, *wire[after:]])
+
+
+def empty_body() -> Reply:
+    """200, an event stream, and nothing in it."""
+    return Reply(edit=lambda _: [])
+
+
+def html_page(status: int = 200, title: str = "Sign in to the network") -> Failure:
+    """A page of something in between."""
+    page = f"<!DOCTYPE html><html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
+    return Failure(status, page, content_type="text/html; charset=utf-8")
+
+
+def unknown_block(kind: str = "brand_new_block") -> Reply:
+    """A block of a type that nobody has heard of, with fields of its own, before a text."""
+    return reply({"type": kind, "payload": {"a": [1, None, "é"]}, "note": None}, text("After the new block."))
+
+
+def unknown_stop() -> Reply:
+    return reply("Stopped for a new reason.", stop_reason="brand_new_reason")
+
+
+def cut_call(name: str = "chat_send", raw: str = '{"text": "hel') -> Reply:
+    """A tool call cut by `max_tokens`."""
+    return reply("Calling.", tool_use(name, raw), stop_reason="max_tokens")
+
+
+def bad_json(name: str = "chat_send", raw: str = '{"text": NaN}') -> Reply:
+    """A tool call whose input is no JSON."""
+    return reply(tool_use(name, raw))
+
+
+def refusal(category: str | None = "cyber") -> Reply:
+    details = {"type": "refusal", "category": category, "explanation": "This request was declined."}
+    return reply("I can", stop_reason="refusal", stop_details=details)
+
+
+def pause_turn(*blocks: Json | str) -> Reply:
+    return reply(*(blocks or ("Still searching.",)), stop_reason="pause_turn")
+
+
+def null_stop() -> Reply:
+    """The stream ends properly but does not say why it stopped."""
+    return reply("An answer", stop_reason=None)
+
+
+def error(status: int, kind: str, message: str, *, code: str | None = None, **headers: str) -> Failure:
+    """An error of the API; headers with `_` for `-`."""
+    inner: Json = {"type": kind, "message": message}
+    if code is not None:
+        inner["details"] = {"error_code": code}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Failure(status, {"type": "error", "error": inner, "request_id": "req_refused"}, named)
+
+
+def rate_limited(retry_after: float | str | None = None, code: str | None = None) -> Failure:
+    headers = {} if retry_after is None else {"retry_after": str(retry_after)}
+    message = "This request would exceed your organization's rate limit of 50 requests per minute."
+    return error(429, "rate_limit_error", message, code=code, **headers)
+
+
+def overloaded() -> Failure:
+    return error(529, "overloaded_error", "Overloaded")
+
+
+def prompt_too_long(tokens: int = 213_462, window: int = 200_000) -> Failure:
+    return error(400, "invalid_request_error", f"prompt is too long: {tokens} tokens > {window} maximum")
+
+
+def too_large_page() -> Failure:
+    """The 413 of a proxy."""
+    return html_page(413, "413 Request Entity Too Large")
+
+
+def refused_key() -> Failure:
+    return error(401, "authentication_error", "invalid x-api-key")
+
+
+def unpaid() -> Failure:
+    return error(402, "billing_error", "Your credit balance is too low to access the Anthropic API.")
+
+
+def forbidden() -> Failure:
+    return error(
+        403, "permission_error", "Your API key does not have permission to use the specified resource."
+    )
