@@ -67,30 +67,33 @@ class AgentRuntime:
 
     async def reset(self) -> int:
         """An empty store and a new transcript."""
-        await self.fill(None)
+        await self.fill()
         count = len(self.store)
         self.store.clear()
         self._static = None
         await self._ledger.new_session()
+        self._filled = True
         return count
 
-    async def fill(self, request: TurnRequest | None) -> None:
-        """Fill the store after a restart: from the transcript, or from the archive where that is missing."""
+    async def fill(self, request: TurnRequest | None = None) -> None:
+        """Fill the store after a restart: from the transcript, or from the archive where there is none.
+
+        Without a turn that asks for it the archive is left alone: what it ends with may not be answered yet.
+        """
         if self._filled:
             return
-        lines = await self._ledger.load()
-        if not lines:
+        if not await self._kit.transcript.has(self.chat_key):
+            if request is None:
+                return
             await self._adopt_archive(request)
-            lines = await self._ledger.load()
-        replay.replay(self.store, lines)
+        replay.replay(self.store, await self._ledger.load())
         self._filled = True
 
-    async def _adopt_archive(self, request: TurnRequest | None) -> None:
+    async def _adopt_archive(self, request: TurnRequest) -> None:
         """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
 
         def not_yet(line: ArchiveLine) -> bool:
-            came = str((line.meta or {}).get("requestId") or "")
-            return request is not None and came >= request.request_id
+            return str((line.meta or {}).get("requestId") or "") >= request.request_id
 
         query = HistoryQuery(limit=self._kit.max_messages, skip=not_yet)
         page = await self._kit.archive.search(self.chat_key, query)
@@ -186,7 +189,7 @@ class AgentPool:
 
     async def describe(self, chat_key: str) -> Json:
         runtime = self._runtime(chat_key)
-        await runtime.fill(None)
+        await runtime.fill()
         return {
             "model": self._kit.model_name,
             "messages": len(runtime.store),

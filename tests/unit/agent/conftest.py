@@ -1,0 +1,141 @@
+"""An agent on real rooms in a temporary folder, with a scripted model and a chat that records what it gets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.agent.kit import Kit
+from bot.agent.runtime import AgentPool
+from bot.context.skills import SkillFolder
+from bot.contracts import ArchiveLine, Inbound, Sent, TurnOutcome, TurnRequest
+from bot.history.archive import ChatStore
+from bot.history.transcript import Transcript
+from bot.system import SystemDisk, UlidSource
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.model import ScriptedModel
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry, ToolPorts, builtin_tools
+
+KEY = "telegram:chat:1"
+
+
+@dataclass
+class Chat:
+    """`contracts.Reply`: what people see; `failures` are raised first."""
+
+    seen: list[str] = field(default_factory=list)
+    failures: list[errors.DeliveryFailed] = field(default_factory=list)
+
+    async def send(self, text: str) -> list[Sent]:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.seen.append(text)
+        return [Sent(str(len(self.seen)))]
+
+
+class Bench:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.clock = FakeClock()
+        self.log = MemoryLog()
+        self.ids = UlidSource()
+        self.model = ScriptedModel()
+        self.chat = Chat()
+        disk = SystemDisk()
+        self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock)
+        self.transcript = Transcript(
+            root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
+        )
+        skills = SkillFolder(root, [], self.log)
+        self.registry = Registry(
+            builtin_tools(ToolPorts(archive=self.archive, skills=skills, clock=self.clock))
+        )
+        self.kit = Kit(
+            model=self.model,
+            model_name="scripted",
+            registry=self.registry,
+            dispatcher=Dispatcher(self.registry, clock=self.clock, log=self.log),
+            transcript=self.transcript,
+            archive=self.archive,
+            skills=skills,
+            root=root,
+            clock=self.clock,
+            ids=self.ids,
+            log=self.log,
+            rules={"telegram": "Markdown."},
+        )
+        self.pool = AgentPool(self.kit)
+        self._numbers = itertools.count(1)
+
+    def configure(self, **changes: Any) -> None:
+        self.kit = replace(self.kit, **changes)
+        self.pool = AgentPool(self.kit)
+
+    def add_tools(self, *tools: Any) -> None:
+        registry = Registry([*(self.registry.get(n) for n in self.registry.names()), *tools])  # type: ignore[list-item]
+        self.configure(registry=registry, dispatcher=Dispatcher(registry, clock=self.clock, log=self.log))
+
+    def restart(self) -> None:
+        """A new process on the same files."""
+        self.pool = AgentPool(self.kit)
+
+    def inbound(self, text: str, **more: Any) -> Inbound:
+        number = next(self._numbers)
+        fields: dict[str, Any] = {
+            "channel": "telegram", "chat_id": "1", "chat_key": KEY, "chat_type": "direct", "user_id": "77",
+            "keys": (f"k{number}",), "ts": 1_700_000_000_000 + number, "target": {}, "text": text,
+            "message_id": str(number), "request_id": self.ids.ulid(),
+        }  # fmt: skip
+        return Inbound.model_validate(fields | more)
+
+    async def say(self, text: str, *, archive: bool = True, **more: Any) -> TurnOutcome:
+        inbound = self.inbound(text)
+        if archive:
+            await self.store(
+                inbound.ts, "user", text, request_id=inbound.request_id, message_id=inbound.message_id
+            )
+        return await self.pool.run(
+            TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=self.chat, **more)
+        )
+
+    async def store(
+        self, ts: int, role: Any, text: str, *, request_id: str = "", message_id: str | None = None
+    ) -> None:
+        meta = {"requestId": request_id} if request_id else None
+        await self.archive.append(
+            ArchiveLine(ts=ts, channel="telegram", chat_id="1", chat_key=KEY, role=role, text=text, meta=meta,
+                        message_id=message_id)
+        )  # fmt: skip
+
+    @property
+    def sent(self) -> list[Any]:
+        """The messages of the last request."""
+        return list(self.model.requests[-1].messages)
+
+    async def close(self) -> None:
+        await self.archive.close()
+        await self.transcript.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    await made.close()
+
+
+def words(message: Any) -> list[str]:
+    """The texts of a message, without the block of the turn."""
+    return [
+        block["text"]
+        for block in message["content"]
+        if block["type"] == "text" and not block["text"].startswith("<turn_context>")
+    ]

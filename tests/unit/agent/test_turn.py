@@ -1,0 +1,302 @@
+"""The turn: what the model is shown, what people get, what stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from bot import errors
+from bot.agent import turn as turns
+from bot.contracts import Effect, ModelReply, TurnRequest
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench, words
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class Press:
+    """A tool with an effect, which counts."""
+
+    name = "press"
+    description = "Press the button."
+    input = Nothing
+    effects: ClassVar[frozenset[Effect]] = frozenset({"run"})
+    timeout_seconds = 5.0
+
+    def __init__(self, result: str = "pressed") -> None:
+        self.pressed = 0
+        self.result = result
+        self.hold: asyncio.Event | None = None
+        self.began = asyncio.Event()
+
+    async def run(self, _: Nothing) -> str:
+        self.pressed += 1
+        self.began.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        return self.result
+
+
+async def test_the_answer_goes_through_chat_send_and_the_model_is_told_that_it_arrived(bench: Bench) -> None:
+    outcome = await bench.say("hello")
+    assert bench.chat.seen == ["echo: hello"]
+    assert (outcome.status, outcome.delivered, outcome.notice) == ("done", 1, None)
+    results = bench.sent[-1]["content"]
+    assert results[0]["type"] == "tool_result"
+    assert "Delivered" in results[0]["content"]
+    assert "message id 1" in results[0]["content"]
+    assert "is_error" not in results[0]
+
+
+async def test_every_message_of_a_turn_is_in_the_next_request_and_the_prefix_stays_the_same(
+    bench: Bench,
+) -> None:
+    await bench.say("one")
+    first = _bare(bench.model.requests[-1].messages)
+    await bench.say("two")
+    second = _bare(bench.model.requests[2].messages)
+    assert second[: len(first)] == first
+    assert words(bench.sent[0]) == ["one"]
+    system = [json.dumps(list(request.system)) for request in bench.model.requests]
+    assert len(set(system)) == 1
+
+
+def _bare(messages: Any) -> list[Any]:
+    return [
+        {**m, "content": [{k: v for k, v in b.items() if k != "cache_control"} for b in m["content"]]}
+        for m in messages
+    ]
+
+
+async def test_text_after_a_delivered_message_is_not_delivered_again(bench: Bench) -> None:
+    bench.model.answers += [reply(tool_use("chat_send", text="Done.")), reply(text("I have told them."))]
+    await bench.say("hello")
+    assert bench.chat.seen == ["Done."]
+
+
+async def test_two_sends_are_two_messages(bench: Bench) -> None:
+    bench.model.answers += [reply(tool_use("chat_send", text="a"), tool_use("chat_send", text="b")), reply()]
+    assert (await bench.say("hello")).delivered == 2
+    assert bench.chat.seen == ["a", "b"]
+
+
+async def test_without_chat_send_the_last_text_is_delivered(bench: Bench) -> None:
+    bench.model.answers += [reply(text("Just text."))]
+    assert (await bench.say("hello")).delivered == 1
+    assert bench.chat.seen == ["Just text."]
+
+
+async def test_a_failed_send_is_told_to_the_model_as_a_failure_and_the_text_after_it_is_delivered(
+    bench: Bench,
+) -> None:
+    bench.chat.failures = [errors.DeliveryFailed("403 secret detail")]
+    bench.model.answers += [
+        reply(tool_use("chat_send", text="lost")),
+        reply(text("Here it is in plain text.")),
+    ]
+    outcome = await bench.say("hello")
+    result = bench.sent[-1]["content"][0]
+    assert result["is_error"] is True
+    assert result["content"].startswith("Not delivered")
+    assert "secret detail" not in result["content"]
+    assert bench.chat.seen == ["Here it is in plain text."]
+    assert outcome.delivered == 1
+
+
+async def test_a_send_that_may_have_arrived_is_not_repeated(bench: Bench) -> None:
+    bench.chat.failures = [errors.DeliveryUncertain("timeout")]
+    bench.model.answers += [reply(tool_use("chat_send", text="maybe")), reply(text("maybe"))]
+    await bench.say("hello")
+    assert bench.chat.seen == []
+    assert "Do not send it again" in bench.sent[-1]["content"][0]["content"]
+
+
+async def test_an_empty_chat_send_is_an_error_that_the_model_sees(bench: Bench) -> None:
+    bench.model.answers += [
+        reply(tool_use("chat_send", text=" \n")),
+        reply(tool_use("chat_send", text="Now.")),
+    ]
+    await bench.say("hello")
+    assert bench.chat.seen == ["Now."]
+    assert "nothing was sent" in bench.model.requests[1].messages[-1]["content"][0]["content"]
+
+
+async def test_an_empty_answer_becomes_an_honest_line_that_the_model_never_sees(bench: Bench) -> None:
+    bench.model.answers += [reply()]
+    outcome = await bench.say("hello")
+    assert outcome.notice == turns.NOTHING_TO_SAY
+    await bench.say("again")
+    assert turns.NOTHING_TO_SAY not in json.dumps(bench.sent)
+
+
+async def test_a_cut_answer_says_that_it_is_cut(bench: Bench) -> None:
+    bench.model.answers += [reply(text("It begins"), stop_reason="max_tokens")]
+    await bench.say("hello")
+    assert bench.chat.seen == ["It begins" + turns.TRUNCATED]
+
+
+async def test_a_cut_tool_call_is_never_executed_and_the_turn_ends_after_three(bench: Bench) -> None:
+    press = Press()
+    bench.add_tools(press)
+    for _ in range(3):
+        call = tool_use("press")
+        bench.model.answers.append(reply(call, stop_reason="max_tokens", cut=[call["id"]]))
+    outcome = await bench.say("hello")
+    assert press.pressed == 0
+    assert outcome.notice == turns.TOO_MANY_CUTS
+    await bench.say("again")
+    assert "not executed" in json.dumps(bench.sent)
+
+
+async def test_a_refusal_is_told_and_the_turn_leaves_the_history(bench: Bench) -> None:
+    await bench.say("one")
+    bench.model.answers += [reply(text("I can"), stop_reason="refusal")]
+    outcome = await bench.say("something bad")
+    assert (outcome.status, outcome.notice) == ("failed", turns.REFUSED)
+    await bench.say("two")
+    assert "something bad" not in json.dumps(bench.sent)
+
+
+async def test_a_paused_turn_goes_on_with_the_same_content_and_ends_in_the_end(bench: Bench) -> None:
+    bench.model.answers += [reply(text("Looking"), stop_reason="pause_turn"), reply(text("Found."))]
+    await bench.say("hello")
+    assert bench.chat.seen == ["Found."]
+    assert bench.sent[-1]["role"] == "assistant"
+    bench.model.answers += [reply(text(f"Looking {n}"), stop_reason="pause_turn") for n in range(9)]
+    await bench.say("hello")
+    assert bench.chat.seen[-1] == "Looking 5"
+
+
+async def test_an_unknown_stop_reason_is_taken_as_an_end(bench: Bench) -> None:
+    bench.model.answers += [reply(text("Well."), stop_reason="brand_new")]
+    await bench.say("hello")
+    assert bench.chat.seen == ["Well."]
+
+
+async def test_a_model_failure_is_told_plainly_and_the_message_stays_in_the_history(bench: Bench) -> None:
+    bench.model.answers += [errors.Overloaded("529 overloaded req_1")]
+    outcome = await bench.say("important")
+    assert outcome.status == "failed"
+    assert outcome.notice == errors.Overloaded.person
+    await bench.say("and now?")
+    assert words(bench.sent[0]) == ["important"]
+    assert outcome.notice not in json.dumps(bench.sent)
+
+
+async def test_an_unforeseen_error_does_not_end_the_chat(bench: Bench) -> None:
+    bench.model.answers += [RuntimeError("/etc/secret")]
+    outcome = await bench.say("hello")
+    assert outcome.status == "failed"
+    assert "/etc" not in (outcome.notice or "")
+    await bench.say("again")
+    assert bench.chat.seen == ["echo: again"]
+
+
+async def test_a_request_the_provider_calls_invalid_does_not_poison_the_chat(bench: Bench) -> None:
+    bench.model.answers += [errors.RequestInvalid("bad", status=400)]
+    await bench.say("poison")
+    await bench.say("fine")
+    assert "poison" not in json.dumps(bench.sent)
+
+
+async def test_a_failure_after_a_tool_leaves_a_valid_history(bench: Bench) -> None:
+    press = Press()
+    bench.add_tools(press)
+    bench.model.answers += [reply(tool_use("press")), errors.StreamBroken("cut")]
+    await bench.say("press it")
+    await bench.say("and?")
+    assert press.pressed == 1
+    assert [message["role"] for message in bench.sent[:3]] == ["user", "assistant", "user"]
+
+
+async def test_a_stop_ends_the_turn_at_once_and_leaves_a_valid_history(bench: Bench) -> None:
+    press = Press()
+    press.hold = asyncio.Event()
+    bench.add_tools(press)
+    bench.model.answers += [reply(tool_use("press"))]
+    running = asyncio.create_task(bench.say("press it"))
+    await press.began.wait()
+    assert await bench.pool.stop(KEY) is True
+    assert (await running).status == "stopped"
+    assert await bench.pool.stop(KEY) is False
+    await bench.say("what happened?")
+    result = bench.sent[2]["content"][0]
+    assert result["is_error"] is True
+    assert "Interrupted" in result["content"]
+
+
+async def test_a_turn_that_no_chat_caused_has_no_chat_fields_and_nowhere_to_send(bench: Bench) -> None:
+    bench.model.answers += [reply(tool_use("chat_send", text="hi")), reply(text("The answer."))]
+    outcome = await bench.pool.run(TurnRequest(bench.ids.ulid(), "job:1", prompt="Do the round."))
+    assert outcome.detail == "The answer."
+    assert "nowhere to send" in bench.sent[-1]["content"][0]["content"]
+    assert "channel:" not in bench.model.requests[0].system[1]["text"]
+
+
+async def test_messages_of_the_same_person_join_the_turn_at_the_next_step(bench: Bench) -> None:
+    press = Press()
+    bench.add_tools(press)
+    more = [bench.inbound("and make it blue")]
+    bench.model.answers += [
+        reply(tool_use("press")),
+        reply(tool_use("chat_send", text="Done, in blue.")),
+        reply(),
+    ]
+
+    def take() -> list[Any]:
+        return [more.pop()] if more else []
+
+    await bench.say("make it big", take_more=take)
+    assert words(bench.model.requests[1].messages[-1]) == ["and make it blue"]
+    assert bench.chat.seen == ["Done, in blue."]
+
+
+async def test_what_joins_after_an_answer_is_answered_too_even_by_plain_text(bench: Bench) -> None:
+    more = [bench.inbound("wait, one more")]
+    bench.model.answers += [reply(tool_use("chat_send", text="First.")), reply(text("Second."))]
+    await bench.say("a", take_more=lambda: [more.pop()] if more else [])
+    assert bench.chat.seen == ["First.", "Second."]
+
+
+async def test_turns_side_by_side_never_see_each_others_chat(bench: Bench) -> None:
+    seen: dict[str, list[str]] = {}
+
+    async def one(number: int) -> None:
+        key = f"telegram:chat:{number}"
+        chat = type(bench.chat)()
+        inbound = bench.inbound(f"I am {number}", chat_key=key, chat_id=str(number))
+        await bench.pool.run(TurnRequest(inbound.request_id, key, inbound=inbound, reply=chat))
+        seen[key] = chat.seen
+
+    await asyncio.gather(*(one(number) for number in range(50)))
+    assert seen == {f"telegram:chat:{n}": [f"echo: I am {n}"] for n in range(50)}
+
+
+async def test_a_history_over_the_cap_is_cut_between_turns_only(bench: Bench) -> None:
+    bench.configure(max_messages=12)
+    sizes = []
+    for number in range(12):
+        await bench.say(f"message {number}")
+        sizes.append(len(bench.pool._runtime(KEY).store))
+    assert max(sizes) <= 12
+    assert min(sizes[4:]) >= 3
+    assert bench.log.of("compaction")
+
+
+@pytest.mark.parametrize("blocks", [[text("")], [text(" \n")]])
+async def test_blank_text_of_the_model_never_stands_in_a_later_request(
+    bench: Bench, blocks: list[Any]
+) -> None:
+    bench.model.answers += [
+        reply(*blocks, tool_use("chat_send", text="x")),
+        ModelReply(content=blocks, stop_reason="end_turn"),
+    ]
+    await bench.say("a")
+    await bench.say("b")
+    assert bench.chat.seen == ["x", "echo: b"]
