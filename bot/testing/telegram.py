@@ -13,7 +13,7 @@ Faults come with `fail` (see `Loopback`): `server.fail("sendMessage", **refusal(
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bot.contracts import Json
@@ -59,7 +59,7 @@ class TelegramServer(Service):
         file_name: str | None = None,
         mime: str | None = None,
         is_bot: bool = False,
-        **fields: Any,
+        fields: Mapping[str, Any] | None = None,
     ) -> Json:
         """A person (or another bot) sends a message; the update that the bot will get.
 
@@ -80,7 +80,7 @@ class TelegramServer(Service):
         if text and spans:
             message["entities" if media is None else "caption_entities"] = spans
         self._place(chat, message, thread_id, reply_to)
-        message |= fields
+        message |= fields or {}
         chat.messages[message["message_id"]] = message
         return self._push("message", message)
 

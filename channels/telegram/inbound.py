@@ -102,7 +102,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
         target=where if direct else {**where, "reply_to": str(number)},
         kind="edit" if edit else "message",
         addressed=reason,
-        text=text.clean(said),
+        text=said,
         command=None if edit else command,
         message_id=str(number),
         user_name=_name(sender),
@@ -135,7 +135,7 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
             bot = match["bot"]
             if bot is not None and bot.lower() != (me.username or "").lower():
                 return None, True
-            args = text.clean(said[entity.length :]).strip()
+            args = said[entity.length :].strip()
             return Command(name=match["name"].lower(), args=args), False
     return None, False
 
@@ -177,7 +177,7 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
     return (
         Quoted(
             user_id=str(_number(sender.id)) if sender else None,
-            text=text.clean(said),
+            text=said,
             user_name=_name(sender) if sender else None,
             ts=int(answered.date.timestamp() * 1000),
             from_self=sender is not None and sender.id == me.id,
@@ -221,33 +221,32 @@ def _attachment(
 
 def _file_name(name: str) -> str:
     """A file's name without what makes it read as another one: controls, direction marks, lines."""
-    shown = "".join(
-        char for char in text.clean(name) if unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"}
-    )
+    shown = "".join(char for char in name if unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"})
     return text.head(shown.strip(), 200)
 
 
 def _name(user: User) -> str | None:
     name = " ".join(filter(None, (_string(user.first_name), _string(user.last_name)))).strip()
-    return text.head(text.clean(name or _string(user.username)), 200) or None
+    return text.head(name or _string(user.username), 200) or None
 
 
 def _part(said: str, entity: MessageEntity) -> str:
     """The text of an entity. Its numbers are the platform's, so nothing is taken for granted."""
     start = max(0, _number(entity.offset)) * 2
-    raw = said.encode("utf-16-le", "surrogatepass")[start : start + max(0, _number(entity.length)) * 2]
+    raw = said.encode("utf-16-le")[start : start + max(0, _number(entity.length)) * 2]
     return raw.decode("utf-16-le", "replace")
 
 
 def _number(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError("a number is expected")
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise TypeError("a number of 64 bits is expected")
     return value
 
 
 def _string(value: object) -> str:
+    """A text that can be written. Each half pair becomes one unit, so the offsets of entities still hold."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise TypeError("a text is expected")
-    return value
+    return text.clean(value)

@@ -62,9 +62,9 @@ class _References(dict[str, Any]):
         super().__init__()
         self.used: set[str] = set()
 
-    def __getitem__(self, label: str) -> Any:
+    def get(self, label: str, default: Any = None) -> Any:
         self.used.add(label)
-        return super().__getitem__(label)
+        return super().get(label, default)
 
 
 def _parser(*, references: bool) -> MarkdownIt:
@@ -102,9 +102,10 @@ def render(markdown: str) -> Rendered:
     if len(bare.text) > PARSED or bare.text.count("[") > BRACKETS:
         return bare
     references = _References()
+    env: dict[str, Any] = {"references": references}
     try:
-        tokens = _WITH_REFERENCES.parse(bare.text, {"references": references})
-        if references.used != references.keys():
+        tokens = _WITH_REFERENCES.parse(bare.text, env)
+        if not references.keys() <= references.used or "duplicate_refs" in env:
             # A definition that nothing refers to would vanish.
             tokens = _WITHOUT_REFERENCES.parse(bare.text)
         rendered = _Writer().write(tokens)
@@ -219,6 +220,7 @@ class _Writer:
 
     def _verbatim(self, token: Token) -> None:
         begun = bool(self._prefix)
+        self._prefix = self._prefix.rstrip()
         self._start_line(token, indent=False)
         if begun:
             self._put("\n")

@@ -1,0 +1,67 @@
+"""What is known of the channel before its library is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pydantic
+import pytest
+
+from channels.telegram.manifest import MANIFEST, TelegramSettings
+
+
+def test_settings_are_those_of_ship_json() -> None:
+    given = {"enabled": True, "botToken": "1:a", "baseUrl": "http://127.0.0.1:8081/", "allow": ["5", "*"]}
+    settings = TelegramSettings.model_validate(given)
+    assert settings.base_url == "http://127.0.0.1:8081"
+    assert TelegramSettings().base_url == "https://api.telegram.org"
+    assert TelegramSettings().allow == []
+    assert TelegramSettings().bot_token is None
+    assert "1:a" not in repr(settings)
+
+
+@pytest.mark.parametrize("base_url", ["", "api.telegram.org", "ftp://a.b", "https://"])
+def test_an_address_that_is_none_is_refused(base_url: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match="https://"):
+        TelegramSettings(base_url=base_url)
+
+
+@pytest.mark.parametrize("value", ["1", "-100200", "9223372036854775807"])
+def test_numbers_are_ids(value: str) -> None:
+    assert MANIFEST.valid_id(value)
+
+
+@pytest.mark.parametrize("value", ["", "0", "007", "@name", "name", "1 ", "1\n", "--1", "٣", "1.0", "*"])
+def test_names_are_no_ids(value: str) -> None:
+    assert not MANIFEST.valid_id(value)
+
+
+def test_ids_that_stand_for_many_people_are_never_admitted() -> None:
+    assert MANIFEST.never_admit == {"1087968824", "136817688"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "telegram:chat:",
+        "telegram:chat:x",
+        "slack:chat:1",
+        "telegram:chat:1:topic:",
+        "telegram:chat:1:topic:-2",
+    ],
+)
+def test_what_is_no_chat_key_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="no chatKey"):
+        MANIFEST.decode(key)
+
+
+@pytest.mark.parametrize("parts", [{"chat_id": "x"}, {"chat_id": "1", "message_thread_id": "1:2"}])
+def test_what_is_no_address_has_no_chat_key(parts: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="numbers"):
+        MANIFEST.encode(parts)
+
+
+def test_the_manifest_loads_without_the_library() -> None:
+    code = "import sys, channels.telegram.manifest; sys.exit('telegram' in sys.modules or 'httpx' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

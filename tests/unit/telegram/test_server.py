@@ -1,0 +1,405 @@
+"""The Bot API server refuses what Telegram refuses. `doctor`, the black-box tests and the bench rely on it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bot.testing.clock import FakeClock
+from bot.testing.telegram import TelegramServer, refusal
+
+GROUP = -100200
+
+
+class Client:
+    """Calls methods as any HTTP client would."""
+
+    def __init__(self, server: TelegramServer, session: aiohttp.ClientSession) -> None:
+        self.server, self.session = server, session
+
+    async def call(self, method: str, *, token: str | None = None, **params: Any) -> dict[str, Any]:
+        address = f"{self.server.url}/bot{token or self.server.token}/{method}"
+        async with self.session.post(address, json=params) as answer:
+            body: dict[str, Any] = await answer.json()
+            assert body["ok"] is (answer.status == 200)
+            assert body.get("error_code", 200) == answer.status
+            return body
+
+    async def ok(self, method: str, **params: Any) -> Any:
+        body = await self.call(method, **params)
+        assert body["ok"], body
+        return body["result"]
+
+    async def refused(self, method: str, **params: Any) -> str:
+        body = await self.call(method, **params)
+        assert not body["ok"]
+        return f"{body['error_code']} {body['description']}"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def server(clock: FakeClock) -> AsyncIterator[TelegramServer]:
+    async with TelegramServer(clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: TelegramServer) -> AsyncIterator[Client]:
+    async with aiohttp.ClientSession() as session:
+        yield Client(server, session)
+
+
+async def test_a_wrong_token_is_unauthorised_and_a_malformed_one_unknown(client: Client) -> None:
+    assert (await client.call("getMe", token="4242:other"))["error_code"] == 401
+    assert (await client.call("getMe", token="nonsense"))["error_code"] == 404
+    assert (await client.call("noSuchMethod"))["error_code"] == 404
+    assert (await client.ok("getMe"))["username"] == "shipmate_bot"
+
+
+async def test_parameters_come_in_any_of_the_four_ways(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    address = f"{server.url}/bot{server.token}/sendMessage"
+    spans = json.dumps([{"type": "bold", "offset": 0, "length": 1}])
+    values = {"chat_id": "1", "text": "x", "entities": spans}
+    multipart = aiohttp.FormData(values)
+    multipart.add_field("file", b"0", filename="f")
+    for how in ({"params": values}, {"data": values}, {"json": values}, {"data": multipart}):
+        async with client.session.post(address, **how) as answer:
+            assert answer.status == 200
+    async with client.session.get(address, params=values) as answer:
+        assert answer.status == 200
+    assert [seen.entities[0]["type"] for seen in server.visible(1)] == ["bold"] * 5
+    async with client.session.post(
+        address, data=b"{", headers={"content-type": "application/json"}
+    ) as answer:
+        assert answer.status == 400
+
+
+async def test_an_update_is_kept_until_its_offset_is_passed(client: Client, server: TelegramServer) -> None:
+    first, second = server.say("one"), server.say("two")
+    assert await client.ok("getUpdates") == [first, second]
+    assert await client.ok("getUpdates", limit=1) == [first]
+    assert await client.ok("getUpdates", offset=second["update_id"]) == [second]
+    assert await client.ok("getUpdates") == [second]
+    assert await client.ok("getUpdates", offset=second["update_id"] + 1) == []
+    server.repeat(first)
+    assert await client.ok("getUpdates") == [first]
+
+
+async def test_a_negative_offset_keeps_the_newest_only(client: Client, server: TelegramServer) -> None:
+    updates = [server.say(str(n)) for n in range(5)]
+    assert await client.ok("getUpdates", offset=-2) == updates[-2:]
+
+
+async def test_updates_are_dropped_after_a_day(
+    client: Client, server: TelegramServer, clock: FakeClock
+) -> None:
+    server.say("old")
+    await clock.advance(23 * 3600)
+    fresh = server.say("fresh")
+    assert len(await client.ok("getUpdates")) == 2
+    await clock.advance(2 * 3600)
+    assert await client.ok("getUpdates") == [fresh]
+
+
+async def test_a_long_poll_waits_for_an_update(client: Client, server: TelegramServer) -> None:
+    poll = asyncio.create_task(client.ok("getUpdates", timeout=30))
+    await server.until(lambda: bool(server.called("getUpdates")))
+    assert not poll.done()
+    update = server.say("now")
+    assert await poll == [update]
+
+
+async def test_a_long_poll_ends_empty_after_its_timeout(
+    client: Client, server: TelegramServer, clock: FakeClock
+) -> None:
+    poll = asyncio.create_task(client.ok("getUpdates", timeout=30))
+    while not clock.sleeping:  # noqa: ASYNC110 - a clock has no event
+        await asyncio.sleep(0)
+    await clock.advance(29)
+    assert clock.sleeping
+    await clock.advance(1)
+    assert await poll == []
+
+
+async def test_a_second_poll_ends_the_first_with_a_conflict(client: Client, server: TelegramServer) -> None:
+    first = asyncio.create_task(client.refused("getUpdates", timeout=30))
+    await server.until(lambda: len(server.called("getUpdates")) == 1)
+    second = asyncio.create_task(client.ok("getUpdates", timeout=30))
+    assert (await first).startswith("409 Conflict: terminated by other getUpdates request")
+    update = server.say("now")
+    assert await second == [update]
+
+
+async def test_a_webhook_and_polls_exclude_each_other(client: Client, server: TelegramServer) -> None:
+    poll = asyncio.create_task(client.refused("getUpdates", timeout=30))
+    await server.until(lambda: len(server.called("getUpdates")) == 1)
+    await client.ok("setWebhook", url="https://bot.test/hook")
+    assert (await poll).startswith("409")
+    assert (await client.refused("getUpdates")).startswith("409 Conflict: can't use getUpdates")
+    assert (await client.ok("getWebhookInfo"))["url"] == "https://bot.test/hook"
+    update = server.say("kept")
+    await client.ok("deleteWebhook")
+    assert await client.ok("getUpdates") == [update]
+    await client.ok("deleteWebhook", drop_pending_updates=True)
+    assert await client.ok("getUpdates") == []
+
+
+async def test_only_allowed_updates_are_kept(client: Client, server: TelegramServer) -> None:
+    await client.ok("getUpdates", allowed_updates=["edited_message"])
+    number = server.say("one")["message"]["message_id"]
+    edit = server.edit(number, "two")
+    assert await client.ok("getUpdates") == [edit]
+    await client.ok("getUpdates", offset=edit["update_id"] + 1, allowed_updates=[])
+    fresh = server.say("three")
+    assert await client.ok("getUpdates") == [fresh]
+
+
+@pytest.mark.parametrize(
+    ("params", "refused"),
+    [
+        ({"text": ""}, "message text is empty"),
+        ({"text": " \n "}, "message text is empty"),
+        ({"text": "x" * 4097}, "message is too long"),
+        ({"text": "👍" * 2049}, "message is too long"),
+        ({"text": "x", "chat_id": 77}, "chat not found"),
+        ({"text": "x", "chat_id": ""}, "chat_id is empty"),
+        ({"text": "x", "parse_mode": "Klingon"}, "unsupported parse_mode"),
+        ({"text": "x", "message_thread_id": 9}, "message thread not found"),
+        ({"text": "x", "message_thread_id": "nine"}, "integer expected"),
+        ({"text": "x", "reply_parameters": {"message_id": 9}}, "message to be replied not found"),
+        ({"text": "x", "reply_parameters": "{"}, "can't parse reply_parameters"),
+        ({"text": "x", "entities": "no"}, "can't parse entities"),
+        ({"text": "x", "entities": {}, "reply_parameters": [1]}, "object expected"),
+        ({"text": "x", "entities": {"a": 1}}, "array expected"),
+    ],
+)
+async def test_messages_that_telegram_refuses(
+    client: Client, server: TelegramServer, params: dict[str, Any], refused: str
+) -> None:
+    server.chat(1)
+    said = await client.refused("sendMessage", **{"chat_id": 1, **params})
+    assert said.startswith("400 Bad Request: ")
+    assert refused in said
+    assert server.visible(1) == []
+
+
+def span(kind: str, offset: Any, length: Any, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "offset": offset, "length": length, **more}
+
+
+@pytest.mark.parametrize(
+    "entities",
+    [
+        [span("bold", 0, 7)],
+        [span("bold", -1, 2)],
+        [span("bold", 6, 1)],
+        [span("bold", 0, 0)],
+        [span("bold", "0", 1)],
+        [span("bold", True, 1)],
+        [span("blink", 0, 1)],
+        ["bold"],
+        [span("bold", 0, 1)] * 2,
+        [span("bold", 0, 3), span("italic", 2, 4)],
+        [span("bold", 3, 1)],
+        [span("bold", 2, 1)],
+        [span("pre", 0, 4), span("bold", 0, 1)],
+        [span("bold", 0, 4), span("code", 0, 1)],
+        [span("code", 0, 4), span("text_link", 0, 1, url="https://a.b")],
+        [span("blockquote", 0, 4), span("blockquote", 0, 1)],
+        [span("text_link", 0, 1)],
+        [span("text_link", 0, 1, url="javascript:x")],
+        [span("bold", 0, 1)] * 101,
+    ],
+)
+async def test_entities_that_telegram_refuses(
+    client: Client, server: TelegramServer, entities: list[Any]
+) -> None:
+    server.chat(1)
+    said = await client.refused("sendMessage", chat_id=1, text="ab👍cd", entities=entities)
+    assert "400 Bad Request: " in said
+    assert "entit" in said.lower()
+
+
+async def test_entities_that_telegram_takes(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    entities = [
+        span("blockquote", 0, 6),
+        span("bold", 0, 4),
+        span("italic", 2, 2),
+        span("text_link", 4, 1, url="https://a.b"),
+        span("code", 5, 1),
+    ]
+    await client.ok("sendMessage", chat_id=1, text="ab👍cd", entities=entities)
+    assert list(server.visible(1)[0].entities) == entities
+
+
+async def test_blank_ends_are_cut_off_and_entities_follow(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    entities = [span("bold", 0, 4), span("italic", 4, 3)]
+    await client.ok("sendMessage", chat_id=1, text="\n\nab x  \n", entities=entities)
+    (seen,) = server.visible(1)
+    assert seen.text == "ab x"
+    assert list(seen.entities) == [span("bold", 0, 2), span("italic", 2, 2)]
+
+
+async def test_text_that_is_no_utf8_is_refused(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    assert "UTF-8" in await client.refused("sendMessage", chat_id=1, text="\ud83d")
+
+
+async def test_replies_and_topics_are_shown(client: Client, server: TelegramServer) -> None:
+    asked = server.say("question", chat_id=GROUP, thread_id=7)["message"]["message_id"]
+    place = {"chat_id": GROUP, "message_thread_id": 7, "reply_parameters": {"message_id": asked}}
+    await client.ok("sendMessage", text="answer", **place)
+    absent = {"message_id": 99, "allow_sending_without_reply": True}
+    await client.ok("sendMessage", text="lost", chat_id=GROUP, reply_parameters=absent)
+    answer, lost = server.visible(GROUP)
+    assert (answer.thread_id, answer.reply_to) == (7, asked)
+    assert (lost.thread_id, lost.reply_to) == (None, None)
+    assert [seen.text for seen in server.visible(GROUP, everyone=True)] == ["question", "answer", "lost"]
+
+
+async def test_previews_show_unless_they_are_turned_off(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    link = [span("text_link", 0, 1, url="https://a.b")]
+    await client.ok("sendMessage", chat_id=1, text="https://a.b")
+    await client.ok("sendMessage", chat_id=1, text="x", entities=link)
+    await client.ok("sendMessage", chat_id=1, text="x")
+    off = {"is_disabled": True}
+    await client.ok("sendMessage", chat_id=1, text="https://a.b", link_preview_options=off)
+    assert [seen.preview for seen in server.visible(1)] == [True, True, False, False]
+
+
+async def test_messages_are_edited_and_deleted(client: Client, server: TelegramServer) -> None:
+    theirs = server.say("mine", chat_id=1)["message"]["message_id"]
+    sent = (await client.ok("sendMessage", chat_id=1, text="old"))["message_id"]
+    place = {"chat_id": 1, "message_id": sent}
+    assert "message is not modified" in await client.refused("editMessageText", text="old", **place)
+    await client.ok("editMessageText", text="new", **place)
+    (seen,) = server.visible(1)
+    assert (seen.text, seen.edited) == ("new", True)
+    assert "can't be edited" in await client.refused(
+        "editMessageText", chat_id=1, message_id=theirs, text="x"
+    )
+    assert "can't be deleted" in await client.refused("deleteMessage", chat_id=1, message_id=theirs)
+    await client.ok("deleteMessage", **place)
+    assert server.visible(1) == []
+    assert "message to delete not found" in await client.refused("deleteMessage", **place)
+
+
+async def test_a_blocked_or_upgraded_chat_takes_nothing(client: Client, server: TelegramServer) -> None:
+    server.block(1)
+    assert (await client.refused("sendMessage", chat_id=1, text="x")).startswith(
+        "403 Forbidden: bot was blocked"
+    )
+    server.upgrade(-5, GROUP)
+    body = await client.call("sendMessage", chat_id=-5, text="x")
+    assert body["parameters"] == {"migrate_to_chat_id": GROUP}
+    await client.ok("sendMessage", chat_id=GROUP, text="x")
+    kinds = [set(update["message"]) for update in await client.ok("getUpdates")]
+    assert ["migrate_to_chat_id" in kind for kind in kinds] == [True, False]
+
+
+async def test_actions_commands_and_callbacks_are_checked(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    await client.ok("sendChatAction", chat_id=1, action="typing")
+    assert "wrong parameter action" in await client.refused("sendChatAction", chat_id=1, action="dancing")
+    assert "thread" in await client.refused("sendChatAction", chat_id=1, action="typing", message_thread_id=4)
+    commands = [{"command": "help", "description": "Help"}]
+    await client.ok("setMyCommands", commands=commands)
+    assert server.commands == commands
+    for wrong in ({"command": "Help", "description": "x"}, {"command": "help", "description": ""}, "help"):
+        assert "BOT_COMMAND_INVALID" in await client.refused("setMyCommands", commands=[wrong])
+    sent = (await client.ok("sendMessage", chat_id=1, text="choose"))["message_id"]
+    pressed = server.press(sent, "yes", chat_id=1)["callback_query"]["id"]
+    await client.ok("answerCallbackQuery", callback_query_id=pressed)
+    assert "query is too old" in await client.refused("answerCallbackQuery", callback_query_id="1")
+    assert "TOO_LONG" in await client.refused(
+        "answerCallbackQuery", callback_query_id=pressed, text="x" * 201
+    )
+
+
+async def test_files_are_served_under_their_path(client: Client, server: TelegramServer) -> None:
+    document = server.say(media="document", data=b"bytes", file_name="a.txt")["message"]["document"]
+    found = await client.ok("getFile", file_id=document["file_id"])
+    assert found["file_size"] == 5
+    for token, status in ((server.token, 200), ("4242:other", 404)):
+        async with client.session.get(f"{server.url}/file/bot{token}/{found['file_path']}") as answer:
+            assert answer.status == status
+            assert (await answer.read() == b"bytes") is (status == 200)
+    assert "invalid file_id" in await client.refused("getFile", file_id="none")
+    large = server.say(media="photo", data=b"\0" * (20 * 1024 * 1024 + 1))["message"]["photo"][-1]
+    assert "file is too big" in await client.refused("getFile", file_id=large["file_id"])
+
+
+async def test_faults_come_on_command(client: Client, server: TelegramServer) -> None:
+    server.chat(1)
+    server.fail("sendMessage", **refusal(429, "Too Many Requests: retry after 3", retry_after=3))
+    body = await client.call("sendMessage", chat_id=1, text="x")
+    assert (body["error_code"], body["parameters"]) == (429, {"retry_after": 3})
+    server.fail("sendMessage", action="lose")
+    with pytest.raises(aiohttp.ClientError):
+        await client.ok("sendMessage", chat_id=1, text="lost")
+    server.fail("sendMessage", action="cut")
+    with pytest.raises(aiohttp.ClientError):
+        await client.ok("sendMessage", chat_id=1, text="cut")
+    assert [seen.text for seen in server.visible(1)] == ["lost"]
+
+
+async def test_flood_limits_hold_for_each_chat_on_the_servers_clock(clock: FakeClock) -> None:
+    async with TelegramServer(clock=clock, limits=True) as server, aiohttp.ClientSession() as session:
+        client = Client(server, session)
+        for chat, wait in ((1, 1), (GROUP, 3)):
+            server.chat(chat)
+            for _ in range(5):
+                await client.ok("sendChatAction", chat_id=chat, action="typing")
+            body = await client.call("sendMessage", chat_id=chat, text="x")
+            assert body["parameters"] == {"retry_after": wait}
+            await clock.advance(wait)
+            await client.ok("sendMessage", chat_id=chat, text="x")
+
+
+def test_what_people_say_gets_its_entities_as_telegram_makes_them() -> None:
+    server = TelegramServer()
+    server._wake = lambda: None  # type: ignore[method-assign]  # no loop runs here
+    said = server.say("👍 @shipmate_bot see /help@shipmate_bot me@here.org https://a.b/c @no")["message"]
+    assert said["entities"] == [
+        {"type": "mention", "offset": 3, "length": 13},
+        {"type": "bot_command", "offset": 21, "length": 18},
+        {"type": "url", "offset": 52, "length": 13},
+    ]
+    mine = {"type": "text_mention", "offset": 0, "length": 2, "user": server.me}
+    assert server.say("hi", entities=[mine])["message"]["entities"] == [mine]
+    assert server.say("/x", media="photo")["message"]["caption_entities"][0]["type"] == "bot_command"
+
+
+async def test_a_message_in_a_topic_points_at_the_topics_opening(server: TelegramServer) -> None:
+    server.topic(GROUP, 7, by_bot=True)
+    said = server.say("hi", chat_id=GROUP, thread_id=7)["message"]
+    assert said["is_topic_message"] is True
+    assert said["reply_to_message"]["forum_topic_created"]
+    assert said["reply_to_message"]["from"]["id"] == server.me["id"]
+
+
+async def test_a_reply_in_a_group_without_topics_has_a_thread_all_the_same(server: TelegramServer) -> None:
+    root = server.say("root", chat_id=GROUP)["message"]["message_id"]
+    reply = server.say("reply", chat_id=GROUP, reply_to=root)["message"]
+    assert reply["message_thread_id"] == root
+    assert "is_topic_message" not in reply
+
+
+async def test_raw_updates_go_out_as_they_are(client: Client, server: TelegramServer) -> None:
+    numbered = server.push_raw({"message": 5})
+    server.push_raw("nonsense")
+    assert await client.ok("getUpdates") == [numbered, "nonsense"]
+    assert isinstance(numbered["update_id"], int)
