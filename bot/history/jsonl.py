@@ -165,16 +165,19 @@ class Files:
         return data
 
     def _repaired(self, path: Path, data: bytes) -> bytes:
-        end = len(data)
+        """Without what stands behind the last line that can be read."""
+        cut = end = len(data)
         while end:
             start = data.rfind(b"\n", 0, end - data.endswith(b"\n", 0, end)) + 1
             line = data[start:end].strip()
-            if not line or loads(line) is not None:
+            if line and loads(line) is not None:
                 break
+            if line:
+                cut = start
             end = start
-        if end < len(data):
-            self._quarantine(path, data[end:], end)
-        return data[:end]
+        if cut < len(data):
+            self._quarantine(path, data[cut:], cut)
+        return data[:cut]
 
     def _quarantine(self, path: Path, rest: bytes, offset: int) -> None:
         ts = int(self._clock.now() * 1000)

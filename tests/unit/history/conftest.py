@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot.contracts import ArchiveLine, Disk
+from bot.history.archive import ChatStore
+from bot.system import SystemDisk
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "chats"
+
+
+@pytest.fixture
+def store(folder: Path, log: MemoryLog, clock: FakeClock) -> Callable[..., ChatStore]:
+    def make(limit: int = 1000, disk: Disk | None = None) -> ChatStore:
+        return ChatStore(folder, disk=disk or SystemDisk(), log=log, archive_after_lines=limit, clock=clock)
+
+    return make
+
+
+@pytest.fixture
+def said() -> Callable[..., ArchiveLine]:
+    def make(text: str, chat_key: str = "web:chat:1", **fields: object) -> ArchiveLine:
+        given = {"ts": 1_800_000_000_000, "channel": "web", "chatId": "1", "role": "user"}
+        return ArchiveLine.model_validate({**given, "chatKey": chat_key, "text": text, **fields})
+
+    return make

@@ -1,0 +1,317 @@
+"""The archive on a disk that fails, and after a process that died at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts import ArchiveLine, HistoryQuery
+from bot.history.archive import ChatStore
+from bot.system import SystemDisk
+from bot.testing.clock import FakeClock
+from bot.testing.disk import Failure, FaultyDisk, When
+from bot.testing.log import MemoryLog
+
+Make = Callable[..., ChatStore]
+Said = Callable[..., ArchiveLine]
+KEY = "web:chat:1"
+NAME = "web%3Achat%3A1"
+LIMIT = 4
+COUNT = 14
+
+
+async def everything(store: ChatStore, key: str = KEY) -> list[str]:
+    page = await store.search(key, HistoryQuery(limit=10_000))
+    assert page.unreadable == 0
+    return [line.text for line in page.lines]
+
+
+def on_disk(folder: Path) -> list[str]:
+    """All texts, without any knowledge of ours but the order of the files."""
+    archives = sorted(folder.glob("*.archive-*.jsonl"), key=lambda path: int(path.name.split("-")[-1][:-6]))
+    files = [*archives, folder / f"{NAME}.jsonl"]
+    return [json.loads(raw)["text"] for path in files for raw in path.read_bytes().split(b"\n") if raw]
+
+
+def dying(at: int, when: When) -> FaultyDisk:
+    """A disk that stops in its `at`-th change and changes nothing any more, as if the process were gone."""
+    disk = FaultyDisk(SystemDisk())
+    disk.fail(Failure(at=at, when=when, error=errno.EIO))
+    disk.fail(Failure(at=at, times=None, error=errno.EIO))
+    return disk
+
+
+async def say(store: ChatStore, said: Said, numbers: range) -> int:
+    """Append until one is refused; returns how many were acknowledged."""
+    for done, number in enumerate(numbers):
+        try:
+            await store.append(said(f"t{number}"))
+        except errors.StorageError:
+            return done
+    return len(numbers)
+
+
+def numbered(count: int, start: int = 0) -> list[str]:
+    return [f"t{number}" for number in range(start, count)]
+
+
+@pytest.mark.parametrize("when", ["before", "torn", "after"])
+async def test_dying_at_any_change_loses_nothing_acknowledged_and_doubles_nothing(
+    store: Make, folder: Path, said: Said, when: When
+) -> None:
+    at = 0
+    while True:
+        at += 1
+        for path in folder.glob("*"):
+            path.unlink()
+        disk = dying(at, when)
+        acknowledged = await say(store(LIMIT, disk), said, range(COUNT))
+        if disk.writes < at:
+            break
+        page = await store(LIMIT).search(KEY, HistoryQuery(limit=100))
+        seen = [line.text for line in page.lines]
+        assert seen in (numbered(acknowledged), numbered(acknowledged + 1)), at
+        survivor = store(LIMIT)
+        assert await say(survivor, said, range(len(seen), COUNT + 3)) == COUNT + 3 - len(seen)
+        assert await everything(survivor) == on_disk(folder) == numbered(COUNT + 3), at
+        assert not [path for path in folder.iterdir() if path.suffix in {".tmp", ".rotating"}]
+        await survivor.close()
+    assert at > COUNT + 4 * 4  # every append, and four steps of four rotations at the least
+
+
+@pytest.mark.parametrize("when", ["before", "torn", "after"])
+def test_a_process_killed_at_any_write_loses_and_doubles_nothing(folder: Path, when: When) -> None:
+    script = Path(__file__).with_name("process_killed.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder), when, str(LIMIT), str(COUNT)],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(runs) > COUNT
+    assert {run["signal"] for run in runs[:-1]} == {9}
+    for run in runs:
+        seen = run["found"]
+        assert seen in (numbered(run["acknowledged"]), numbered(run["acknowledged"] + 1)), run
+
+
+@pytest.mark.parametrize("when", ["before", "torn", "after"])
+async def test_any_operation_failing_once_costs_nothing(
+    store: Make, folder: Path, said: Said, when: When
+) -> None:
+    at = 0
+    while True:
+        at += 1
+        for path in folder.glob("*"):
+            path.unlink()
+        disk = FaultyDisk(SystemDisk())
+        failure = Failure("*", at=at, when=when)
+        disk.fail(failure)
+        chats = store(LIMIT, disk)
+        for number in range(COUNT):
+            with contextlib.suppress(errors.StorageError):  # kept, and written before the next one
+                await chats.append(said(f"t{number}"))
+        await chats.close()
+        if failure.at > 0:
+            break
+        assert on_disk(folder) == numbered(COUNT), at
+        assert await everything(store(LIMIT)) == numbered(COUNT), at
+    assert at > 5 * COUNT
+
+
+async def test_lines_refused_by_a_full_disk_are_written_before_the_next_one(
+    store: Make, folder: Path, log: MemoryLog, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    await chats.append(said("t0"))
+    disk.fail(Failure("write", times=None, when="torn"))
+    results = await asyncio.gather(
+        *(chats.append(said(f"t{n}")) for n in range(1, 9)), return_exceptions=True
+    )
+    assert all(isinstance(result, errors.StorageError) for result in results)
+    assert log.at("error")[0].chat_key == KEY
+    assert "No space left" in log.at("error")[0].message
+    assert (await store().search(KEY, HistoryQuery())).lines[0].text == "t0"
+    disk.mend()
+    await chats.append(said("t9"))
+    assert await everything(chats) == on_disk(folder) == numbered(10)
+    await chats.close()
+
+
+async def test_lines_of_a_quiet_chat_are_written_once_another_one_can_be(
+    store: Make, folder: Path, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    disk.fail(Failure("write", times=2))
+    for text in ("t0", "t1"):
+        with pytest.raises(errors.StorageError):
+            await chats.append(said(text))
+    await chats.append(said("x", "another"))
+    assert on_disk(folder) == ["t0", "t1"]
+    await chats.close()
+
+
+async def test_one_chat_that_fails_does_not_fail_the_others_of_its_batch(
+    store: Make, folder: Path, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    disk.fail(Failure("write", times=None, named="bad"))
+    results = await asyncio.gather(
+        *(chats.append(said("x", key)) for key in ("good", "bad", "good")), return_exceptions=True
+    )
+    assert [isinstance(result, errors.StorageError) for result in results] == [False, True, False]
+    disk.mend()
+    await chats.close()
+    assert await everything(store(), "bad") == ["x"]
+
+
+async def test_what_could_not_be_written_at_the_end_is_said(store: Make, log: MemoryLog, said: Said) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    disk.fail(Failure("write", times=None))
+    with pytest.raises(errors.StorageError):
+        await chats.append(said("x"))
+    await chats.close()
+    assert log.entries[-1].details == {"lines": 1}
+    assert log.entries[-1].level == "error"
+
+
+async def test_a_folder_that_cannot_be_locked_refuses_and_keeps_the_lines(
+    store: Make, folder: Path, said: Said
+) -> None:
+    folder.write_bytes(b"a file stands in the way")
+    chats = store()
+    with pytest.raises(errors.StorageError):
+        await chats.append(said("t0"))
+    folder.unlink()
+    await chats.append(said("t1"))
+    await chats.close()
+    assert on_disk(folder) == ["t0", "t1"]
+
+
+async def test_a_failed_write_that_cannot_be_taken_back_is_not_doubled(
+    store: Make, folder: Path, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    await chats.append(said("t0"))
+    disk.fail(Failure("append", when="after", error=errno.EIO))
+    disk.fail(Failure("truncate", error=errno.EIO))
+    with pytest.raises(errors.StorageError):
+        await chats.append(said("t1"))
+    assert on_disk(folder) == ["t0", "t1"]
+    await chats.append(said("t2"))
+    assert on_disk(folder) == ["t0", "t1", "t2"]
+    await chats.close()
+
+
+async def test_a_failed_write_is_not_taken_back_once_others_wrote_after_it(
+    store: Make, folder: Path, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    mine, other = store(100, disk), store(100)
+    await mine.append(said("t0"))
+    disk.fail(Failure("append", when="torn", error=errno.EIO))
+    disk.fail(Failure("truncate", error=errno.EIO))
+    with pytest.raises(errors.StorageError):
+        await mine.append(said("t1"))
+    await other.append(said("o"))
+    await mine.append(said("t2"))
+    assert on_disk(folder) == ["t0", "o", "t1", "t2"]
+    for one in (mine, other):
+        await one.close()
+
+
+async def test_a_rotation_that_fails_is_said_and_tried_again(
+    store: Make, folder: Path, log: MemoryLog, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    disk.fail(Failure("replace", times=2, named=".archive-1"))
+    for number in range(LIMIT + 2):
+        await chats.append(said(f"t{number}"))
+    assert [entry.level for entry in log.entries] == ["error", "error"]
+    assert not list(folder.glob("*.archive-*"))
+    await chats.append(said(f"t{LIMIT + 2}"))
+    assert len(list(folder.glob("*.archive-1.jsonl"))) == 1
+    assert await everything(chats) == on_disk(folder) == numbered(LIMIT + 3)
+    await chats.close()
+
+
+async def test_a_tail_torn_at_any_byte_costs_that_line_alone_and_is_set_aside(
+    store: Make, folder: Path, log: MemoryLog, clock: FakeClock, said: Said
+) -> None:
+    chats = store()
+    await chats.append(said("first 你好"))
+    await chats.append(said("last 😀"))
+    await chats.close()
+    main = folder / f"{NAME}.jsonl"
+    whole = main.read_bytes()
+    start = whole.index(b"\n") + 1
+    for cut in range(start, len(whole)):
+        main.write_bytes(whole[:cut])
+        survivor = store()
+        await survivor.append(said("next"))
+        await survivor.close()
+        complete = cut == len(whole) - 1  # only its newline is missing
+        assert await everything(store()) == ["first 你好", *(["last 😀"] if complete else []), "next"], cut
+        aside = list(folder.glob("*.corrupt-*"))
+        if complete or cut == start:
+            assert not aside
+        else:
+            (path,) = aside
+            assert path.name == f"{NAME}.jsonl.corrupt-{int(clock.now() * 1000)}"
+            assert path.read_bytes() == whole[start:cut]
+            assert log.entries[-1].level == "warn"
+            assert log.entries[-1].details["offset"] == start
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\0" * 512, b"\xff\xfe{\n\n", b'{"a":\n"torn"', b"[" * 9, b'"text"\n17\n']
+)
+async def test_garbage_behind_the_last_line_is_set_aside(
+    store: Make, folder: Path, said: Said, garbage: bytes
+) -> None:
+    main = folder / f"{NAME}.jsonl"
+    for _ in range(2):
+        chats = store()
+        await chats.append(said("x"))
+        await chats.close()
+        with main.open("ab") as file:
+            file.write(garbage)
+    chats = store()
+    await chats.append(said("y"))
+    assert await everything(chats) == ["x", "x", "y"]
+    await chats.close()
+    # Two quarantines in one moment have names of their own.
+    assert [path.read_bytes() for path in folder.glob("*.corrupt-*")] == [garbage] * 2
+
+
+async def test_a_rotation_marker_that_makes_no_sense_is_removed(
+    store: Make, folder: Path, said: Said
+) -> None:
+    chats = store(LIMIT)
+    for number in range(LIMIT + 1):
+        await chats.append(said(f"t{number}"))
+    main = folder / f"{NAME}.jsonl"
+    size = main.stat().st_size
+    # The last one has the right size, but the archive it names holds lines that the main file does not.
+    for marker in (b"?", b"[]", b'{"archive":"1","size":%d}' % size, b'{"archive":1,"size":%d}' % size):
+        (folder / f"{NAME}.rotating").write_bytes(marker)
+        assert await everything(store(LIMIT)) == numbered(LIMIT + 1)
+    await chats.append(said(f"t{LIMIT + 1}"))
+    assert await everything(chats) == on_disk(folder) == numbered(LIMIT + 2)
+    assert not (folder / f"{NAME}.rotating").exists()
+    await chats.close()

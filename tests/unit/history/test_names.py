@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bot.history import names
+
+ANY_TEXT = st.text(
+    st.characters(min_codepoint=0, max_codepoint=0x10FFFF, exclude_categories=()), max_size=120
+)
+
+
+@pytest.mark.parametrize(
+    ("chat_key", "name"),
+    [
+        ("telegram:chat:-100123:topic:7", "telegram%3Achat%3A-100123%3Atopic%3A7"),
+        ("slack:chat:C1:thread:1700000000.000100", "slack%3Achat%3AC1%3Athread%3A1700000000%2E000100"),
+        ("a/../b\0", "a%2F%2E%2E%2Fb%00"),
+        ("web:chat:你", "web%3Achat%3A%E4%BD%A0"),
+        ("👩‍👩‍👧", "%F0%9F%91%A9%E2%80%8D%F0%9F%91%A9%E2%80%8D%F0%9F%91%A7"),
+        ("\ud800", "%ED%A0%80"),
+        ("x.archive-1", "x%2Earchive-1"),
+        ("~", "%7E"),
+        ("", ""),
+        ("a" * 200, "a" * 200),
+    ],
+)
+def test_every_byte_outside_the_plain_ones_is_escaped(chat_key: str, name: str) -> None:
+    assert names.encode(chat_key) == name
+    assert names.decode(name) == chat_key
+
+
+def test_a_name_of_more_than_200_bytes_is_cut_and_hashed() -> None:
+    key = "web:chat:" + "長" * 50
+    encoded = "web%3Achat%3A" + "%E9%95%B7" * 50
+    assert names.encode(key) == encoded[:120] + "~" + hashlib.sha256(key.encode()).hexdigest()[:16]
+    assert names.decode(names.encode(key)) is None
+
+
+def test_long_keys_that_differ_only_at_the_end_have_different_names() -> None:
+    assert names.encode("a" * 300 + "1") != names.encode("a" * 300 + "2")
+
+
+@pytest.mark.parametrize("name", ["a.b", "a%2f", "%41", "%", "%ZZ", "%FF", "ü", "a~0123456789abcdef", "a\n"])
+def test_what_is_no_name_of_ours_is_not_decoded(name: str) -> None:
+    assert names.decode(name) is None
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(ANY_TEXT, ANY_TEXT)
+@example("a", "a%")
+@example("\ud83d\ude00", "😀")
+@example("%ED%A0%80", "\ud800")
+def test_two_keys_never_share_a_name_and_every_name_is_safe(one: str, other: str) -> None:
+    name = names.encode(one)
+    assert re.fullmatch(r"[A-Za-z0-9_%-]*(~[0-9a-f]{16})?", name)
+    assert len(name) <= names.LONGEST
+    assert (name == names.encode(other)) == (one == other)
+    assert names.decode(name) in ({one} if "~" not in name else {None})

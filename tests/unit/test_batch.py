@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from bot import errors
+from bot.batch import Batcher
+
+
+async def test_what_waits_goes_out_in_order_in_one_hop() -> None:
+    batches: list[list[int]] = []
+
+    def work(batch: list[int]) -> list[int]:
+        batches.append(batch)
+        return [item * 10 for item in batch]
+
+    batcher = Batcher("test", work)
+    assert await asyncio.gather(*(batcher.put(item) for item in range(50))) == [i * 10 for i in range(50)]
+    assert batches == [list(range(50))]
+    await batcher.close()
+
+
+async def test_what_comes_while_a_batch_is_written_makes_the_next_batch() -> None:
+    batches: list[list[int]] = []
+    started, go_on = threading.Event(), threading.Event()
+
+    def work(batch: list[int]) -> list[int]:
+        batches.append(batch)
+        started.set()
+        go_on.wait(10)
+        return batch
+
+    batcher = Batcher("test", work)
+    first = asyncio.create_task(batcher.put(1))
+    await asyncio.to_thread(started.wait, 10)
+    others = [asyncio.create_task(batcher.put(item)) for item in (2, 3)]
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(first, *others)
+    assert batches == [[1], [2, 3]]
+    await batcher.close()
+
+
+async def test_a_failure_reaches_the_caller_it_belongs_to() -> None:
+    batcher: Batcher[int, int] = Batcher(
+        "test", lambda batch: [errors.StorageError("odd") if item % 2 else item for item in batch]
+    )
+    results = await asyncio.gather(*(batcher.put(item) for item in range(4)), return_exceptions=True)
+    assert [isinstance(result, errors.StorageError) for result in results] == [False, True, False, True]
+    await batcher.close()
+
+
+async def test_a_cancelled_caller_takes_nothing_back() -> None:
+    done: list[int] = []
+    go_on = threading.Event()
+
+    def work(batch: list[int]) -> list[None]:
+        go_on.wait(10)
+        done.extend(batch)
+        return [None] * len(batch)
+
+    batcher = Batcher("test", work)
+    caller = asyncio.create_task(batcher.put(7))
+    await asyncio.sleep(0)
+    caller.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    await batcher.close()
+    assert done == [7]
+
+
+async def test_nobody_waits_for_ever_when_the_work_itself_breaks() -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+
+    def work(batch: list[int]) -> list[int]:
+        if batch == [1]:
+            raise KeyError("a bug")
+        return batch
+
+    batcher = Batcher("test", work)
+    with pytest.raises(errors.StorageError, match="test: the batch broke off"):
+        await batcher.put(1)
+    assert await batcher.put(2) == 2
+    await batcher.close()
+
+
+def test_it_serves_one_event_loop_after_another() -> None:
+    batcher: Batcher[int, int] = Batcher("test", lambda batch: batch)
+
+    async def use(item: int) -> int:
+        result = await batcher.put(item)
+        await batcher.close()
+        return result
+
+    assert [asyncio.run(use(1)), asyncio.run(use(2))] == [1, 2]
+
+
+async def test_closing_finishes_what_waits_and_is_safe_twice() -> None:
+    done: list[int] = []
+    batcher: Batcher[int, None] = Batcher("test", lambda batch: [done.append(item) for item in batch])  # type: ignore[func-returns-value]
+    task = asyncio.create_task(batcher.put(1))
+    await asyncio.sleep(0)
+    await batcher.close()
+    await batcher.close()
+    await task
+    assert done == [1]
