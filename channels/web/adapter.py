@@ -1,0 +1,154 @@
+"""The web channel: a chat page, messages by POST, answers by server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from bot import errors, text
+from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from channels import slash
+from channels.web import guard, holder, manifest, pages
+from channels.web.rooms import HEARTBEAT, Rooms
+
+PART = 32_000
+"""Characters of one message; the page takes any number, people do not."""
+_BEAT = 15.0
+"""Seconds between two signs of life on a stream."""
+
+
+class WebChannel:
+    """`contracts.Channel` for browsers."""
+
+    name = manifest.NAME
+
+    def __init__(self, settings: manifest.WebSettings, around: Surroundings) -> None:
+        if settings.token is None and not guard.is_loopback(settings.host):
+            raise errors.ConfigError(
+                f"channels.web.host: {settings.host!r} can be reached from other machines; set "
+                "channels.web.token, which people give once to use the page, or use 127.0.0.1"
+            )
+        self.addresses: tuple[str, ...] = ()
+        self._host, self._port = settings.host, settings.port
+        self._around = around
+        self._rooms = Rooms()
+        self._pages = pages.Pages(
+            guard.Guard(host=settings.host, token=settings.token), self._rooms, around, self._take
+        )
+        self._intake: Intake | None = None
+        self._runner: web.AppRunner | None = None
+        self._beating: asyncio.Task[None] | None = None
+
+    async def start(self, intake: Intake) -> None:
+        runner = web.AppRunner(self._pages.app(intake), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        # "localhost" can be two addresses, and a free port of one need not be free on the other.
+        host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
+        try:
+            await web.TCPSite(runner, host, self._port).start()
+        except OSError as failure:
+            await runner.cleanup()
+            raise await self._no_port(failure) from failure
+        self._runner, self._intake = runner, intake
+        self.addresses = (f"http://{guard.for_url(self._host)}:{runner.addresses[0][1]}",)
+        self._beating = asyncio.create_task(self._beat())
+
+    async def pause(self) -> None:
+        self._pages.open = False
+
+    async def stop(self) -> None:
+        runner, self._runner = self._runner, None
+        if self._beating is not None:
+            self._beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._beating
+            self._beating = None
+        if runner is not None:
+            for stream in self._rooms.everyone():
+                stream.push(None)
+            await runner.cleanup()
+
+    def split(self, text_: str) -> list[str]:
+        return text.split(text_, PART)
+
+    async def send(self, message: Outbound) -> Sent:
+        chat = self._chat(message.target)
+        if self._runner is None:
+            raise errors.DeliveryFailed("The web chat is closed.")
+        self._rooms.say(
+            chat,
+            number=self._rooms.number(),
+            id_=message.id,
+            role="assistant",
+            kind=message.kind,
+            text=text.clean(message.text),
+            ts=self._now(),
+        )
+        return Sent(message.id)
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        self._rooms.work(self._chat(target), working=working)
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
+        return ()
+
+    def health(self) -> Health:
+        if self._runner is None:
+            return Health(connected=False, detail="not started")
+        return Health(connected=True, last_heard=self._around.clock.now())
+
+    async def _take(self, chat: str, key: str, words: str) -> bool:
+        """Hand one message to the intake. Raises `errors.StorageError` where it was not taken in."""
+        if self._intake is None:
+            raise errors.StorageError("The web channel is not started.")
+        # The answer to a command may be sent before `accept` returns; the question stands above it.
+        number = self._rooms.number()
+        inbound = Inbound(
+            channel=self.name,
+            chat_id=chat,
+            chat_key=manifest.encode({"chat": chat}),
+            chat_type="direct",
+            user_id=chat,
+            keys=(f"{self.name}:{chat}:{key}",),
+            ts=self._now(),
+            target={"chat": chat},
+            text=words,
+            command=slash.command(words),
+            message_id=key,
+        )
+        taken = await self._intake.accept(inbound)
+        if taken:
+            self._rooms.say(
+                chat, number=number, id_=key, role="user", kind="message", text=words, ts=inbound.ts
+            )
+        return taken
+
+    async def _beat(self) -> None:
+        while True:
+            await self._around.clock.sleep(_BEAT)
+            for stream in self._rooms.everyone():
+                stream.push(HEARTBEAT)
+
+    async def _no_port(self, failure: OSError) -> errors.ShipmateError:
+        where = f"channels.web: port {self._port} on {self._host}"
+        if failure.errno != errno.EADDRINUSE:
+            return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
+        pid = await asyncio.to_thread(holder.pid_on, self._port)
+        by = f" by process {pid}" if pid else ""
+        return errors.TryLater(
+            f"{where} is in use{by}; stop what uses it or set channels.web.port (0 takes a free one)"
+        )
+
+    def _now(self) -> int:
+        return int(self._around.clock.now() * 1000)
+
+    @staticmethod
+    def _chat(target: Mapping[str, str]) -> str:
+        chat = target.get("chat", "")
+        if manifest.CHAT_ID.fullmatch(chat) is None:
+            raise errors.TargetGone("The target names no web chat.")
+        return chat

@@ -1,0 +1,151 @@
+"""What is said in each web chat while Shipmate runs, and the browsers that listen.
+
+A room keeps its newest messages, so that a browser that was away for a moment is told what it missed. The
+archive is the truth; rooms are bounded in number, length and size, and forgotten from the oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+MESSAGES = 200
+"""Messages kept in a room."""
+_SIZE = 1_000_000
+"""Characters kept in a room."""
+ROOMS = 256
+STREAMS = 20
+"""Browsers that may listen to one chat at a time."""
+_QUEUE = 300
+
+HEARTBEAT = b": still here\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message as browsers get it. `number` grows with each message of the whole channel."""
+
+    number: int
+    id: str
+    role: str
+    kind: str
+    text: str
+    ts: int
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "n": self.number,
+            "role": self.role,
+            "kind": self.kind,
+            "text": self.text,
+            "ts": self.ts,
+        }
+
+
+class Stream:
+    """What waits for one browser. `abort` cuts the connection of one that does not read."""
+
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
+        self._abort = abort
+
+    def push(self, chunk: bytes | None) -> None:
+        """None ends the stream."""
+        try:
+            self._waiting.put_nowait(chunk)
+        except asyncio.QueueFull:
+            self._abort()
+
+    async def next(self) -> bytes | None:
+        return await self._waiting.get()
+
+
+@dataclass(slots=True)
+class Room:
+    floor: int
+    """Messages up to this number are not here: dropped, or said before the room was opened."""
+    said: deque[Said] = field(default_factory=deque)
+    size: int = 0
+    streams: list[Stream] = field(default_factory=list)
+    working: bool = False
+
+    def keep(self, said: Said) -> None:
+        later = []
+        while self.said and self.said[-1].number > said.number:
+            later.append(self.said.pop())
+        self.said.extend([said, *reversed(later)])
+        self.size += len(said.text)
+        while len(self.said) > MESSAGES or (self.size > _SIZE and len(self.said) > 1):
+            dropped = self.said.popleft()
+            self.size -= len(dropped.text)
+            self.floor = dropped.number
+
+    def tell(self, chunk: bytes) -> None:
+        for stream in self.streams:
+            stream.push(chunk)
+
+
+class Rooms:
+    def __init__(self) -> None:
+        self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._boot = secrets.token_hex(4)
+        self._number = 0
+
+    def room(self, chat: str) -> Room:
+        """The room of a chat, which is now the one used last."""
+        room = self._rooms.setdefault(chat, Room(self._number))
+        self._rooms.move_to_end(chat)
+        empty = [other for other, known in self._rooms.items() if not known.streams and other != chat]
+        for other in empty[: max(0, len(self._rooms) - ROOMS)]:
+            del self._rooms[other]
+        return room
+
+    def number(self) -> int:
+        """The place of a message in the order of all."""
+        self._number += 1
+        return self._number
+
+    def say(self, chat: str, *, number: int, id_: str, role: str, kind: str, text: str, ts: int) -> None:
+        """Keep a message and tell everyone who listens."""
+        room = self.room(chat)
+        said = Said(number, id_, role, kind, text, ts)
+        room.keep(said)
+        room.tell(self._message(said))
+
+    def work(self, chat: str, *, working: bool) -> None:
+        room = self.room(chat)
+        if room.working != working:
+            room.working = working
+            room.tell(event("working", {"working": working}))
+
+    def missed(self, chat: str, last_event: str) -> bytes | None:
+        """What was said after the event that a browser saw last; None where that is no longer known."""
+        boot, _, number = last_event.partition("-")
+        room = self._rooms.get(chat)
+        if room is None or boot != self._boot or not number.isdecimal() or len(number) > 18:
+            return None
+        if int(number) < room.floor:
+            return None
+        return b"".join(self._message(said) for said in room.said if said.number > int(number))
+
+    def history(self, messages: list[dict[str, Any]]) -> bytes:
+        """The event that replaces everything a browser shows."""
+        return event("history", {"messages": messages}, f"{self._boot}-{self._number}")
+
+    def everyone(self) -> list[Stream]:
+        return [stream for room in self._rooms.values() for stream in room.streams]
+
+    def _message(self, said: Said) -> bytes:
+        return event("message", said.json(), f"{self._boot}-{said.number}")
+
+
+def event(name: str, data: dict[str, Any], id_: str = "") -> bytes:
+    """One server-sent event."""
+    head = f"id: {id_}\n" if id_ else ""
+    return f"{head}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")
