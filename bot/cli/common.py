@@ -1,0 +1,101 @@
+"""What the commands share. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from bot.config import Settings
+    from bot.contracts import Manifest
+
+HOME = ".ship"
+
+Dir = Annotated[
+    Path,
+    typer.Option("--dir", metavar="DIR", exists=True, file_okay=False, help="The project's folder."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Here = Path()
+
+_AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+# What a terminal would obey, or what turns the order of a line around.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def say(line: str = "") -> None:
+    print(printable(line))
+
+
+def say_json(value: Any) -> None:
+    say_raw(json.dumps(value, ensure_ascii=False))
+
+
+def say_raw(line: str) -> None:
+    """A line of JSON: unchanged for a program, safe for a terminal."""
+    print(printable(line) if sys.stdout.isatty() else line)
+
+
+def complain(line: str) -> None:
+    """One line on stderr, without anything that looks like a token."""
+    from bot.telemetry.redaction import LogRedactor
+
+    print(printable(" ".join(LogRedactor()(line).split("\n"))), file=sys.stderr)
+
+
+def printable(words: str) -> str:
+    """Text of others, safe to show in a terminal."""
+    return _CONTROLS.sub("\ufffd", words)
+
+
+def manifests() -> dict[str, Manifest]:
+    from bot import discovery
+
+    return discovery.manifests()
+
+
+def settings(root: Path) -> Settings:
+    from bot import config
+
+    return config.load(root, manifests(), os.environ)
+
+
+def now() -> float:
+    from bot.system import SystemClock
+
+    return SystemClock().now()
+
+
+def moment(value: str) -> datetime:
+    """A time as a person writes it: ISO 8601 (UTC without a zone), or how long ago (`90s`, `15m`, `2h`, `3d`)."""
+    ago = _AGO.fullmatch(value.strip())
+    try:
+        if ago:
+            return datetime.fromtimestamp(now(), UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        found = datetime.fromisoformat(value.strip())
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{value!r} is no time; write 2026-11-20T16:00, or 2h for two hours ago"
+        ) from None
+
+
+def milliseconds(value: str | None) -> int | None:
+    return None if value is None else int(moment(value).timestamp() * 1000)
+
+
+def when(milliseconds: int) -> str:
+    """Local time for a person."""
+    try:
+        local = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return "????-??-?? ??:??:??"
+    return local.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,23 @@
+"""`shipmate run` and `shipmate chat`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from bot.cli.common import Dir, Here
+
+
+def run(root: Dir = Here) -> None:
+    """Run the gateway in the foreground."""
+    import bot.app
+
+    raise typer.Exit(asyncio.run(bot.app.run(root)))
+
+
+def chat(root: Dir = Here) -> None:
+    """Talk with Shipmate in this terminal."""
+    import bot.app
+
+    raise typer.Exit(asyncio.run(bot.app.chat(root)))

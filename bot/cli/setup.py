@@ -1,0 +1,137 @@
+"""`shipmate init` and `shipmate check`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, manifests, say, say_json, settings
+
+if TYPE_CHECKING:
+    from bot.contracts import Manifest
+
+
+def init(
+    folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The project's folder.")] = None,
+    root: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The same.", file_okay=False)] = Here,
+    name: Annotated[str | None, typer.Option(help="The bot's name.")] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option(metavar="CHANNEL:ID", help="Who may approve; may be given again.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+) -> None:
+    """Write ship.json, Agent.md, .env.example and .ship/; what is there already stays."""
+    known = manifests()
+    root = folder or root
+    operators = tuple(operator or ())
+    for line in _doubts(operators, known):
+        raise typer.BadParameter(line, param_hint="--operator")
+    if sys.stdin.isatty() and not yes:
+        name = name or typer.prompt("The bot's name", default="shipmate")
+        operators = operators or _ask_operators(known)
+    title = (name or "shipmate").strip()
+    if not title or not title.isprintable() or len(title) > 80:
+        raise typer.BadParameter("a name is one line of at most 80 characters", param_hint="--name")
+    _write(root, title, operators, known)
+    _show_slack_app(title)
+    _show_next(root)
+
+
+def _doubts(operators: tuple[str, ...], known: Mapping[str, Manifest]) -> list[str]:
+    from bot import config
+
+    return [line for entry in operators for line in config.operator("operator", entry, known)]
+
+
+def _ask_operators(known: Mapping[str, Manifest]) -> tuple[str, ...]:
+    say("Operators may approve what the bot asks for and use operators' commands.")
+    say("Write each as telegram:123456789 or slack:U0123456789, with commas between; empty for nobody yet.")
+    while True:
+        words = typer.prompt("Operators", default="", show_default=False)
+        entries = tuple(entry.strip() for entry in words.split(",") if entry.strip())
+        doubts = _doubts(entries, known)
+        if not doubts:
+            return entries
+        for line in doubts:
+            say(line)
+
+
+def _write(root: Path, name: str, operators: tuple[str, ...], known: Mapping[str, Manifest]) -> None:
+    from bot import config, system
+    from bot.cli import starter
+
+    disk = system.SystemDisk()
+    home = root / HOME
+    root.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, exist_ok=True)
+    home.chmod(0o700)
+    files = {
+        "ship.json": starter.ship_json(name, operators, known),
+        "Agent.md": starter.AGENT,
+        ".env.example": starter.env_example(known),
+        f"{HOME}/.gitignore": starter.GITIGNORE,
+    }
+    for file, content in files.items():
+        if (root / file).exists():
+            say(f"kept   {file}")
+        else:
+            disk.replace(root / file, content.encode())
+            say(f"wrote  {file}")
+    config.write_schema(home / "schema", known, disk)
+    say(f"wrote  {HOME}/schema/")
+
+
+def _show_slack_app(name: str) -> None:
+    try:
+        # By name: the command line knows no channel.
+        module: Any = importlib.import_module("channels.slack.app_manifest")
+    except ModuleNotFoundError:
+        return
+    say()
+    say("For Slack, make an app at https://api.slack.com/apps (Create New App, From a manifest) of this:")
+    say()
+    say(json.dumps(module.app_manifest(name), indent=2, ensure_ascii=False))
+    say()
+    say("Install it, make an app-level token with connections:write, and put both tokens into .env.")
+    say("For Telegram, ask @BotFather for a bot and put its token into .env.")
+
+
+def _show_next(root: Path) -> None:
+    where = "" if root.resolve() == Path.cwd() else f" --dir {root}"
+    say()
+    say(f"Next: shipmate check{where}, then shipmate run{where}")
+
+
+def check(root: Dir = Here, as_json: AsJson = False) -> None:
+    """Validate ship.json and the environment, without connecting."""
+    found = settings(root)
+    for line in found.warnings:
+        complain(f"warning: {line}")
+    if as_json:
+        say_json(
+            {
+                "name": found.name,
+                "provider": found.llm.provider,
+                "providerReason": found.llm.provider_reason,
+                "model": found.llm.model,
+                "channels": {
+                    name: {"on": name in found.enabled, "reason": reason}
+                    for name, reason in found.reasons.items()
+                },
+                "operators": sorted(found.operators),
+                "warnings": list(found.warnings),
+            }
+        )
+        return
+    say(f"{found.name}: ship.json is fine.")
+    model = f", model {found.llm.model}" if found.llm.provider != "demo" else ""
+    say(f"  provider {found.llm.provider}{model} ({found.llm.provider_reason})")
+    for name, reason in found.reasons.items():
+        say(f"  channel {name} {'on' if name in found.enabled else 'off'} ({reason})")
+    say(f"  operators {', '.join(sorted(found.operators)) or 'none'}")

@@ -1,0 +1,81 @@
+"""The files that a new project starts with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from bot.config.checks import token_keys, variable
+from bot.contracts import Manifest
+
+AGENT = """\
+You are Shipmate, an assistant who works with people in their chats.
+
+- Answer in the language of the person who asks, in their tone, without flattery.
+- Short first: the answer in one or two sentences, then only what helps to act on it.
+- Say what you know, what you assume and what you do not know. Never invent names, numbers, links or quotes.
+- When something is unclear, make the most likely reading your own and say so; ask back only where a wrong guess
+  would cost something.
+- Use your tools rather than guess, and say what you did with them.
+- What people tell you in one chat stays in that chat.
+"""
+
+GITIGNORE = """\
+# Everything here is run-time data but the schemas.
+*
+!.gitignore
+!schema/
+!schema/*.json
+"""
+
+
+def ship_json(name: str, operators: Sequence[str], manifests: Mapping[str, Manifest]) -> str:
+    """A ship.json that works with and without credentials: it says neither what is on nor which provider."""
+    document: dict[str, Any] = {
+        "$schema": "./.ship/schema/ship.schema.json",
+        "name": name,
+        "llm": {"model": "claude-sonnet-5-5", "apiKey": "${ANTHROPIC_API_KEY}"},
+        "channels": {channel: _section(manifest) for channel, manifest in sorted(manifests.items())},
+        "operators": list(operators),
+    }
+    document["channels"] = {channel: section for channel, section in document["channels"].items() if section}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _section(manifest: Manifest) -> dict[str, Any]:
+    section: dict[str, Any] = {
+        key: f"${{{variable(manifest.name, token)}}}" for token, key in token_keys(manifest).items()
+    }
+    fields = manifest.settings.model_fields
+    for name in ("host", "port"):
+        if name in fields:
+            section[to_camel(name)] = fields[name].get_default(call_default_factory=True)
+    if "allow" in fields:
+        section["allow"] = []
+    return section
+
+
+def env_example(manifests: Mapping[str, Manifest]) -> str:
+    """The variables that ship.json refers to, without values."""
+    lines = [
+        "# Copy this file to .env, fill in what you use and keep it to yourself: chmod 600 .env",
+        "# What stays empty is off: without a key the built-in demo model answers.",
+        "",
+        "# The key of the Messages API.",
+        "ANTHROPIC_API_KEY=",
+    ]
+    for name, manifest in sorted(manifests.items()):
+        tokens = [variable(name, token) for token in token_keys(manifest)]
+        if tokens:
+            lines += ["", f"# The channel {name}.", *(f"{token}=" for token in tokens)]
+    lines += [
+        "",
+        "# 0 keeps what people and the model say out of the log; off wins over ship.json.",
+        "#SMA_LOG_LLM_MESSAGES=0",
+        "# 1 adds the whole request to the log.",
+        "#SMA_LOG_LLM_PAYLOAD=1",
+    ]
+    return "\n".join(lines) + "\n"

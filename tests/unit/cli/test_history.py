@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Shipmate
+
+KEY = "telegram:chat:1"
+START = 1_800_000_000_000
+
+
+@pytest.fixture
+def archive(project: Path) -> Path:
+    folder = project / ".ship" / "chats"
+    folder.mkdir()
+    said = ["hello", "hi there", "你好，退款在哪里？", "line one\nline \x1b[31mtwo", "שלום 😀"]
+    lines: list[dict[str, Any]] = [
+        {
+            "v": 1,
+            "ts": START + number * 60_000,
+            "channel": "telegram",
+            "chatId": "1",
+            "chatKey": KEY,
+            "userId": None if number % 2 else "7",
+            "role": "assistant" if number % 2 else "user",
+            "text": text,
+        }
+        for number, text in enumerate(said)
+    ]
+    name = folder / "telegram%3Achat%3A1.jsonl"
+    name.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return project
+
+
+def texts(done: Any) -> list[str]:
+    return [line["text"] for line in done.lines]
+
+
+def test_the_newest_lines_are_shown_in_order(shipmate: Shipmate, archive: Path) -> None:
+    done = shipmate("history", KEY, "--dir", archive, "--limit", "2", "--json")
+    assert done.code == 0
+    assert [line["ts"] for line in done.lines] == [START + 180_000, START + 240_000]
+    assert done.lines[1] == {
+        "v": 1,
+        "ts": START + 240_000,
+        "channel": "telegram",
+        "chatId": "1",
+        "chatKey": KEY,
+        "userId": "7",
+        "role": "user",
+        "text": "שלום 😀",
+    }
+
+
+def test_searching_is_for_literal_text(shipmate: Shipmate, archive: Path) -> None:
+    assert texts(shipmate("history", KEY, "--dir", archive, "--search", "退款", "--json")) == [
+        "你好，退款在哪里？"
+    ]
+    assert texts(shipmate("history", KEY, "--dir", archive, "--search", "HELLO", "--json")) == ["hello"]
+    assert texts(shipmate("history", KEY, "--dir", archive, "--search", ".*", "--json")) == []
+
+
+def test_before_is_exclusive_and_after_inclusive(shipmate: Shipmate, archive: Path) -> None:
+    window = ("--after", "2027-01-15T08:01:00", "--before", "2027-01-15T09:03:00+01:00")
+    assert texts(shipmate("history", KEY, "--dir", archive, *window, "--json")) == [
+        "hi there",
+        "你好，退款在哪里？",
+    ]
+
+
+def test_for_a_person_the_terminal_is_safe(shipmate: Shipmate, archive: Path) -> None:
+    done = shipmate("history", KEY, "--dir", archive)
+    assert "  7: hello\n" in done.out
+    assert "  bot: line one\n    line �[31mtwo\n" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_an_unknown_chat_has_nothing(shipmate: Shipmate, archive: Path, tmp_path: Path) -> None:
+    done = shipmate("history", "slack:chat:C1", "--dir", archive)
+    assert (done.code, done.out, done.err) == (0, "", "Nothing found in slack:chat:C1.\n")
+
+
+@pytest.mark.parametrize("words", [("--before", "yesterday"), ("--after", "2027-13-01"), ("--limit", "0")])
+def test_windows_that_cannot_be_are_wrong_usage(
+    shipmate: Shipmate, archive: Path, words: tuple[str, str]
+) -> None:
+    assert shipmate("history", KEY, "--dir", archive, *words).code == 2
+
+
+def test_chats_are_listed(shipmate: Shipmate, archive: Path) -> None:
+    assert shipmate("chats", "--dir", archive, "--json").lines == [
+        {"chatKey": KEY, "lines": 5, "lastTs": START + 240_000}
+    ]
+    assert shipmate("chats", "--dir", archive).out == f"2027-01-15 08:04:00        5  {KEY}\n"
+
+
+def test_reading_needs_no_archive_and_makes_none(shipmate: Shipmate, project: Path) -> None:
+    assert shipmate("chats", "--dir", project).out == "No conversation yet.\n"
+    assert shipmate("chats", "--dir", project, "--json").out == ""
+    assert shipmate("history", KEY, "--dir", project).code == 0
+    assert not (project / ".ship" / "chats").exists()

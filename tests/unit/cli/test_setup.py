@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import ENV, Shipmate, process
+
+REPO = Path(__file__).parents[3]
+FILES = ("ship.json", "Agent.md", ".env.example", ".ship/.gitignore")
+
+
+def test_init_writes_a_project_that_check_accepts(shipmate: Shipmate, tmp_path: Path) -> None:
+    root = tmp_path / "новый бот"
+    done = shipmate("init", root, "--name", "Möwe 🐦", "--operator", "telegram:12345")
+    assert done.code == 0
+    ship = json.loads((root / "ship.json").read_text())
+    assert (ship["name"], ship["operators"]) == ("Möwe 🐦", ["telegram:12345"])
+    assert "provider" not in ship["llm"]
+    assert not any("enabled" in section for section in ship["channels"].values())
+    assert (root / ".ship").stat().st_mode & 0o777 == 0o700
+    assert (root / ".ship" / "schema" / "ship.schema.json").is_file()
+    assert "ANTHROPIC_API_KEY=\n" in (root / ".env.example").read_text()
+    checked = shipmate("check", "--dir", root)
+    assert checked.code == 0
+    assert "provider demo (no key is set)" in checked.out
+    assert "channel slack off (SLACK_BOT_TOKEN is not set)" in checked.out
+    assert "channel web on" in checked.out
+
+
+def test_init_prints_the_slack_app_to_paste(shipmate: Shipmate, tmp_path: Path) -> None:
+    out = shipmate("init", "--dir", tmp_path, "--name", "Gull").out
+    manifest = json.loads(out[out.index("{") : out.rindex("}") + 1])
+    assert manifest["display_information"]["name"] == "Gull"
+    assert manifest["settings"]["socket_mode_enabled"] is True
+
+
+def test_init_overwrites_nothing(shipmate: Shipmate, project: Path) -> None:
+    for name in FILES:
+        (project / name).write_text("mine")
+    done = shipmate("init", project, "--name", "other")
+    assert done.code == 0
+    assert [(project / name).read_text() for name in FILES] == ["mine"] * len(FILES)
+    assert "kept   ship.json" in done.out
+
+
+@pytest.mark.parametrize(
+    "words", [("--operator", "bob"), ("--operator", "slack:@bob"), ("--name", "a\nb"), ("--name", "x" * 81)]
+)
+def test_init_refuses_what_it_cannot_write(
+    shipmate: Shipmate, tmp_path: Path, words: tuple[str, str]
+) -> None:
+    done = shipmate("init", tmp_path / "new", *words)
+    assert done.code == 2
+    assert words[0] in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_init_asks_on_a_terminal_who_the_operators_are(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "bot", "init", str(tmp_path)],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENV,
+    ) as running:
+        os.write(ours, b"Gull\nbob\ntelegram:7, slack:U0123456789\n")
+        out, _ = running.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert running.returncode == 0
+    assert "expected channel:ID" in out.decode()
+    ship = json.loads((tmp_path / "ship.json").read_text())
+    assert (ship["name"], ship["operators"]) == ("Gull", ["telegram:7", "slack:U0123456789"])
+
+
+def test_this_repository_is_as_init_leaves_it(project: Path) -> None:
+    for name in FILES:
+        assert (REPO / name).read_text() == (project / name).read_text(), name
+
+
+def test_check_tells_everything_that_is_wrong_one_a_line(shipmate: Shipmate, project: Path) -> None:
+    (project / "ship.json").write_text('{"nmae": 1, "llm": {"provider": "anthropic", "apiKey": "a b"}}')
+    done = shipmate("check", "--dir", project)
+    assert done.code == 78
+    assert done.out == ""
+    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["nmae", "llm.apiKey"]
+
+
+def test_check_without_a_project_names_the_way_to_one(shipmate: Shipmate, tmp_path: Path) -> None:
+    done = shipmate("check", "--dir", tmp_path)
+    assert (done.code, done.err) == (78, "no ship.json here: run `shipmate init`\n")
+
+
+def test_check_as_json(shipmate: Shipmate, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+    done = shipmate("check", "--dir", project, "--json")
+    assert done.code == 0
+    (found,) = done.lines
+    assert (found["provider"], found["model"]) == ("anthropic", "claude-sonnet-5-5")
+    assert found["channels"]["telegram"] == {"on": False, "reason": "TELEGRAM_BOT_TOKEN is not set"}
+    assert "sk-ant" not in done.out
+
+
+def test_check_warns_of_an_open_env_file(shipmate: Shipmate, project: Path) -> None:
+    (project / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-0123456789\n")
+    (project / ".env").chmod(0o644)
+    done = shipmate("check", "--dir", project)
+    assert done.code == 0
+    assert "warning: .env: others on this machine can read it" in done.err
+    assert "provider anthropic, model claude-sonnet-5-5 (a key is set)" in done.out
+
+
+def test_a_token_that_slipped_into_a_wrong_place_is_not_shown(shipmate: Shipmate, project: Path) -> None:
+    (project / "ship.json").write_text('{"operators": ["xoxb-' + '1234567890-abcdef"]}')
+    done = shipmate("check", "--dir", project)
+    assert done.code == 78
+    assert "xoxb-1" not in done.err
+
+
+def test_exit_codes_reach_the_shell(project: Path) -> None:
+    assert process("check", "--dir", project).code == 0
+    (project / "ship.json").write_text("{")
+    done = process("check", "--dir", project)
+    assert (done.code, done.out) == (78, "")
+    assert done.err.startswith("ship.json line 1 column 2: found broken JSON")
