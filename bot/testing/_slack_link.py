@@ -130,20 +130,23 @@ class Link:
         due = self._clock.monotonic()
         for wait in (0.0, *RETRIES) if delivery.kind == "events_api" else (0.0,):
             await self._until(due + wait)
-            if await self._attempt(delivery):
+            due = await self._attempt(delivery)
+            if delivery.acked.is_set():
                 return
-            due = self._clock.monotonic()
         delivery.given_up = True
         await self._changed()
 
-    async def _attempt(self, delivery: Delivery) -> bool:
-        """Send once and wait for the ack; without a socket there is nothing to wait for."""
-        due, attempt = self._clock.monotonic() + ACK_SECONDS, delivery.attempts
+    async def _attempt(self, delivery: Delivery) -> float:
+        """Send once and wait for the ack; gives the time at which the attempt had failed if it did.
+
+        Without a socket there is nothing to wait for.
+        """
+        now, attempt = self._clock.monotonic(), delivery.attempts
         delivery.attempts += 1
         sockets = [socket for socket in self.sockets if not socket.closed]
         if not sockets:
             await self._changed()
-            return False
+            return now
         envelope_id = secrets.token_hex(16)
         self._waiting[envelope_id] = delivery
         envelope: Json = {"envelope_id": envelope_id, "type": delivery.kind, "payload": delivery.payload}
@@ -153,8 +156,8 @@ class Link:
         with contextlib.suppress(ConnectionError):
             await self._rng.choice(sockets).send_json(envelope)
         await self._changed()
-        await self._first(delivery.acked.wait(), self._until(due))
-        return delivery.acked.is_set()
+        await self._first(delivery.acked.wait(), self._until(now + ACK_SECONDS))
+        return now + ACK_SECONDS
 
     @staticmethod
     async def _first(*works: Coroutine[Any, Any, Any]) -> None:

@@ -1,0 +1,285 @@
+"""`SlackChannel`: Slack through Socket Mode, with the Web API for everything that goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from slack_bolt.app.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import errors
+from bot.contracts import Health, Inbound, Intake, Json, Outbound, Quoted, Sent, Surroundings
+from bot.text import clean
+from channels.slack import events, failures, render
+from channels.slack import inbound as incoming
+from channels.slack.letters import skeleton
+from channels.slack.link import Door, Handler, LibraryLog, Link
+from channels.slack.manifest import LOOPBACK, SlackSettings
+from channels.slack.names import Names
+
+CALL_SECONDS = 20.0
+HELLO_SECONDS = 15.0
+PING_SECONDS = 10.0
+CONTEXT_MESSAGES = 50
+_PAGE = 200
+_PAGES = 10
+METADATA = "shipmate_message"
+
+
+class SlackChannel:
+    """One workspace. See `contracts.Channel` for what each method promises."""
+
+    name = "slack"
+
+    def __init__(
+        self,
+        settings: SlackSettings,
+        outside: Surroundings,
+        *,
+        call_seconds: float = CALL_SECONDS,
+        ping_seconds: float = PING_SECONDS,
+    ) -> None:
+        self.addresses: tuple[str, ...] = ()
+        self._settings = settings
+        self._outside = outside
+        self._log = outside.log
+        self._call_seconds = call_seconds
+        self._ping_seconds = ping_seconds
+        self._names = Names(outside.log)
+        self._session: aiohttp.ClientSession | None = None
+        self._client: AsyncWebClient | None = None
+        self._link: Link | None = None
+        self._intake: Intake | None = None
+        self._me: incoming.Me | None = None
+        self._strange: set[str] = set()
+        self._status_works = True
+
+    # Coming and going
+
+    async def start(self, intake: Intake) -> None:
+        await self.stop()
+        self._intake = intake
+        try:
+            client = self._open()
+            self._me = await self._who_am_i(client)
+            await self._connect(client)
+        except failures.CALL_ERRORS as error:
+            await self.stop()
+            raise failures.of_start(error) from None
+        except (errors.ChannelError, asyncio.CancelledError):
+            await self.stop()
+            raise
+
+    def _open(self) -> AsyncWebClient:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2)
+        )
+        self._client = AsyncWebClient(
+            token=self._settings.bot_token,
+            base_url=self._settings.base_url,
+            session=self._session,
+            logger=LibraryLog(self._log),
+            # The library's own retries post again after a lost answer.
+            retry_handlers=[],
+        )
+        if urlsplit(self._settings.base_url).hostname in LOOPBACK:
+            # The library takes a proxy from the environment and does not read NO_PROXY.
+            self._client.proxy = None
+        return self._client
+
+    @staticmethod
+    async def _who_am_i(client: AsyncWebClient) -> incoming.Me:
+        answer = await client.auth_test()
+        team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
+        if not (isinstance(team, str) and isinstance(user, str) and isinstance(bot, str)):
+            raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
+        return incoming.Me(team=team, user=user, bot=bot)
+
+    async def _connect(self, client: AsyncWebClient) -> None:
+        link = self._link = Link(
+            app_token=self._settings.app_token or "",
+            web_client=client,
+            clock=self._outside.clock,
+            rng=self._outside.rng,
+            log=self._log,
+            bury=self._bury,
+            ping_interval=self._ping_seconds,
+        )
+        app = AsyncApp(
+            name="shipmate",
+            client=client,
+            logger=client.logger,
+            before_authorize=Door(self._take),
+            ssl_check_enabled=False,
+        )
+        Handler(app, link, self._bury)
+        await link.attempt()
+        greeted = asyncio.ensure_future(link.hello.wait())
+        too_late = asyncio.ensure_future(self._outside.clock.sleep(HELLO_SECONDS))
+        try:
+            await asyncio.wait({greeted, too_late}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiter in (greeted, too_late):
+                waiter.cancel()
+            await asyncio.gather(greeted, too_late, return_exceptions=True)
+        if not link.hello.is_set():
+            raise errors.ChannelUnreachable("Slack opened a socket and did not greet")
+
+    async def pause(self) -> None:
+        if self._link is not None:
+            await self._link.close()
+
+    async def stop(self) -> None:
+        await self.pause()
+        await self._names.close()
+        if self._session is not None:
+            await self._session.close()
+        self._link = self._client = self._session = None
+
+    def health(self) -> Health:
+        if self._link is None:
+            return Health(connected=False, detail="not started")
+        return Health(self._link.up, self._link.last_heard, self._link.trouble)
+
+    # In
+
+    async def _take(self, body: Json) -> None:
+        """Take in one payload; returns when Slack may be told. Raises `StorageError` when it may not."""
+        try:
+            message = self._read(body)
+        except incoming.Unreadable as error:
+            await self._bury(body, str(error))
+            return
+        if message is None or self._intake is None or self._client is None:
+            return
+        named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
+        if await self._intake.accept(named) and not message.from_bot:
+            self._names.learn(message.user_id, self._client)
+
+    def _read(self, body: Json) -> Inbound | None:
+        if self._me is None:
+            raise incoming.Unreadable("nobody is signed in")
+        kind = body.get("type")
+        if kind == "event_callback":
+            event = body.get("event")
+            self._mention_strange(event.get("type") if isinstance(event, dict) else None)
+            return incoming.read_event(body, self._me)
+        if kind is None and "command" in body:
+            return incoming.read_command(body, self._me, self._outside.clock.now())
+        if not isinstance(kind, str):
+            raise incoming.Unreadable("type: missing")
+        if kind not in events.INTERACTIVE:
+            self._mention_strange(kind)
+        return None
+
+    def _mention_strange(self, kind: Any) -> None:
+        """One debug line for the first event of each type that nobody has thought of."""
+        if not isinstance(kind, str) or kind in events.HANDLED | events.IGNORED:
+            return
+        if kind not in self._strange and len(self._strange) < 100:
+            self._strange.add(kind)
+            self._log.write(
+                "inbound", "Slack sent an event of an unknown type", level="debug", event=kind[:80]
+            )
+
+    async def _bury(self, payload: Any, reason: str) -> None:
+        raw = json.dumps(skeleton(payload))
+        event_id = payload.get("event_id") if isinstance(payload, dict) else None
+        mark = clean(event_id) if isinstance(event_id, str) else hashlib.sha256(raw.encode()).hexdigest()[:32]
+        self._log.write(
+            "error", "An event of Slack cannot be read", level="warn", event=mark[:80], reason=reason
+        )
+        if self._intake is not None:
+            team = self._me.team if self._me is not None else "unknown"
+            await self._intake.bury(self.name, f"slack:{team}:event:{mark[:80]}", raw, reason)
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        root = inbound.target.get("thread_ts")
+        if root is None or inbound.message_id is None or root == inbound.message_id:
+            return ()
+        try:
+            return await self._earlier(inbound.target["channel"], root, inbound.message_id)
+        except failures.CALL_ERRORS as error:
+            self._log.write(
+                "inbound",
+                "The earlier messages of a thread cannot be read",
+                level="warn",
+                chat_key=inbound.chat_key,
+                request_id=inbound.request_id or None,
+                error=failures.name(error),
+            )
+            return ()
+
+    async def _earlier(self, channel: str, root: str, before: str) -> tuple[Quoted, ...]:
+        """The newest messages before `before`. Slack gives a thread from its beginning, page by page."""
+        if self._client is None or self._me is None:
+            return ()
+        newest: deque[Quoted] = deque(maxlen=CONTEXT_MESSAGES)
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            answer = await self._client.conversations_replies(
+                channel=channel, ts=root, latest=before, limit=_PAGE, cursor=cursor
+            )
+            newest.extend(incoming.read_thread(answer.get("messages"), self._me, before))
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor")
+            if not cursor:
+                break
+        return tuple(
+            quoted.model_copy(update={"user_name": self._names.get(quoted.user_id)}) for quoted in newest
+        )
+
+    # Out
+
+    def split(self, text: str) -> list[str]:
+        return render.split(text)
+
+    async def send(self, message: Outbound) -> Sent:
+        if self._client is None:
+            raise errors.DeliveryFailed("Slack is not connected")
+        markdown = render.render(message.text)
+        if not markdown.strip():
+            raise errors.DeliveryFailed("an empty message cannot be sent")
+        try:
+            answer = await self._client.chat_postMessage(
+                channel=message.target["channel"],
+                thread_ts=message.target.get("thread_ts"),
+                markdown_text=markdown,
+                unfurl_links=False,
+                unfurl_media=False,
+                metadata={
+                    "event_type": METADATA,
+                    "event_payload": {"id": message.id, "request_id": message.request_id},
+                },
+            )
+            ts = answer.get("ts")
+        except failures.CALL_ERRORS as error:
+            raise failures.of_send(error) from None
+        if not isinstance(ts, str):
+            raise errors.DeliveryUncertain("Slack's answer names no message")
+        return Sent(message_id=ts)
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        thread_ts = target.get("thread_ts")
+        if self._client is None or thread_ts is None or not self._status_works:
+            return
+        try:
+            await self._client.assistant_threads_setStatus(
+                channel_id=target["channel"], thread_ts=thread_ts, status="is thinking…" if working else ""
+            )
+        except failures.CALL_ERRORS as error:
+            if failures.code(error) not in _NO_STATUS:
+                raise failures.of_send(error) from None
+            self._status_works = False
+            self._log.write(
+                "delivery", "Slack shows no sign of work", level="warn", error=failures.name(error)
+            )
+
+
+_NO_STATUS = frozenset({"missing_scope", "not_allowed", "not_allowed_token_type", "unknown_method"})

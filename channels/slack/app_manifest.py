@@ -1,0 +1,58 @@
+"""The manifest of the Slack app that an operator pastes at api.slack.com/apps, as `shipmate init` prints it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SCOPES = (
+    "app_mentions:read",
+    "assistant:write",
+    "channels:history",
+    "chat:write",
+    "commands",
+    "groups:history",
+    "im:history",
+    "mpim:history",
+    "users:read",
+)
+EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
+
+
+def app_manifest(name: str) -> dict[str, Any]:
+    """An app of this name with the rights that Shipmate uses, and no others.
+
+    The app token (`connections:write`) cannot be asked for in a manifest: it is made by hand.
+    """
+    title = name[:35] or "Shipmate"
+    return {
+        "display_information": {"name": title, "description": "An assistant that answers where it is asked."},
+        "features": {
+            "bot_user": {"display_name": title, "always_online": True},
+            # Without a writable messages tab, Slack drops direct messages without a word.
+            "app_home": {
+                "home_tab_enabled": False,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
+            },
+            "agent_view": {
+                "agent_description": "Answers questions and does tasks, in direct messages and in channels.",
+                "suggested_prompts": [{"title": "What can you do?", "message": "What can you do for me?"}],
+            },
+            "slash_commands": [
+                {
+                    "command": "/shipmate",
+                    "description": "Help, status and other commands",
+                    "usage_hint": "help",
+                    "should_escape": False,
+                }
+            ],
+        },
+        "oauth_config": {"scopes": {"bot": list(SCOPES)}},
+        "settings": {
+            "event_subscriptions": {"bot_events": list(EVENTS)},
+            "interactivity": {"is_enabled": True},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": True,
+            "token_rotation_enabled": False,
+        },
+    }

@@ -1,0 +1,127 @@
+"""The event types of Slack: each is handled, or known and ignored. What is neither is ignored with a log line."""
+
+from __future__ import annotations
+
+HANDLED = frozenset({"app_mention", "message"})
+
+# Joins, renames, reactions and the like are no business of a conversation; an app that is subscribed to
+# more than the manifest asks for loses nothing by it.
+IGNORED = frozenset(
+    {
+        "agent_session_stopped",
+        "app_context_changed",
+        "app_home_opened",
+        "app_rate_limited",
+        "app_requested",
+        "app_uninstalled",
+        "assistant_thread_context_changed",
+        "assistant_thread_started",
+        "call_rejected",
+        "channel_archive",
+        "channel_created",
+        "channel_deleted",
+        "channel_history_changed",
+        "channel_id_changed",
+        "channel_left",
+        "channel_rename",
+        "channel_shared",
+        "channel_unarchive",
+        "channel_unshared",
+        "dnd_updated",
+        "dnd_updated_user",
+        "email_domain_changed",
+        "emoji_changed",
+        "file_change",
+        "file_comment_added",
+        "file_comment_deleted",
+        "file_comment_edited",
+        "file_created",
+        "file_deleted",
+        "file_public",
+        "file_shared",
+        "file_unshared",
+        "function_executed",
+        "grid_migration_finished",
+        "grid_migration_started",
+        "group_archive",
+        "group_close",
+        "group_deleted",
+        "group_history_changed",
+        "group_left",
+        "group_open",
+        "group_rename",
+        "group_unarchive",
+        "im_close",
+        "im_created",
+        "im_history_changed",
+        "im_open",
+        "invite_requested",
+        "link_shared",
+        "member_joined_channel",
+        "member_left_channel",
+        "message_metadata_deleted",
+        "message_metadata_posted",
+        "message_metadata_updated",
+        "pin_added",
+        "pin_removed",
+        "reaction_added",
+        "reaction_removed",
+        "scope_denied",
+        "scope_granted",
+        "shared_channel_invite_accepted",
+        "shared_channel_invite_approved",
+        "shared_channel_invite_declined",
+        "shared_channel_invite_received",
+        "star_added",
+        "star_removed",
+        "subteam_created",
+        "subteam_members_changed",
+        "subteam_self_added",
+        "subteam_self_removed",
+        "subteam_updated",
+        "team_access_granted",
+        "team_access_revoked",
+        "team_domain_change",
+        "team_join",
+        "team_rename",
+        "tokens_revoked",
+        "user_change",
+        "user_huddle_changed",
+        "user_profile_changed",
+        "user_resource_denied",
+        "user_resource_granted",
+        "user_resource_removed",
+        "user_status_changed",
+        "workflow_deleted",
+        "workflow_published",
+        "workflow_step_deleted",
+        "workflow_step_execute",
+        "workflow_unpublished",
+    }
+)
+
+MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
+"""Subtypes of `message` that are messages; the changes are handled apart, everything else is ignored."""
+
+INTERACTIVE = frozenset(
+    {
+        "block_actions",
+        "block_suggestion",
+        "dialog_cancellation",
+        "dialog_submission",
+        "dialog_suggestion",
+        "interactive_message",
+        "message_action",
+        "shortcut",
+        "view_closed",
+        "view_submission",
+        "workflow_step_edit",
+    }
+)
+"""Payloads of buttons and dialogs, of which Shipmate shows none."""
+
+COMMANDS = frozenset({
+    "start", "help", "new", "stop", "status", "stats", "history", "compact", "usage", "model", "jobs", "approve",
+    "deny", "undo", "resume", "fork", "whoami", "receipt", "forget",
+})  # fmt: skip
+"""In a channel, outside threads and without a mention, only `!` with one of these speaks to the bot."""

@@ -1,0 +1,98 @@
+"""What a failed call of Slack's Web API means: for a start, and for a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+from bot import errors
+
+CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
+"""What a call of the SDK raises: its own errors, aiohttp's, time-outs, and what it trips over in an answer that
+is no JSON object (`ValueError`, `AttributeError`).
+"""
+
+_GONE = frozenset(
+    {
+        "channel_not_found",
+        "is_archived",
+        "not_in_channel",
+        "user_is_bot",
+        "user_disabled",
+        "user_not_found",
+        "messages_tab_disabled",
+        "restricted_action",
+        "restricted_action_read_only_channel",
+        "restricted_action_thread_only_channel",
+        "restricted_action_thread_locked",
+    }
+)
+# Slack says of the first two that a part may have been done all the same.
+_UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
+_SHORT = 1.0
+"""Seconds to wait where nobody says how long."""
+
+
+def code(error: BaseException) -> str | None:
+    """Slack's own word for what is wrong, where it answered in its own form."""
+    data = getattr(getattr(error, "response", None), "data", None)
+    found = data.get("error") if isinstance(data, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def status(error: BaseException) -> int:
+    """The HTTP status of the answer; 0 where there was none."""
+    response = getattr(error, "response", None)
+    for name in ("status_code", "status"):
+        value = getattr(response, name, None)
+        if isinstance(value, int):
+            return value
+    return error.status if isinstance(error, aiohttp.ClientResponseError) else 0
+
+
+def retry_after(error: BaseException) -> float:
+    """Seconds that Slack asks to wait; a second where it does not say so in numbers."""
+    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        seconds = float(headers.get("Retry-After", _SHORT))
+    except (TypeError, ValueError):
+        return _SHORT
+    return min(seconds, 3600.0) if seconds > 0 else _SHORT
+
+
+def limited(error: BaseException) -> bool:
+    return status(error) == 429 or code(error) in _LIMITED
+
+
+def name(error: BaseException) -> str:
+    """A few words for the operator, with nothing in them that the platform or a person wrote at length."""
+    said = code(error)
+    if said is not None:
+        return said[:80]
+    return f"HTTP {status(error)}" if status(error) else type(error).__name__
+
+
+def of_start(error: BaseException) -> errors.ChannelError:
+    """Why Slack could not be connected to."""
+    said = code(error)
+    passing = said is None or said in _UNSURE or limited(error) or status(error) >= 500
+    if passing:
+        return errors.ChannelUnreachable(f"Slack cannot be reached: {name(error)}")
+    return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
+
+
+def of_send(error: BaseException) -> errors.DeliveryFailed:
+    """Why a message was not posted, and how sure that is."""
+    if limited(error):
+        return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error))
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+        return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=_SHORT)
+    said = code(error)
+    if isinstance(error, SlackApiError) and said is not None and said not in _UNSURE and status(error) < 500:
+        if said in _GONE:
+            return errors.TargetGone(f"Slack: {name(error)}")
+        return errors.DeliveryFailed(f"Slack: {name(error)}")
+    return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")

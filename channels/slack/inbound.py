@@ -1,0 +1,304 @@
+"""Slack's payloads as `Inbound`: pure functions, strict about what places an answer, lenient about the rest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from bot import text
+from bot.contracts import Command, Inbound, Json, Quoted
+from channels.slack import address, events
+from channels.slack.files import attachments
+
+Addressed = Literal["direct", "mention", "command", "thread"]
+Kind = Literal["message", "edit", "delete"]
+ChannelId = Annotated[str, Field(pattern=r"^[CDG][A-Z0-9]{2,}$")]
+UserId = Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{2,}$")]
+Ts = Annotated[str, Field(pattern=r"^[0-9]{1,12}\.[0-9]{1,9}$")]
+Label = Annotated[str, Field(pattern=r"^[!-~]{1,300}$")]
+
+_LEAD = " \t\r\n\u200b\ufeff"
+_COMMAND = re.compile(r"!([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
+
+
+class Unreadable(ValueError):
+    """A payload that Slack never sends: the text names fields and kinds of trouble, and quotes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Who the bot is in its workspace."""
+
+    team: str
+    user: str
+    bot: str
+
+    def named_in(self, message: str) -> bool:
+        return f"<@{self.user}>" in message or f"<@{self.user}|" in message
+
+    def wrote(self, post: _Post) -> bool:
+        return post.bot_id == self.bot or post.user == self.user
+
+
+def _carried(value: Any) -> Any:
+    # Before validation: a lone surrogate must not cost the message.
+    return text.clean(value) if isinstance(value, str) else value
+
+
+Words = Annotated[str, BeforeValidator(_carried)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class _Body(_Part):
+    event_id: Label
+    event: dict[str, Any]
+
+
+class _Head(_Part):
+    type: Label
+    subtype: Label | None = None
+
+
+class _Edited(_Part):
+    ts: Ts
+
+
+class _Post(_Part):
+    """A message: an event of its own, or inside one that tells of a change."""
+
+    ts: Ts
+    user: UserId | None = None
+    bot_id: Label | None = None
+    subtype: Label | None = None
+    text: Words | None = None
+    thread_ts: Ts | None = None
+    client_msg_id: Label | None = None
+    edited: _Edited | None = None
+    files: Any = None
+
+    @property
+    def words(self) -> str:
+        return unescape(self.text or "")
+
+    @property
+    def thread(self) -> str | None:
+        """The root, where this is a reply."""
+        return self.thread_ts if self.thread_ts != self.ts else None
+
+
+class _New(_Post):
+    type: str
+    channel: ChannelId
+
+
+class _Changed(_Part):
+    channel: ChannelId
+    message: _Post
+    previous_message: _Post | None = None
+
+
+class _Deleted(_Part):
+    channel: ChannelId
+    deleted_ts: Ts
+    previous_message: _Post | None = None
+
+
+class _Slash(_Part):
+    channel_id: ChannelId
+    user_id: UserId
+    trigger_id: Label
+    text: Words | None = None
+
+
+_PartT = TypeVar("_PartT", bound=_Part)
+
+
+def _parse(model: type[_PartT], value: Any) -> _PartT:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = [
+            f"{'.'.join(map(str, each['loc']))}: {each['type']}"
+            for each in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        raise Unreadable("; ".join(found[:5])) from None
+
+
+def unescape(escaped: str) -> str:
+    """What the person typed: Slack's three entities undone."""
+    return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def milliseconds(ts: str) -> int:
+    seconds, _, fraction = ts.partition(".")
+    return int(seconds) * 1000 + int(fraction[:3].ljust(3, "0"))
+
+
+def read_event(body: Json, me: Me) -> Inbound | None:
+    """An `event_callback` as an `Inbound`; None where it is no message for the bot. Raises `Unreadable`."""
+    parsed = _parse(_Body, body)
+    event, event_id = parsed.event, parsed.event_id
+    head = _parse(_Head, event)
+    subtype = head.subtype
+    if head.type not in events.HANDLED:
+        return None
+    if subtype == "message_changed":
+        return _change(_parse(_Changed, event), event_id, me)
+    if subtype == "message_deleted":
+        gone = _parse(_Deleted, event)
+        return _delete(gone.channel, gone.previous_message, event_id, me)
+    if subtype is not None and subtype not in events.MESSAGES:
+        return None
+    return _message(_parse(_New, event), event_id, me)
+
+
+def read_command(body: Json, me: Me, now: float) -> Inbound:
+    """`/shipmate word args` as an `Inbound`. Slack has no slash commands in threads."""
+    slash = _parse(_Slash, body)
+    words = unescape(slash.text or "").strip(_LEAD).split(None, 1) or ["help"]
+    return Inbound(
+        channel="slack",
+        chat_id=slash.channel_id,
+        chat_key=address.encode({"channel": slash.channel_id}),
+        chat_type="direct" if address.is_direct(slash.channel_id) else "group",
+        user_id=slash.user_id,
+        keys=(f"slack:{me.team}:command:{slash.trigger_id}",),
+        ts=int(now * 1000),
+        target={"channel": slash.channel_id},
+        addressed="command",
+        command=Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else ""),
+    )
+
+
+def read_thread(messages: Any, me: Me, before: str) -> list[Quoted]:
+    """Messages of `conversations.replies` older than `before`, oldest first; what is no message is left out."""
+    found: list[tuple[int, Quoted]] = []
+    for message in messages if isinstance(messages, list) else []:
+        try:
+            post = _parse(_Post, message)
+        except Unreadable:
+            continue
+        ts = milliseconds(post.ts)
+        odd = post.subtype is not None and post.subtype not in events.MESSAGES
+        if odd or not post.words.strip() or _micro(post.ts) >= _micro(before):
+            continue
+        quoted = Quoted(user_id=post.user or post.bot_id, text=post.words, ts=ts, from_self=me.wrote(post))
+        found.append((_micro(post.ts), quoted))
+    return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
+
+
+def _micro(ts: str) -> int:
+    seconds, _, fraction = ts.partition(".")
+    return int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
+
+
+def _message(post: _New, event_id: str, me: Me) -> Inbound | None:
+    if me.wrote(post):
+        return None
+    if post.user is None and post.bot_id is None:
+        raise Unreadable("user: missing")
+    keys = [f"slack:{me.team}:event:{event_id}", f"slack:{me.team}:message:{post.channel}:{post.ts}"]
+    if post.client_msg_id is not None:
+        keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
+    command = _command(post.words, me)
+    addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.words))
+    if addressed is None:
+        return None
+    return _inbound(post.channel, post, tuple(keys), addressed, command=command)
+
+
+def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:
+    post, before = event.message, event.previous_message
+    if post.subtype == "tombstone":
+        return _delete(event.channel, before, event_id, me)
+    # Streaming, link previews and new replies change a message too: only a person's new words are an edit.
+    if post.edited is None or me.wrote(post) or (before is not None and before.text == post.text):
+        return None
+    if post.user is None and post.bot_id is None:
+        raise Unreadable("message.user: missing")
+    place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
+    said = post.words + (before.words if before is not None else "")
+    addressed = _place(event.channel, post, mentioned=me.named_in(said))
+    if addressed is None:
+        return None
+    keys = (f"slack:{me.team}:event:{event_id}", place)
+    return _inbound(event.channel, post, keys, addressed, kind="edit", ts=milliseconds(post.edited.ts))
+
+
+def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound | None:
+    # Without the message that is gone nobody can say whose it was, so nobody's rights can be looked up.
+    if post is None or me.wrote(post) or (post.user is None and post.bot_id is None):
+        return None
+    addressed = _place(channel, post, mentioned=me.named_in(post.words))
+    if addressed is None:
+        return None
+    place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
+    return _inbound(
+        channel, post, (f"slack:{me.team}:event:{event_id}", place), addressed, kind="delete", words=""
+    )
+
+
+def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:
+    if address.is_direct(channel):
+        return "direct"
+    if mentioned:
+        return "mention"
+    return "thread" if post.thread is not None else None
+
+
+def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addressed | None:
+    place = _place(post.channel, post, mentioned=mentioned)
+    if place is None and command is not None and command.name in events.COMMANDS:
+        return "command"
+    return place
+
+
+def _command(words: str, me: Me) -> Command | None:
+    """`!word args` at the start, or after a mention of the bot."""
+    start = words.lstrip(_LEAD)
+    mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
+    if mention is not None:
+        start = start[mention.end() :].lstrip(_LEAD)
+    match = _COMMAND.fullmatch(start)
+    return Command(name=match[1].lower(), args=(match[2] or "").strip()) if match is not None else None
+
+
+def _inbound(
+    channel: str,
+    post: _Post,
+    keys: tuple[str, ...],
+    addressed: Addressed,
+    *,
+    kind: Kind = "message",
+    command: Command | None = None,
+    ts: int | None = None,
+    words: str | None = None,
+) -> Inbound:
+    direct = address.is_direct(channel)
+    root = post.thread_ts or post.ts
+    parts = (
+        {"channel": channel} if direct and post.thread is None else {"channel": channel, "thread_ts": root}
+    )
+    return Inbound(
+        channel="slack",
+        chat_id=channel,
+        chat_key=address.encode(parts),
+        chat_type="direct" if direct else "group",
+        user_id=post.user or post.bot_id or "",
+        keys=keys,
+        ts=milliseconds(post.ts) if ts is None else ts,
+        target={"channel": channel, "thread_ts": root},
+        kind=kind,
+        addressed=addressed,
+        text=post.words if words is None else words,
+        command=command,
+        message_id=post.ts,
+        from_bot=post.bot_id is not None or post.subtype == "bot_message",
+        attachments=attachments(post.files) if kind == "message" else (),
+    )

@@ -1,0 +1,272 @@
+"""The socket to Slack: bolt's Socket Mode, with the parts replaced that lose time or messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from slack_bolt.adapter.socket_mode.async_base_handler import AsyncBaseSocketModeHandler
+from slack_bolt.adapter.socket_mode.async_internals import send_async_response
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.contracts import Clock, Json, Log
+from channels.slack import failures
+from channels.slack.manifest import LOOPBACK
+
+CONNECT_SECONDS = 15.0
+LONGEST_WAIT = 30.0
+DRAIN_SECONDS = 2.5
+"""How long a closing link waits for events whose taking in has begun; Slack's patience is 3 s."""
+
+Bury = Callable[[Any, str], Awaitable[None]]
+_MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
+
+
+class LibraryLog(logging.Logger):
+    """Takes what Slack's libraries log: where and what kind, for their texts hold messages and addresses."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__("shipmate.slack", logging.ERROR)
+        self._operator = log
+
+    def handle(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        self._operator.write(
+            "error",
+            "Slack's library reports trouble",
+            level="warn",
+            where=record.funcName,
+            error=None if kind is None else kind.__name__,
+        )
+
+
+class Door(AsyncMiddleware):
+    """Stands before everything else in bolt: an event is acked when `take` has returned, and not if it raises."""
+
+    def __init__(self, take: Callable[[Json], Awaitable[None]]) -> None:
+        self._take = take
+
+    async def async_process(
+        self,
+        *,
+        req: AsyncBoltRequest,
+        resp: BoltResponse,  # noqa: ARG002  (bolt passes these by name)
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002, ARG002
+    ) -> BoltResponse:
+        await self._take(req.body)
+        return BoltResponse(status=200, body="")
+
+
+class Handler(AsyncBaseSocketModeHandler):
+    """Hands envelopes to bolt, and acks what bolt itself cannot read once it is buried."""
+
+    app: AsyncApp
+
+    def __init__(self, app: AsyncApp, client: Link, bury: Bury) -> None:
+        self.app = app
+        self.client = client
+        self._bury = bury
+        client.socket_mode_request_listeners.append(self.handle)
+
+    async def handle(self, client: AsyncBaseSocketModeClient, req: SocketModeRequest) -> None:
+        try:
+            request = AsyncBoltRequest(mode="socket_mode", body=req.payload)
+        except _MALFORMED:
+            await self._bury(req.payload, "the envelope is malformed")
+            response = BoltResponse(status=200, body="")
+        else:
+            response = await self.app.async_dispatch(request)
+        await send_async_response(client, req, response, 0.0)
+
+
+class Link(SocketModeClient):
+    """Slack's own client, but: every try asks for a new address (one works once), waits grow up to 30 s, a
+    broken socket is noticed by the frame that says so, tasks are held until they end, and closing waits for
+    what is being taken in.
+    """
+
+    def __init__(
+        self,
+        *,
+        app_token: str,
+        web_client: AsyncWebClient,
+        clock: Clock,
+        rng: random.Random,
+        log: Log,
+        bury: Bury,
+        ping_interval: float,
+    ) -> None:
+        super().__init__(
+            app_token, logger=web_client.logger, web_client=web_client, ping_interval=ping_interval
+        )
+        self.proxy = web_client.proxy
+        self.hello = asyncio.Event()
+        self.last_heard: float | None = None
+        self.trouble = ""
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._bury = bury
+        self._frames: set[asyncio.Task[None]] = set()
+        self._chores: set[asyncio.Task[None]] = set()
+
+    @property
+    def up(self) -> bool:
+        return not self.closed and self.current_session is not None and not self.current_session.closed
+
+    # Connecting
+
+    async def issue_new_wss_url(self) -> str:
+        response = await self.web_client.apps_connections_open(app_token=self.app_token)
+        url = response["url"]
+        parts = urlsplit(url if isinstance(url, str) else "")
+        if parts.scheme != "wss" and not (parts.scheme == "ws" and parts.hostname in LOOPBACK):
+            raise ValueError("not an address of a socket")
+        return str(url)
+
+    async def attempt(self) -> None:
+        """Open one socket. Raises what stood in the way."""
+        url = await self.issue_new_wss_url()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            session = await self.aiohttp_client_session.ws_connect(
+                url, autoping=False, heartbeat=self.ping_interval, proxy=self.proxy
+            )
+        self.current_session = session
+        self.trouble = ""
+        self._spawn(self._receive(session), self._chores)
+
+    async def connect(self) -> None:
+        """Try until it works or the link is closed."""
+        wait = 1.0
+        while not self.closed:
+            try:
+                await self.attempt()
+            except failures.CALL_ERRORS as error:
+                self.trouble = failures.name(error)
+                pause = failures.retry_after(error) if failures.limited(error) else wait
+                self._log.write(
+                    "error",
+                    "Slack cannot be reached, trying again",
+                    level="warn",
+                    error=self.trouble,
+                    wait=pause,
+                )
+                await self._clock.sleep(pause * (1 + self._rng.random() / 4))
+                wait = min(wait * 2, LONGEST_WAIT)
+            else:
+                return
+
+    async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: FBT001, FBT002
+        async with self.connect_operation_lock:
+            if self.closed or (self.up and not force):
+                return
+            if self.current_session is not None:
+                await self.current_session.close()
+            await self.connect()
+
+    # Frames
+
+    async def _receive(self, session: aiohttp.ClientWebSocketResponse) -> None:
+        """Read one socket to its end, then see to a new one."""
+        while (frame := await session.receive()).type not in _ENDS:
+            self.last_heard = self._clock.now()
+            if frame.type is aiohttp.WSMsgType.TEXT:
+                await self.enqueue_message(frame.data)
+            elif frame.type is aiohttp.WSMsgType.PING:
+                try:
+                    await session.pong(frame.data)
+                except ConnectionError:
+                    break
+        await session.close()
+        await self.connect_to_new_endpoint()
+
+    async def process_message(self) -> None:
+        raw = await self.message_queue.get()
+        try:
+            message = json.loads(raw)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            self._log.write("error", "Slack sent a frame that is no JSON object", level="warn", size=len(raw))
+        elif message.get("type") == "disconnect":
+            self._spawn(self.connect_to_new_endpoint(force=True), self._chores)
+        elif message.get("type") == "hello":
+            self.hello.set()
+        elif isinstance(message.get("envelope_id"), str):
+            self._spawn(self._envelope(message, raw), self._frames)
+
+    async def _envelope(self, message: Json, raw: str) -> None:
+        if isinstance(message.get("payload"), dict) and isinstance(message.get("type"), str):
+            await self.run_message_listeners(message, raw)
+            return
+        await self._bury(message, "the envelope has no payload")
+        await self.send_message(json.dumps({"envelope_id": message["envelope_id"]}))
+
+    async def send_message(self, message: str) -> None:
+        """Send on the socket that stands. Where none does soon, Slack will send the event again."""
+        if not self.up:
+            async with self.connect_operation_lock:
+                pass
+        if self.current_session is None or self.current_session.closed:
+            raise ConnectionError("the socket is closed")
+        await self.current_session.send_str(message)
+
+    # The end
+
+    async def close(self) -> None:
+        """Read no more, finish what is being taken in, close. What was read and not begun is sent again."""
+        self.closed = True
+        self.auto_reconnect_enabled = False
+        await _cancelled([*self._chores, asyncio.ensure_future(self.message_processor)])
+        if self._frames:
+            await asyncio.wait(self._frames, timeout=DRAIN_SECONDS)
+            await _cancelled(list(self._frames))
+        if self.current_session is not None:
+            try:
+                async with asyncio.timeout(1.0):
+                    await self.current_session.close()
+            except TimeoutError:
+                self._log.write("error", "Slack did not close its socket in time", level="debug")
+        await self.aiohttp_client_session.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], held: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work)
+        held.add(task)
+        task.add_done_callback(lambda done: self._ended(done, held))
+
+    def _ended(self, task: asyncio.Task[None], held: set[asyncio.Task[None]]) -> None:
+        held.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._log.write(
+                "error", "An event of Slack was not confirmed", level="warn", error=type(error).__name__
+            )
+
+
+_ENDS = frozenset(
+    {
+        aiohttp.WSMsgType.CLOSE,
+        aiohttp.WSMsgType.CLOSING,
+        aiohttp.WSMsgType.CLOSED,
+        aiohttp.WSMsgType.ERROR,
+    }
+)
+
+
+async def _cancelled(tasks: list[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import ArchiveLine, Inbound, Outbound, Surroundings
+from bot.testing.clock import FakeClock
+from bot.testing.slack import SlackServer
+from channels.slack.adapter import SlackChannel
+from channels.slack.manifest import SlackSettings
+
+ADA, GRACE, CHANNEL, PRIVATE = "U0ADA", "U0GRACE", "C0TEAM", "G0SECRET"
+
+
+class Log:
+    """Keeps every line."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, kind: str, message: str, **more: Any) -> None:
+        self.lines.append({"kind": kind, "message": message, **more})
+
+    def __contains__(self, words: str) -> bool:
+        return any(words in line["message"] for line in self.lines)
+
+
+class Intake:
+    """Keeps what it takes in, refuses what it has seen, and cannot write the next `broken` times."""
+
+    def __init__(self, server: SlackServer) -> None:
+        self.accepted: list[Inbound] = []
+        self.buried: list[tuple[str, str, str]] = []
+        self.tries = 0
+        self.broken = 0
+        self._seen: set[str] = set()
+        self._server = server
+
+    async def accept(self, inbound: Inbound) -> bool:
+        self.tries += 1
+        await self._server.changed()
+        self._may_write()
+        if self._seen & set(inbound.keys):
+            return False
+        self._seen |= set(inbound.keys)
+        self.accepted.append(inbound)
+        return True
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+        self._may_write()
+        self.buried.append((key, raw, reason))
+        await self._server.changed()
+
+    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+        return []
+
+    def _may_write(self) -> None:
+        if self.broken:
+            self.broken -= 1
+            raise errors.StorageError
+
+
+@dataclass
+class Stage:
+    """A workspace with two people, their direct messages, a public and a private channel; a channel on it."""
+
+    server: SlackServer
+    clock: FakeClock
+    log: Log
+    intake: Intake
+    slack: SlackChannel
+    make: Callable[..., SlackChannel]
+    direct: str
+    made: list[SlackChannel] = field(default_factory=list)
+    ada: str = ADA
+    grace: str = GRACE
+    channel: str = CHANNEL
+    private: str = PRIVATE
+
+    async def arrived(self, count: int = 1) -> list[Inbound]:
+        """Wait until everything is acked and `count` inbound were taken in."""
+        await self.server.until(lambda: not self.server.unacked() and len(self.intake.accepted) >= count)
+        return self.intake.accepted
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something on the client's side, which tells nobody when it changes."""
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def settled(self) -> list[Inbound]:
+        """Wait until everything is acked."""
+        return await self.arrived(0)
+
+
+def outbound(text: str, channel: str, thread_ts: str | None = None) -> Outbound:
+    target = {"channel": channel} | ({"thread_ts": thread_ts} if thread_ts else {})
+    return Outbound(id="OUT1", request_id="REQ1", chat_key="slack:chat:X", target=target, text=text)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def server(clock: FakeClock) -> AsyncIterator[SlackServer]:
+    server = SlackServer(clock=clock)
+    for user, name in ((ADA, "Ada 🚢"), (GRACE, "غريس")):
+        server.add_user(user, name=name)
+    server.add_channel(CHANNEL, members=[ADA, GRACE])
+    server.add_channel(PRIVATE, kind="group", members=[ADA])
+    server.add_im(ADA)
+    async with server:
+        yield server
+
+
+@pytest.fixture
+async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Stage]:
+    """The stage before the channel has started."""
+    log = Log()
+    made: list[SlackChannel] = []
+
+    def make(**settings: Any) -> SlackChannel:
+        timing = {
+            "call_seconds": settings.pop("call_seconds", 10.0),
+            "ping_seconds": settings.pop("ping_seconds", 10.0),
+        }
+        given = {"bot_token": server.bot_token, "app_token": server.app_token, "base_url": server.api_url}
+        outside = Surroundings(clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path)
+        made.append(SlackChannel(SlackSettings(**(given | settings)), outside, **timing))
+        return made[-1]
+
+    yield Stage(server, clock, log, Intake(server), make(), make, f"D{ADA[1:]}", made)
+    for channel in made:
+        await channel.stop()
+
+
+@pytest.fixture
+async def stage(idle: Stage) -> Stage:
+    await idle.slack.start(idle.intake)
+    return idle
+
+
+@pytest.fixture
+def out() -> Callable[..., Outbound]:
+    return outbound

@@ -1,0 +1,287 @@
+"""Starting, losing the socket, stopping: the real library on the loopback server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bot import errors
+from channels.slack import adapter
+
+
+async def test_start_returns_when_the_socket_has_said_hello(idle: Any) -> None:
+    assert not idle.slack.health().connected
+    await idle.slack.start(idle.intake)
+    health = idle.slack.health()
+    assert health.connected
+    assert health.last_heard == idle.clock.now()
+    assert idle.server.sockets == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"bot_token": "xoxb-wrong"}, "invalid_auth"),
+        ({"app_token": "xapp-wrong"}, "invalid_auth"),
+        ({"bot_token": None}, "not_authed"),
+        ({"bot_token": "xapp-1-loopback"}, "not_allowed_token_type"),
+        ({"app_token": "xoxb-1-loopback"}, "not_allowed_token_type"),
+    ],
+)
+async def test_a_token_that_slack_refuses_is_said_so(idle: Any, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(errors.ChannelRefused, match=says) as caught:
+        await idle.make(**settings).start(idle.intake)
+    assert "xapp" not in str(caught.value)
+    assert "xoxb" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", ["account_inactive", "token_revoked", "missing_scope"])
+async def test_a_dead_account_is_refused(idle: Any, code: str) -> None:
+    idle.server.fail("auth.test", status=200, body={"ok": False, "error": code})
+    with pytest.raises(errors.ChannelRefused, match=code):
+        await idle.slack.start(idle.intake)
+
+
+async def test_a_token_of_a_person_is_refused(idle: Any) -> None:
+    body = {"ok": True, "team_id": "T0TEAM", "user_id": "U0ADA"}
+    idle.server.fail("auth.test", status=200, body=body)
+    with pytest.raises(errors.ChannelRefused, match="not the token of a bot"):
+        await idle.slack.start(idle.intake)
+
+
+@pytest.mark.parametrize(
+    ("method", "fault"),
+    [
+        ("auth.test", {"status": 503, "body": "<html>busy</html>"}),
+        ("auth.test", {"status": 200, "body": "<html>log in to the hotel network</html>"}),
+        ("auth.test", {"status": 200, "body": "just words", "headers": {"Content-Type": "text/plain"}}),
+        ("auth.test", {"status": 200, "body": "[1]", "headers": {"Content-Type": "application/json"}}),
+        ("auth.test", {"action": "cut"}),
+        ("auth.test", {"action": "hang"}),
+        ("auth.test", {"status": 429, "body": {"ok": False, "error": "ratelimited"}}),
+        ("apps.connections.open", {"status": 200, "body": {"ok": False, "error": "internal_error"}}),
+        ("apps.connections.open", {"status": 200, "body": {"ok": True, "url": "ws://192.0.2.1/link"}}),
+        ("apps.connections.open", {"status": 200, "body": {"ok": True}}),
+        ("link", {"status": 500}),
+        # Twice, for aiohttp itself asks again once.
+        ("link", {"action": "cut", "times": 2}),
+    ],
+)
+async def test_trouble_on_the_way_is_waited_for(idle: Any, method: str, fault: dict[str, Any]) -> None:
+    slack = idle.make(call_seconds=0.5)
+    idle.server.fail(method, **fault)
+    with pytest.raises(errors.ChannelUnreachable):
+        await slack.start(idle.intake)
+    await slack.start(idle.intake)
+    assert slack.health().connected
+
+
+async def test_nobody_listening_is_unreachable(idle: Any) -> None:
+    await idle.server.stop()
+    with pytest.raises(errors.ChannelUnreachable, match="ClientConnectorError"):
+        await idle.slack.start(idle.intake)
+
+
+async def test_a_socket_that_never_greets_is_unreachable(idle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(request: Any) -> Any:
+        await asyncio.Event().wait()
+
+    greeted = asyncio.Event()
+
+    async def serve(request: Any) -> Any:
+        from aiohttp import web
+
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        greeted.set()
+        await socket.receive()
+        return socket
+
+    monkeypatch.setattr(idle.server._link, "serve", serve)
+    starting = asyncio.create_task(idle.slack.start(idle.intake))
+    await greeted.wait()
+    await idle.until(lambda: idle.clock.sleeping > 0)
+    await idle.clock.advance(adapter.HELLO_SECONDS)
+    with pytest.raises(errors.ChannelUnreachable, match="did not greet"):
+        await starting
+
+
+async def test_proxies_of_the_environment_are_not_used_on_loopback(
+    idle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    await idle.slack.start(idle.intake)
+    assert idle.slack.health().connected
+
+
+async def test_slack_variables_of_the_environment_change_nothing(
+    idle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET"):
+        monkeypatch.setenv(name, "xoxb-from-the-environment")
+    await idle.slack.start(idle.intake)
+    await idle.server.say("hello", channel=idle.direct, user=idle.ada)
+    assert len(await idle.arrived()) == 1
+    assert not idle.log.lines
+    assert all(
+        call.headers["Authorization"] in {"Bearer xoxb-1-loopback", "Bearer xapp-1-loopback"}
+        for call in idle.server.calls
+    )
+
+
+@pytest.mark.parametrize("politely", [True, False])
+async def test_a_dropped_socket_is_opened_again(stage: Any, politely: bool) -> None:
+    await stage.server.cut_sockets(politely=politely)
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    await stage.until(lambda: stage.server.sockets == 1 and stage.slack.health().connected)
+    await stage.server.say("hello again", channel=stage.direct, user=stage.ada)
+    assert [message.text for message in await stage.arrived()] == ["hello again"]
+
+
+@pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
+async def test_a_request_to_refresh_is_followed(stage: Any, reason: str) -> None:
+    await stage.server.disconnect(reason)
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    await stage.until(lambda: stage.server.sockets == 1 and stage.slack.health().connected)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    assert len(await stage.arrived()) == 1
+
+
+async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> None:
+    stage.server.fail("apps.connections.open", status=503, times=2)
+    await stage.server.cut_sockets()
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    await stage.server.until(lambda: stage.server.sockets == 0)
+    await stage.until(lambda: stage.slack.health().detail == "HTTP 503")
+    assert not stage.slack.health().connected
+    await stage.server.say("anybody?", channel=stage.direct, user=stage.ada)
+    await stage.server.until(lambda: stage.server.deliveries[0].attempts == 2)
+    for tries, seconds in ((3, 2), (4, 4)):
+        await stage.until(lambda: stage.clock.sleeping > 1)
+        await stage.clock.advance(seconds)
+        await stage.server.until(
+            lambda tries=tries: len(stage.server.called("apps.connections.open")) == tries
+        )
+    await stage.until(lambda: stage.slack.health().connected)
+    await stage.clock.advance(60)
+    assert [message.text for message in await stage.arrived()] == ["anybody?"]
+    assert stage.slack.health().detail == ""
+
+
+async def test_every_try_takes_a_new_address(stage: Any) -> None:
+    stage.server.fail("link", status=500)
+    await stage.server.cut_sockets()
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    await stage.until(lambda: stage.clock.sleeping > 0)
+    await stage.clock.advance(2)
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 3)
+    await stage.server.until(lambda: stage.server.sockets == 1)
+
+
+async def test_an_event_whose_socket_died_before_the_ack_is_taken_in_once(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    accept = stage.intake.accept
+
+    async def slow(inbound: Any) -> bool:
+        begun.set()
+        await may_go_on.wait()
+        return bool(await accept(inbound))
+
+    monkeypatch.setattr(stage.intake, "accept", slow)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await begun.wait()
+    await stage.server.cut_sockets()
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    may_go_on.set()
+    await stage.server.until(lambda: stage.server.sockets == 1)
+    await stage.clock.advance(3)
+    assert len(await stage.arrived()) == 1
+
+
+async def test_pings_of_slack_are_answered_and_count_as_signs_of_life(stage: Any) -> None:
+    stage.clock.jump(100)
+    await stage.server.ping()
+    await stage.server.until(lambda: stage.server.pongs == 1)
+    assert stage.slack.health().last_heard == stage.clock.now()
+
+
+async def test_a_dead_connection_is_noticed_by_its_silence(
+    idle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def mute(socket: Any) -> None:
+        await asyncio.Event().wait()
+
+    slack = idle.make(ping_seconds=0.05)
+    monkeypatch.setattr(idle.server._link, "_listen", mute)
+    await slack.start(idle.intake)
+    await idle.server.until(lambda: len(idle.server.called("apps.connections.open")) >= 2)
+
+
+async def test_pause_takes_nothing_in_and_still_sends(stage: Any, out: Any) -> None:
+    ts = await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.arrived()
+    await stage.slack.pause()
+    await stage.server.until(lambda: stage.server.sockets == 0)
+    assert not stage.slack.health().connected
+    await stage.server.say("too late", channel=stage.direct, user=stage.ada)
+    await stage.slack.send(out("answer", stage.direct, ts))
+    assert [m.text for m in stage.server.replies(stage.direct, ts)] == ["answer"]
+    assert len(stage.intake.accepted) == 1
+    assert len(stage.server.called("apps.connections.open")) == 1
+
+
+async def test_pause_waits_for_what_is_being_taken_in(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(inbound: Any) -> bool:
+        begun.set()
+        await may_go_on.wait()
+        return True
+
+    monkeypatch.setattr(stage.intake, "accept", slow)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await begun.wait()
+    pausing = asyncio.create_task(stage.slack.pause())
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await pausing
+    await stage.server.until(lambda: not stage.server.unacked())
+
+
+async def test_stop_leaves_nothing_behind(idle: Any) -> None:
+    before = asyncio.all_tasks()
+    await idle.slack.stop()
+    await idle.slack.start(idle.intake)
+    await idle.server.say("hello", channel=idle.direct, user=idle.ada)
+    await idle.arrived()
+    await idle.slack.stop()
+    await idle.slack.stop()
+    await idle.server.until(lambda: idle.server.sockets == 0)
+    ours = {task for task in asyncio.all_tasks() - before if "slack" in repr(task.get_coro())}
+    assert not {task for task in ours if "channels" in repr(task.get_coro())}
+
+
+async def test_a_stop_while_reconnecting_ends_it(stage: Any) -> None:
+    stage.server.fail("apps.connections.open", status=503, times=100)
+    await stage.server.cut_sockets()
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    await asyncio.wait_for(stage.slack.stop(), 5)
+    assert stage.slack.health().detail == "not started"
+
+
+async def test_no_words_and_no_tokens_reach_the_log(stage: Any) -> None:
+    stage.intake.broken = 1
+    await stage.server.say("the secret word", channel=stage.direct, user=stage.ada)
+    await stage.server.push({"type": "message", "channel": 5, "text": "the secret word"})
+    await stage.server.until(lambda: stage.intake.tries == 1 and len(stage.intake.buried) == 1)
+    await stage.server.cut_sockets()
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+    assert stage.log.lines
+    everything = repr(stage.log.lines) + repr(stage.intake.buried)
+    for word in ("secret", "xoxb", "xapp", "ticket"):
+        assert word not in everything

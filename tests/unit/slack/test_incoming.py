@@ -1,0 +1,372 @@
+"""What comes in: the real library on the loopback server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bot.contracts import Inbound
+
+
+async def test_a_direct_message_is_taken_in_and_then_acked(stage: Any) -> None:
+    ts = await stage.server.say("hello, 世界 🚢 <b> & مرحبا", channel=stage.direct, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.text == "hello, 世界 🚢 <b> & مرحبا"
+    assert message.chat_key == f"slack:chat:{stage.direct}"
+    assert (message.chat_type, message.addressed, message.user_id) == ("direct", "direct", stage.ada)
+    assert message.target == {"channel": stage.direct, "thread_ts": ts}
+    assert message.message_id == ts
+    assert message.ts == 1_800_000_000_000
+    assert f"slack:T0TEAM:message:{stage.direct}:{ts}" in message.keys
+    assert [key.split(":")[2] for key in message.keys] == ["event", "message", "client"]
+
+
+async def test_nothing_is_acked_before_it_is_written(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(inbound: Inbound) -> bool:
+        begun.set()
+        await may_go_on.wait()
+        return True
+
+    monkeypatch.setattr(stage.intake, "accept", slow)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await begun.wait()
+    await stage.slack._link.current_session.ping()
+    assert len(stage.server.unacked()) == 1
+    may_go_on.set()
+    await stage.server.until(lambda: not stage.server.unacked())
+
+
+async def test_what_could_not_be_written_is_not_acked_and_comes_again(stage: Any) -> None:
+    stage.intake.broken = 1
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.server.until(lambda: stage.intake.tries == 1)
+    assert stage.server.unacked()
+    assert not stage.intake.accepted
+    await stage.clock.advance(3)
+    assert len(await stage.arrived()) == 1
+    assert stage.server.deliveries[0].attempts == 2
+
+
+async def test_the_third_redelivery_is_taken_too(stage: Any) -> None:
+    stage.intake.broken = 3
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    for tries, wait in ((1, 3), (2, 63), (3, 303)):
+        await stage.server.until(lambda tries=tries: stage.intake.tries == tries)
+        await stage.clock.advance(wait)
+    assert len(await stage.arrived()) == 1
+    assert stage.server.deliveries[0].attempts == 4
+
+
+async def test_an_event_that_comes_twice_is_taken_in_once(stage: Any) -> None:
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.server.envelope(stage.server.deliveries[0].payload)
+    assert len(await stage.arrived()) == 1
+    assert stage.intake.tries == 2
+
+
+async def test_a_mention_comes_as_two_events_and_is_one_message(stage: Any) -> None:
+    await stage.server.say("<@U0SHIP> ship it", channel=stage.channel, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert {d.payload["event"]["type"] for d in stage.server.deliveries} == {"message", "app_mention"}
+    assert stage.intake.tries == 2
+    assert (message.text, message.addressed, message.chat_type) == ("<@U0SHIP> ship it", "mention", "group")
+
+
+async def test_app_mention_alone_is_enough(stage: Any) -> None:
+    stage.server.subscriptions = {"app_mention"}
+    await stage.server.say("hey <@U0SHIP>", channel=stage.private, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.addressed == "mention"
+    assert message.chat_key == f"slack:chat:{stage.private}:thread:{message.message_id}"
+
+
+async def test_chatter_in_a_channel_is_not_passed_on(stage: Any) -> None:
+    await stage.server.say("lunch?", channel=stage.channel, user=stage.ada)
+    await stage.server.say("!important meeting", channel=stage.channel, user=stage.ada)
+    await stage.settled()
+    assert stage.intake.tries == 0
+
+
+async def test_a_thread_without_a_mention_is_passed_as_such(stage: Any) -> None:
+    root = await stage.server.say("lunch?", channel=stage.channel, user=stage.grace)
+    ts = await stage.server.say("and you?", channel=stage.channel, user=stage.ada, thread_ts=root)
+    (message,) = await stage.arrived()
+    assert (message.addressed, message.message_id) == ("thread", ts)
+    assert message.chat_key == f"slack:chat:{stage.channel}:thread:{root}"
+    assert message.target == {"channel": stage.channel, "thread_ts": root}
+
+
+async def test_a_thread_in_direct_messages_has_a_chat_of_its_own(stage: Any) -> None:
+    root = await stage.server.say("first", channel=stage.direct, user=stage.ada)
+    await stage.arrived(1)
+    await stage.server.say("second", channel=stage.direct, user=stage.ada, thread_ts=root)
+    _, message = await stage.arrived(2)
+    assert message.chat_key == f"slack:chat:{stage.direct}:thread:{root}"
+    assert (message.addressed, message.chat_type) == ("direct", "direct")
+
+
+async def test_the_bots_own_messages_and_edits_are_dropped(stage: Any, out: Any) -> None:
+    ts = await stage.server.say("hi", channel=stage.direct, user=stage.ada)
+    await stage.arrived(1)
+    sent = await stage.slack.send(out("answer", stage.direct, ts))
+    await stage.slack._client.chat_update(channel=stage.direct, ts=sent.message_id, markdown_text="better")
+    await stage.slack._client.chat_delete(channel=stage.direct, ts=sent.message_id)
+    await stage.settled()
+    assert len(stage.server.deliveries) == 4
+    assert stage.intake.tries == 1
+
+
+@pytest.mark.parametrize("user", [None, "U0OTHERBOT"])
+async def test_other_bots_are_passed_on_as_bots(stage: Any, user: str | None) -> None:
+    await stage.server.say(
+        "<@U0SHIP> beep", channel=stage.channel, user=user, bot_id="B0OTHER", subtype="bot_message"
+    )
+    (message,) = await stage.arrived()
+    assert message.from_bot
+    assert message.user_id == (user or "B0OTHER")
+
+
+@pytest.mark.parametrize("subtype", ["channel_join", "channel_topic", "message_replied", "anything_new"])
+async def test_other_subtypes_are_no_messages(stage: Any, subtype: str) -> None:
+    await stage.server.say("joined <@U0SHIP>", channel=stage.direct, user=stage.ada, subtype=subtype)
+    await stage.settled()
+    assert stage.intake.tries == 0
+
+
+@pytest.mark.parametrize("subtype", ["thread_broadcast", "me_message"])
+async def test_some_subtypes_are_messages(stage: Any, subtype: str) -> None:
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada, subtype=subtype)
+    assert [message.text for message in await stage.arrived()] == ["hello"]
+
+
+async def test_files_come_along_with_their_words(stage: Any) -> None:
+    files = [
+        {"id": "F1", "name": "photo\u202egpj.exe", "mimetype": "image/png", "size": 12},
+        {"id": "F2", "name": "memo", "mimetype": "audio/mp4", "subtype": "slack_audio", "size": -1},
+        {"id": "F3", "mimetype": "video/mp4", "size": True},
+        "broken",
+    ]
+    await stage.server.say("see this", channel=stage.direct, user=stage.ada, files=files)
+    (message,) = await stage.arrived()
+    assert message.text == "see this"
+    assert [a.kind for a in message.attachments] == ["photo", "voice", "video", "file"]
+    assert message.attachments[0].name == "photogpj.exe"
+    assert [a.size for a in message.attachments] == [12, None, None, None]
+    assert [a.ref for a in message.attachments] == ["F1", "F2", "F3", None]
+
+
+async def test_an_edit_is_an_inbound_with_keys_of_its_own(stage: Any) -> None:
+    ts = await stage.server.say("helo", channel=stage.direct, user=stage.ada)
+    await stage.arrived(1)
+    await stage.server.edit(stage.direct, ts, "hello")
+    await stage.arrived(2)
+    await stage.server.edit(stage.direct, ts, "hello!")
+    first, second, third = await stage.arrived(3)
+    assert [(m.kind, m.text, m.message_id) for m in (second, third)] == [
+        ("edit", "hello", ts),
+        ("edit", "hello!", ts),
+    ]
+    assert second.chat_key == first.chat_key
+    assert not set(first.keys) & set(second.keys)
+    assert not set(second.keys) & set(third.keys)
+
+
+async def test_a_change_without_new_words_is_no_edit(stage: Any) -> None:
+    ts = await stage.server.say("see https://example.com", channel=stage.direct, user=stage.ada)
+    await stage.arrived(1)
+    await stage.server.edit(stage.direct, ts, "see https://example.com")
+    post = {"type": "message", "user": stage.ada, "ts": ts, "text": "see it"}
+    await stage.server.push(
+        {"type": "message", "subtype": "message_changed", "channel": stage.direct, "message": post, "ts": ts}
+    )
+    await stage.settled()
+    assert stage.intake.tries == 1
+
+
+async def test_an_edit_that_takes_the_mention_away_still_reaches_its_turn(stage: Any) -> None:
+    ts = await stage.server.say("<@U0SHIP> do it", channel=stage.channel, user=stage.ada)
+    await stage.arrived(1)
+    await stage.server.edit(stage.channel, ts, "never mind")
+    message = (await stage.arrived(2))[1]
+    assert (message.kind, message.addressed, message.text) == ("edit", "mention", "never mind")
+
+
+async def test_a_deletion_is_passed_on_without_words(stage: Any) -> None:
+    ts = await stage.server.say("oops", channel=stage.direct, user=stage.ada)
+    await stage.arrived(1)
+    await stage.server.delete(stage.direct, ts)
+    first, gone = await stage.arrived(2)
+    assert (gone.kind, gone.text, gone.message_id, gone.user_id) == ("delete", "", ts, stage.ada)
+    assert gone.chat_key == first.chat_key
+    assert gone.keys[1].endswith(":deleted")
+
+
+async def test_a_deleted_message_with_answers_is_a_deletion_too(stage: Any, out: Any) -> None:
+    ts = await stage.server.say("oops", channel=stage.direct, user=stage.ada)
+    await stage.arrived(1)
+    await stage.slack.send(out("answer", stage.direct, ts))
+    await stage.server.delete(stage.direct, ts)
+    gone = (await stage.arrived(2))[1]
+    assert (gone.kind, gone.user_id, gone.message_id) == ("delete", stage.ada, ts)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "args"),
+    [
+        ("!new", "new", ""),
+        ("!History  two words ", "history", "two words"),
+        ("\u200b!stop", "stop", ""),
+        ("<@U0SHIP> !help me", "help", "me"),
+        ("<@U0SHIP|shipmate>: !help", "help", ""),
+        ("!deny 理由 🚫", "deny", "理由 🚫"),
+    ],
+)
+async def test_commands_begin_with_an_exclamation_mark(stage: Any, text: str, name: str, args: str) -> None:
+    await stage.server.say(text, channel=stage.direct, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.command is not None
+    assert (message.command.name, message.command.args, message.text) == (name, args, text)
+
+
+@pytest.mark.parametrize("text", ["! no", "!", "!!wow", "well !new", "!ship/it", "<@U0GRACE> !new"])
+async def test_not_every_exclamation_is_a_command(stage: Any, text: str) -> None:
+    await stage.server.say(text, channel=stage.direct, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert message.command is None
+
+
+async def test_a_known_command_in_a_channel_needs_no_mention(stage: Any) -> None:
+    await stage.server.say("!status", channel=stage.channel, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert (message.addressed, message.command.name) == ("command", "status")
+
+
+async def test_a_command_in_a_thread_counts_only_where_the_bot_takes_part(stage: Any) -> None:
+    root = await stage.server.say("lunch?", channel=stage.channel, user=stage.grace)
+    await stage.server.say("!stop", channel=stage.channel, user=stage.ada, thread_ts=root)
+    (message,) = await stage.arrived()
+    assert (message.addressed, message.command.name) == ("thread", "stop")
+
+
+async def test_a_slash_command_is_acked_and_answered_outside_threads(stage: Any) -> None:
+    delivery = await stage.server.command("Forget  a &lt; b", channel=stage.channel, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert delivery.acked.is_set()
+    assert delivery.reply is None
+    assert (message.command.name, message.command.args, message.text) == ("forget", "a < b", "")
+    assert message.chat_key == f"slack:chat:{stage.channel}"
+    assert message.target == {"channel": stage.channel}
+    assert (message.addressed, message.chat_type, message.message_id) == ("command", "group", None)
+    assert message.keys[0].startswith("slack:T0TEAM:command:")
+    assert message.ts == 1_800_000_000_000
+
+
+@pytest.mark.parametrize("text", ["", "  ", "/help", "!HELP"])
+async def test_a_bare_slash_command_asks_for_help(stage: Any, text: str) -> None:
+    await stage.server.command(text, channel=stage.direct, user=stage.ada)
+    (message,) = await stage.arrived()
+    assert (message.command.name, message.chat_type) == ("help", "direct")
+    assert message.chat_key == f"slack:chat:{stage.direct}"
+
+
+async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: Any) -> None:
+    await stage.server.envelope({"type": "block_actions", "user": {"id": stage.ada}}, kind="interactive")
+    await stage.server.push({"type": "reaction_added", "user": stage.ada})
+    assert await stage.settled() == []
+    assert not stage.intake.buried
+    assert "unknown type" not in stage.log
+
+
+async def test_an_event_type_nobody_thought_of_is_logged_once(stage: Any) -> None:
+    for _ in range(3):
+        await stage.server.push({"type": "teleported", "user": stage.ada})
+    await stage.server.envelope({"type": "brain_wave"}, kind="interactive")
+    assert await stage.settled() == []
+    found = [line for line in stage.log.lines if "unknown type" in line["message"]]
+    assert [(line["event"], line["level"]) for line in found] == [
+        ("teleported", "debug"),
+        ("brain_wave", "debug"),
+    ]
+
+
+async def test_names_are_learned_after_the_first_message(stage: Any) -> None:
+    await stage.server.say("one", channel=stage.direct, user=stage.ada)
+    assert (await stage.arrived(1))[0].user_name is None
+    await stage.server.until(lambda: stage.server.called("users.info"))
+    await stage.until(lambda: stage.slack._names.get(stage.ada) is not None)
+    await stage.server.say("two", channel=stage.direct, user=stage.ada)
+    assert (await stage.arrived(2))[1].user_name == "Ada 🚢"
+    assert len(stage.server.called("users.info")) == 1
+
+
+async def test_a_name_that_slack_does_not_give_is_not_asked_for_again(stage: Any) -> None:
+    stage.server.api.scopes.discard("users:read")
+    for text in ("one", "two"):
+        await stage.server.say(text, channel=stage.direct, user=stage.ada)
+        await stage.settled()
+        await stage.until(lambda: not stage.slack._names._asked)
+    assert len(stage.server.called("users.info")) == 1
+    assert [message.user_name for message in stage.intake.accepted] == [None, None]
+
+
+async def test_strangers_are_not_looked_up(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(inbound: Inbound) -> bool:
+        return False
+
+    monkeypatch.setattr(stage.intake, "accept", refuse)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.settled()
+    assert not stage.slack._names._asked
+    assert not stage.server.called("users.info")
+
+
+async def test_the_earlier_messages_of_an_old_thread_are_its_context(stage: Any, out: Any) -> None:
+    server, channel = stage.server, stage.channel
+    root = await server.say("shall we ship? 🚢", channel=channel, user=stage.grace)
+    await stage.slack.send(out("I am here", channel, root))
+    await server.say("joined", channel=channel, user=stage.ada, thread_ts=root, subtype="channel_join")
+    await server.say("1 < 2 是的", channel=channel, user=stage.ada, thread_ts=root)
+    await stage.arrived(1)
+    await server.say("<@U0SHIP> so?", channel=channel, user=stage.ada, thread_ts=root)
+    await server.say("later", channel=channel, user=stage.grace, thread_ts=root)
+    message = next(m for m in await stage.arrived(3) if m.addressed == "mention")
+    found = await stage.slack.context(message)
+    assert [(q.user_id, q.text, q.from_self) for q in found] == [
+        (stage.grace, "shall we ship? 🚢", False),
+        ("U0SHIP", "I am here", True),
+        (stage.ada, "1 < 2 是的", False),
+    ]
+    assert found[0].ts == 1_800_000_000_000
+
+
+async def test_of_a_long_thread_the_newest_fifty_are_its_context(stage: Any) -> None:
+    server = stage.server
+    root = await server.say("0", channel=stage.direct, user=stage.ada)
+    for number in range(1, 260):
+        await server.say(str(number), channel=stage.direct, user=stage.ada, thread_ts=root)
+    message = (await stage.arrived(260))[-1]
+    found = await stage.slack.context(message)
+    assert [quoted.text for quoted in found] == [str(number) for number in range(209, 259)]
+    assert len(server.called("conversations.replies")) == 2
+
+
+async def test_a_message_that_opens_its_thread_has_no_context(stage: Any) -> None:
+    await stage.server.say("<@U0SHIP> hello", channel=stage.channel, user=stage.ada)
+    await stage.server.command("help", channel=stage.direct, user=stage.ada)
+    for message in await stage.arrived(2):
+        assert await stage.slack.context(message) == ()
+    assert not stage.server.called("conversations.replies")
+
+
+async def test_a_thread_that_cannot_be_read_is_no_context(stage: Any) -> None:
+    root = await stage.server.say("lunch?", channel=stage.channel, user=stage.grace)
+    await stage.server.say("<@U0SHIP>?", channel=stage.channel, user=stage.ada, thread_ts=root)
+    (message,) = await stage.arrived()
+    stage.server.api.scopes.discard("channels:history")
+    assert await stage.slack.context(message) == ()
+    assert "earlier messages" in stage.log
+    assert stage.log.lines[-1]["error"] == "missing_scope"

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bot.testing.slack import SUBSCRIPTIONS
+from channels.slack import address, events
+from channels.slack.app_manifest import app_manifest
+from channels.slack.manifest import MANIFEST, SlackSettings
+
+ids = st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)
+stamps = st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)
+
+
+@settings(derandomize=True, deadline=None)
+@given(ids, st.none() | stamps)
+def test_addresses_survive_the_way_there_and_back(channel: str, thread_ts: str | None) -> None:
+    parts = {"channel": channel} | ({"thread_ts": thread_ts} if thread_ts else {})
+    key = MANIFEST.encode(parts)
+    assert MANIFEST.decode(key) == parts
+    assert MANIFEST.encode(MANIFEST.decode(key)) == key
+
+
+def test_chat_keys_have_the_documented_form() -> None:
+    assert address.encode({"channel": "D1"}) == "slack:chat:D1"
+    assert address.encode({"channel": "C1", "thread_ts": "1.2"}) == "slack:chat:C1:thread:1.2"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["", "slack:chat:", "telegram:chat:C1", "slack:chat:C1:thread:", "slack:chat:C1:x:1", "slack:chat:C1\n"],
+)
+def test_other_keys_are_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="not a chatKey"):
+        address.decode(key)
+
+
+@pytest.mark.parametrize("parts", [{"channel": ""}, {"channel": "C1:x"}, {"channel": "C1", "thread_ts": ""}])
+def test_what_no_key_can_carry_is_refused(parts: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="not an address"):
+        address.encode(parts)
+
+
+@pytest.mark.parametrize("value", ["U0ADA", "W123", "C0TEAM", "D12", "G99"])
+def test_stable_ids_are_known(value: str) -> None:
+    assert MANIFEST.valid_id(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "U", "U1", "ada", "@ada", "u0ada", "B0BOT", "#general", "U0ADA\n", "*", "U٠٠٠"]
+)
+def test_names_are_no_ids(value: str) -> None:
+    assert not MANIFEST.valid_id(value)
+
+
+def test_settings_take_the_names_of_ship_json() -> None:
+    settings = SlackSettings.model_validate({"botToken": "xoxb", "appToken": "xapp", "allow": ["U0ADA"]})
+    assert (settings.bot_token, settings.app_token, settings.enabled) == ("xoxb", "xapp", None)
+    assert settings.base_url == "https://slack.com/api/"
+    assert all(hasattr(settings, token) for token in MANIFEST.tokens)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://slack.com/api/", "ftp://127.0.0.1/", "slack.com", "", "https://", "http://[::1"]
+)
+def test_tokens_go_nowhere_in_the_clear(url: str) -> None:
+    with pytest.raises(ValidationError):
+        SlackSettings.model_validate({"baseUrl": url})
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/api", "http://localhost/", "http://[::1]:8/", "https://e.x/"]
+)
+def test_loopback_may_be_in_the_clear(url: str) -> None:
+    assert SlackSettings.model_validate({"baseUrl": url}).base_url == url
+
+
+def test_importing_the_manifest_imports_no_sdk() -> None:
+    code = "import sys, channels.slack.manifest, channels.slack.app_manifest; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {name.partition(".")[0] for name in loaded} & {"slack_bolt", "slack_sdk", "aiohttp"}
+
+
+def test_the_app_manifest_asks_for_what_is_used_and_no_more() -> None:
+    app: dict[str, Any] = app_manifest("Ship 🚢 mate")
+    assert json.loads(json.dumps(app)) == app
+    assert app["settings"]["socket_mode_enabled"] is True
+    assert set(app["settings"]["event_subscriptions"]["bot_events"]) == SUBSCRIPTIONS
+    assert app["features"]["slash_commands"][0]["command"] == "/shipmate"
+    assert "agent_view" in app["features"]
+    assert app["features"]["app_home"]["messages_tab_read_only_enabled"] is False
+    scopes = set(app["oauth_config"]["scopes"]["bot"])
+    assert not {
+        scope for scope in scopes if "admin" in scope or "files" in scope or scope.endswith("channels:read")
+    }
+    assert app["display_information"]["name"] == "Ship 🚢 mate"
+    assert len(app_manifest("x" * 99)["display_information"]["name"]) == 35
+
+
+def test_every_subscribed_event_is_handled_and_no_event_is_both() -> None:
+    assert {event.partition(".")[0] for event in SUBSCRIPTIONS} == events.HANDLED
+    assert not events.HANDLED & events.IGNORED

@@ -1,0 +1,172 @@
+"""What goes out: the real library on the loopback server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+
+
+@pytest.fixture
+async def asked(stage: Any) -> str:
+    """A question in direct messages."""
+    return str(await stage.server.say("?", channel=stage.direct, user=stage.ada))
+
+
+async def test_an_answer_is_one_message_in_the_thread_of_the_question(
+    stage: Any, out: Any, asked: str
+) -> None:
+    sent = await stage.slack.send(out("**ja** 世界 🚢 <b>&amp; مرحبا", stage.direct, asked))
+    (seen,) = stage.server.replies(stage.direct)
+    assert seen.text == "**ja** 世界 🚢 <b>&amp; مرحبا"
+    assert (seen.ts, seen.thread_ts) == (sent.message_id, asked)
+    assert (seen.unfurl_links, seen.unfurl_media) == (False, False)
+    payload = {"id": "OUT1", "request_id": "REQ1"}
+    assert seen.metadata == {"event_type": "shipmate_message", "event_payload": payload}
+
+
+async def test_without_a_thread_the_answer_stands_in_the_conversation(stage: Any, out: Any) -> None:
+    await stage.slack.send(out("help", stage.channel))
+    (seen,) = stage.server.replies(stage.channel)
+    assert seen.thread_ts is None
+
+
+async def test_the_longest_parts_fit(stage: Any, out: Any, asked: str) -> None:
+    parts = stage.slack.split("<!channel> @here " * 3_000 + "🚢" * 20_000)
+    for part in parts:
+        await stage.slack.send(out(part, stage.direct, asked))
+    seen = stage.server.replies(stage.direct)
+    assert len(seen) == len(parts) > 5
+    assert all(len(message.text) <= 12_000 for message in seen)
+
+
+async def test_more_than_slack_takes_is_a_plain_failure(stage: Any, out: Any, asked: str) -> None:
+    with pytest.raises(errors.DeliveryFailed, match="msg_too_long") as caught:
+        await stage.slack.send(out("a" * 12_001, stage.direct, asked))
+    assert type(caught.value) is errors.DeliveryFailed
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("30", 30.0), ("0.5", 0.5), ("abc", 1.0), (None, 1.0), ("-5", 1.0), ("nan", 1.0)]
+)
+async def test_too_many_requests_say_how_long_to_wait(
+    stage: Any, out: Any, asked: str, header: str | None, seconds: float
+) -> None:
+    stage.server.limit("chat.postMessage", header)
+    with pytest.raises(errors.DeliveryThrottled) as caught:
+        await stage.slack.send(out("answer", stage.direct, asked))
+    assert caught.value.retry_after == seconds
+    assert not stage.server.replies(stage.direct)
+    await stage.slack.send(out("answer", stage.direct, asked))
+
+
+async def test_a_lost_answer_is_uncertain_and_never_posted_again(stage: Any, out: Any, asked: str) -> None:
+    stage.server.fail("chat.postMessage", action="lose")
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.send(out("answer", stage.direct, asked))
+    assert len(stage.server.replies(stage.direct)) == 1
+    assert len(stage.server.called("chat.postMessage")) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"action": "cut"},
+        {"action": "hang"},
+        {"status": 500, "body": "<html>"},
+        {"status": 503, "body": {"ok": False, "error": "service_unavailable"}},
+        {"status": 200, "body": {"ok": False, "error": "fatal_error"}},
+        {"status": 200, "body": {"ok": False, "error": "internal_error"}},
+        {"status": 200, "body": "<html>"},
+        {"status": 200, "body": "{", "headers": {"Content-Type": "application/json"}},
+        {"status": 200, "body": "words", "headers": {"Content-Type": "text/plain"}},
+        {"status": 200, "body": "[]", "headers": {"Content-Type": "application/json"}},
+        {"status": 200, "body": {"ok": True}},
+        {"status": 200, "body": b"\xff\xfe", "headers": {"Content-Type": "application/json; charset=utf-8"}},
+        {"status": 200, "body": b"\x1f", "headers": {"Content-Type": "application/gzip"}},
+    ],
+)
+async def test_an_answer_that_says_nothing_is_uncertain(idle: Any, out: Any, fault: dict[str, Any]) -> None:
+    slack = idle.make(call_seconds=0.5)
+    await slack.start(idle.intake)
+    idle.server.fail("chat.postMessage", **fault)
+    with pytest.raises(errors.DeliveryUncertain):
+        await slack.send(out("answer", idle.direct))
+    assert len(idle.server.called("chat.postMessage")) == 1
+
+
+async def test_nobody_listening_means_surely_not_sent(stage: Any, out: Any) -> None:
+    await stage.slack.pause()
+    await stage.server.stop()
+    pooled = [protocol for row in stage.slack._session.connector._conns.values() for protocol, _ in row]
+    await stage.until(lambda: not any(protocol.is_connected() for protocol in pooled))
+    with pytest.raises(errors.DeliveryThrottled) as caught:
+        await stage.slack.send(out("answer", stage.direct))
+    assert caught.value.retry_after == 1.0
+
+
+@pytest.mark.parametrize("where", ["archived", "not in", "unknown", "private"])
+async def test_a_conversation_that_is_closed_to_the_bot_is_gone(stage: Any, out: Any, where: str) -> None:
+    stage.server.add_channel("C0OLD", archived=True)
+    stage.server.add_channel("C0OTHER", bot=False)
+    stage.server.add_channel("G0OTHER", kind="group", bot=False)
+    channel = {"archived": "C0OLD", "not in": "C0OTHER", "unknown": "C0NONE", "private": "G0OTHER"}[where]
+    with pytest.raises(errors.TargetGone):
+        await stage.slack.send(out("answer", channel))
+
+
+@pytest.mark.parametrize("code", ["token_revoked", "missing_scope", "restricted_everything"])
+async def test_other_refusals_are_plain_failures(stage: Any, out: Any, code: str) -> None:
+    stage.server.fail("chat.postMessage", status=200, body={"ok": False, "error": code})
+    with pytest.raises(errors.DeliveryFailed, match=code) as caught:
+        await stage.slack.send(out("the secret word", stage.direct))
+    assert type(caught.value) is errors.DeliveryFailed
+    assert "secret" not in str(caught.value)
+
+
+async def test_an_empty_message_is_a_failure_and_asks_nobody(stage: Any, out: Any) -> None:
+    with pytest.raises(errors.DeliveryFailed, match="empty"):
+        await stage.slack.send(out(" \n", stage.direct))
+    assert not stage.server.called("chat.postMessage")
+
+
+async def test_before_the_start_nothing_can_be_sent(idle: Any, out: Any) -> None:
+    with pytest.raises(errors.DeliveryFailed, match="not connected"):
+        await idle.slack.send(out("answer", idle.direct))
+
+
+async def test_one_connection_serves_many_messages(stage: Any, out: Any, asked: str) -> None:
+    for _ in range(3):
+        await stage.slack.send(out("answer", stage.direct, asked))
+    assert len(stage.slack._session.connector._conns) == 1
+    assert len(stage.server.replies(stage.direct)) == 3
+
+
+async def test_the_sign_of_work_is_shown_and_cleared(stage: Any, asked: str) -> None:
+    target = {"channel": stage.direct, "thread_ts": asked}
+    await stage.slack.indicate(target, working=True)
+    assert stage.server.status_of(stage.direct, asked) == "is thinking…"
+    await stage.slack.indicate(target, working=False)
+    assert stage.server.status_of(stage.direct, asked) == ""
+
+
+async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
+    await stage.slack.indicate({"channel": stage.direct}, working=True)
+    assert not stage.server.called("assistant.threads.setStatus")
+
+
+async def test_a_missing_right_turns_the_sign_off_and_is_logged_once(stage: Any, asked: str) -> None:
+    stage.server.api.scopes -= {"chat:write", "assistant:write"}
+    for _ in range(3):
+        await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
+    assert len(stage.server.called("assistant.threads.setStatus")) == 1
+    assert [line["error"] for line in stage.log.lines] == ["missing_scope"]
+
+
+async def test_other_trouble_with_the_sign_is_reported_each_time(stage: Any, asked: str) -> None:
+    stage.server.limit("assistant.threads.setStatus", "7", times=2)
+    for _ in range(2):
+        with pytest.raises(errors.DeliveryThrottled):
+            await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
