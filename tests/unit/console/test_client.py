@@ -117,9 +117,7 @@ async def test_a_regular_file_can_be_the_input(
     assert [inbound.text for inbound in intake.accepted] == ["one", "two"]
 
 
-async def test_another_chat_can_be_named(
-    channel: Channel, intake: RecordingIntake, home: Path
-) -> None:
+async def test_another_chat_can_be_named(channel: Channel, intake: RecordingIntake, home: Path) -> None:
     answering = asyncio.create_task(_echo(channel, intake, 1))
     out = io.StringIO()
     code = await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out, chat_id="other", quiet=0.01)

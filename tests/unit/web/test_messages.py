@@ -1,0 +1,402 @@
+"""Messages in, answers out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import ArchiveLine, Channel
+from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake
+from channels.web import rooms
+from tests.contracts.channel_contract import notice, reply
+from tests.contracts.test_web_channel import Browser
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"></textarea><svg onload=alert(1)>',
+    "[click](javascript:alert(1)) ![x](https://evil.example/?leak)",
+    "data: line\n\nevent: message\ndata: {}\n\n\u2028\u2029\r\n\0",
+    "\u202egnp.exe\u202c مرحبا שלום 👩🏽\u200d🚀 你好",
+)
+
+
+# -- in ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_confirmed_with_its_id(browser: Browser, intake: RecordingIntake) -> None:
+    answer = await browser.post("/api/messages", {"text": "hello", "clientId": "m1"})
+    assert answer == (202, {"id": "m1", "taken": True})
+    assert intake.accepted[0].message_id == "m1"
+
+
+async def test_a_message_posted_twice_is_taken_in_and_shown_once(
+    browser: Browser, intake: RecordingIntake
+) -> None:
+    await browser.say("hello", "same")
+    answer = await browser.post("/api/messages", {"text": "hello", "clientId": "same"})
+    assert answer == (202, {"id": "same", "taken": False})
+    assert len(intake.accepted) == 1
+    assert [message["id"] for message in await browser.page()] == ["same"]
+
+
+async def test_two_browsers_may_choose_the_same_id(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    async with Browser(channel) as other:
+        assert await browser.say("one", "m1") == await other.say("two", "m1") == 202
+    assert [inbound.text for inbound in intake.accepted] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not json",
+        b"",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b"\xff\xfe{}",
+        b'{"text": "x"}',
+        b'{"text": 5, "clientId": "m1"}',
+        b'{"text": null, "clientId": "m1"}',
+        b'{"text": "x", "clientId": 5}',
+        b'{"text": "x", "clientId": ""}',
+        b'{"text": "x", "clientId": "a b"}',
+        b'{"text": "x", "clientId": "m1\\n"}',
+        b'{"text": "x", "clientId": "' + b"a" * 65 + b'"}',
+        b'{"text": " \\n ", "clientId": "m1"}',
+        b'{"text": "x", "clientId": ' + b"9" * 10_000 + b"}",
+    ],
+)
+async def test_what_is_no_message_is_refused_in_a_sentence(
+    browser: Browser, intake: RecordingIntake, body: bytes
+) -> None:
+    async with browser.http.post(
+        f"{browser.url}/api/messages", data=body, headers={"Content-Type": "application/json"}
+    ) as answer:
+        assert answer.status == 400
+        assert (await answer.json())["error"].endswith(".")
+    assert intake.offered == []
+
+
+async def test_a_message_over_a_megabyte_is_refused_in_a_sentence(
+    browser: Browser, intake: RecordingIntake
+) -> None:
+    answer = await browser.post("/api/messages", {"text": "x" * 1_000_000, "clientId": "m1"})
+    assert answer == (413, {"error": "That message is too large: the most is 1 MB."})
+    assert intake.offered == []
+
+
+async def test_a_hundred_thousand_characters_are_fine(browser: Browser, intake: RecordingIntake) -> None:
+    await browser.say("語" * 100_000)
+    assert intake.accepted[0].text == "語" * 100_000
+
+
+async def test_lone_surrogates_are_replaced(browser: Browser, intake: RecordingIntake) -> None:
+    await browser.say("a\ud800b")
+    assert intake.accepted[0].text == "a\ufffdb"
+    assert (await browser.page())[0]["text"] == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "args"),
+    [("/new", "new", ""), ("/APPROVE 12\nyes", "approve", "12\nyes"), ("/x", "x", "")],
+)
+async def test_a_slash_word_is_a_command(
+    browser: Browser, intake: RecordingIntake, said: str, name: str, args: str
+) -> None:
+    await browser.say(said)
+    command = intake.accepted[0].command
+    assert command is not None
+    assert (command.name, command.args) == (name, args)
+    assert intake.accepted[0].text == said
+
+
+async def test_a_path_is_no_command(browser: Browser, intake: RecordingIntake) -> None:
+    await browser.say("/etc/passwd is world-readable")
+    assert intake.accepted[0].command is None
+
+
+async def test_a_message_that_cannot_be_stored_is_not_confirmed_or_shown(
+    browser: Browser, intake: RecordingIntake
+) -> None:
+    intake.failure = errors.StorageError("ENOSPC")
+    async with browser.http.post(
+        f"{browser.url}/api/messages", json={"text": "hello", "clientId": "m1"}
+    ) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert await answer.json() == {"error": errors.StorageError.person}
+    assert await browser.page() == []
+
+
+async def test_a_paused_channel_takes_nothing_in(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    await channel.pause()
+    status, answer = await browser.post("/api/messages", {"text": "hello", "clientId": "m1"})
+    assert status == 503
+    assert "shutting down" in answer["error"]
+    assert intake.offered == []
+
+
+# -- out -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+async def test_text_travels_untouched_as_json(
+    channel: Channel, browser: Browser, intake: RecordingIntake, hostile: str
+) -> None:
+    stream = await browser.listen()
+    await browser.say(hostile)
+    await channel.send(reply(intake.accepted[0], hostile))
+    heard = [await stream.next() for _ in range(4)]
+    assert [name for name, _ in heard] == ["history", "working", "message", "message"]
+    assert [data["text"] for _, data in heard[2:]] == [hostile, hostile]
+    assert [message["text"] for message in await browser.page()] == [hostile, hostile]
+
+
+async def test_every_open_page_of_a_person_hears_the_same(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    first, second = await browser.listen(), await browser.listen()
+    await browser.say("hello", "m1")
+    await channel.send(notice(intake.accepted[0], "wait a moment"))
+    for stream in (first, second):
+        heard = [(await stream.next())[1] for _ in range(4)][2:]
+        assert [(said["role"], said["kind"], said["text"]) for said in heard] == [
+            ("user", "message", "hello"),
+            ("assistant", "notice", "wait a moment"),
+        ]
+        assert heard[0]["id"] == "m1"
+
+
+async def test_the_message_id_is_the_one_the_page_shows(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    await browser.say("hello")
+    sent = await channel.send(reply(intake.accepted[0], "answer"))
+    assert (await browser.page())[1]["id"] == sent.message_id
+
+
+async def test_the_sign_of_work_comes_and_goes(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    await browser.say("hello")
+    target = intake.accepted[0].target
+    stream = await browser.listen()
+    assert (await stream.next())[0] == "history"
+    assert await stream.next() == ("working", {"working": False})
+    await channel.indicate(target, working=True)
+    await channel.indicate(target, working=True)
+    await channel.indicate(target, working=False)
+    assert await stream.next() == ("working", {"working": True})
+    assert await stream.next() == ("working", {"working": False})
+    await channel.indicate(target, working=True)
+    late = await browser.listen()
+    await late.next()
+    assert await late.next() == ("working", {"working": True})
+
+
+async def test_a_target_of_another_channel_is_gone(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    await browser.say("hello")
+    inbound = intake.accepted[0].model_copy(update={"target": {"channel": "C1"}})
+    with pytest.raises(errors.TargetGone):
+        await channel.send(reply(inbound, "lost"))
+    with pytest.raises(errors.DeliveryFailed):
+        await channel.indicate(inbound.target, working=True)
+
+
+# -- coming back ---------------------------------------------------------------------------------------------
+
+
+async def test_a_page_that_was_away_is_told_what_it_missed_and_no_more(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    await browser.say("hello")
+    stream = await browser.listen()
+    await stream.next()
+    await stream.next()
+    await channel.send(reply(intake.accepted[0], "seen"))
+    assert (await stream.next())[1]["text"] == "seen"
+    stream.response.close()
+    await channel.send(reply(intake.accepted[0], "missed one"))
+    await channel.send(reply(intake.accepted[0], "missed two"))
+    back = await browser.listen(**{"Last-Event-ID": stream.last_id})
+    heard = [await back.next() for _ in range(3)]
+    assert [(name, data.get("text")) for name, data in heard] == [
+        ("message", "missed one"),
+        ("message", "missed two"),
+        ("working", None),
+    ]
+
+
+async def test_a_page_that_missed_nothing_is_told_nothing(browser: Browser) -> None:
+    stream = await browser.listen()
+    await stream.next()
+    back = await browser.listen(**{"Last-Event-ID": stream.last_id})
+    assert (await back.next())[0] == "working"
+
+
+@pytest.mark.parametrize("last", ["x", "other-3", "-", "9", "é", "1" * 5000])
+async def test_a_page_that_saw_another_start_gets_the_history(browser: Browser, last: str) -> None:
+    await browser.say("hello")
+    stream = await browser.listen(**{"Last-Event-ID": last})
+    name, data = await stream.next()
+    assert (name, len(data["messages"])) == ("history", 1)
+
+
+async def test_a_page_that_missed_more_than_is_kept_gets_the_history(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    await browser.say("hello")
+    stream = await browser.listen()
+    await stream.next()
+    last = stream.last_id
+    stream.response.close()
+    for number in range(rooms.MESSAGES + 1):
+        await channel.send(reply(intake.accepted[0], f"answer {number}"))
+    back = await browser.listen(**{"Last-Event-ID": last})
+    name, data = await back.next()
+    assert name == "history"
+    assert [message["text"] for message in data["messages"]][-2:] == ["answer 199", "answer 200"]
+
+
+def _line(
+    intake: RecordingIntake, chat_key: str, role: Any, text: str, *, ts: int, id_: str | None = None
+) -> None:
+    intake.lines[chat_key].append(
+        ArchiveLine(
+            ts=ts, channel="web", chat_id="x", chat_key=chat_key, role=role, text=text, message_id=id_
+        )
+    )
+
+
+async def test_the_archive_is_shown_before_what_was_said_since_the_start(
+    channel: Channel, browser: Browser, intake: RecordingIntake, clock: FakeClock
+) -> None:
+    await browser.say("first words")
+    inbound = intake.accepted[0]
+    intake.lines.clear()
+    _line(intake, inbound.chat_key, "user", "long ago", ts=1000, id_="old")
+    _line(intake, inbound.chat_key, "assistant", "an old answer", ts=2000)
+    _line(intake, inbound.chat_key, "system", "a summary", ts=3000)
+    _line(intake, inbound.chat_key, "tool", "a result", ts=3000)
+    _line(intake, inbound.chat_key, "user", "first words", ts=inbound.ts, id_=inbound.message_id)
+    await clock.advance(1)
+    answer = await channel.send(reply(inbound, "an answer"))
+    _line(intake, inbound.chat_key, "assistant", "an answer", ts=inbound.ts - 5, id_=answer.message_id)
+    shown = await browser.page()
+    assert [(message["role"], message["text"]) for message in shown] == [
+        ("user", "long ago"),
+        ("assistant", "an old answer"),
+        ("user", "first words"),
+        ("assistant", "an answer"),
+    ]
+    assert len({message["id"] for message in shown}) == 4
+
+
+async def test_an_archive_that_cannot_be_read_leaves_the_page_usable(
+    browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(chat_key: str, limit: int) -> list[ArchiveLine]:
+        raise errors.StorageError
+
+    monkeypatch.setattr(intake, "recent", broken)
+    await browser.say("hello")
+    assert [message["text"] for message in await browser.page()] == ["hello"]
+
+
+async def test_an_answer_that_is_faster_than_the_confirmation_stands_below_its_question(
+    channel: Channel, browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = intake.accept
+
+    async def at_once(inbound: Any) -> bool:
+        await channel.send(notice(inbound, "here is your help"))
+        return await taken(inbound)
+
+    monkeypatch.setattr(intake, "accept", at_once)
+    await browser.say("/help")
+    shown = await browser.page()
+    assert [message["text"] for message in shown] == ["/help", "here is your help"]
+    assert shown[0]["n"] < shown[1]["n"]
+
+
+async def test_a_silent_stream_shows_that_it_lives(browser: Browser, clock: FakeClock) -> None:
+    stream = await browser.listen()
+    await stream.next()
+    await stream.next()
+    await clock.advance(15)
+    assert await stream.next() == ("", "still here")
+    await clock.advance(15)
+    assert await stream.next() == ("", "still here")
+
+
+async def test_a_person_may_open_only_so_many_pages(browser: Browser) -> None:
+    for _ in range(rooms.STREAMS):
+        await browser.listen()
+    assert (await browser.get("/api/events"))[0] == 503
+
+
+async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> None:
+    stream = await browser.listen()
+    await stream.next()
+    await stream.next()
+    await channel.stop()
+    assert await stream.response.content.read() == b""
+
+
+# -- bounds --------------------------------------------------------------------------------------------------
+
+
+def _said(store: rooms.Rooms, chat: str, text: str) -> None:
+    store.say(chat, number=store.number(), id_="x", role="user", kind="message", text=text, ts=1)
+
+
+def test_a_room_keeps_its_newest_messages_within_a_size() -> None:
+    store = rooms.Rooms()
+    for number in range(300):
+        _said(store, "a", f"{number}")
+    assert [said.text for said in store.room("a").said] == [f"{number}" for number in range(100, 300)]
+    for _ in range(3):
+        _said(store, "a", "x" * 600_000)
+    assert len(store.room("a").said) == 1
+
+
+def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
+    store = rooms.Rooms()
+    cut: list[bool] = []
+    store.room("listening").streams.append(rooms.Stream(lambda: cut.append(True)))
+    for number in range(rooms.ROOMS + 10):
+        _said(store, f"c{number}", "hello")
+    assert len(store._rooms) == rooms.ROOMS
+    assert "listening" in store._rooms
+    assert "c0" not in store._rooms
+    assert f"c{rooms.ROOMS + 9}" in store._rooms
+
+
+def test_what_a_forgotten_room_held_is_not_passed_over_in_silence() -> None:
+    store = rooms.Rooms()
+    _said(store, "a", "one")
+    seen = json.loads(json.dumps(store.history([]).decode())).split("\n")[0].removeprefix("id: ")
+    _said(store, "a", "two")
+    del store._rooms["a"]
+    _said(store, "a", "three")
+    assert store.missed("a", seen) is None
+
+
+def test_a_browser_that_does_not_read_is_cut_off() -> None:
+    cut: list[bool] = []
+    stream = rooms.Stream(lambda: cut.append(True))
+    for _ in range(300):
+        stream.push(b"x")
+    assert cut == []
+    stream.push(b"x")
+    assert cut == [True]

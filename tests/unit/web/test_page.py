@@ -1,0 +1,67 @@
+"""The page's own files: whole, self-contained, and without a way for text to become markup."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import channels.web
+from tests.contracts.test_web_channel import Browser
+
+PAGE = Path(channels.web.__file__).parent / "page"
+SCRIPTS = sorted(PAGE.glob("*.js"))
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html"),
+        ("/app.js", "text/javascript"),
+        ("/markdown.js", "text/javascript"),
+        ("/style.css", "text/css"),
+        ("/icon.svg", "image/svg+xml"),
+    ],
+)
+async def test_every_file_is_served_with_its_type(browser: Browser, path: str, kind: str) -> None:
+    async with browser.http.get(browser.url + path) as answer:
+        assert (answer.status, answer.content_type, answer.charset) == (200, kind, "utf-8")
+
+
+async def test_everything_the_page_asks_for_is_there(browser: Browser) -> None:
+    html = (PAGE / "index.html").read_text(encoding="utf-8")
+    wanted = re.findall(r'(?:src|href)="(/[^"]*)"', html)
+    for script in SCRIPTS:
+        wanted += re.findall(r'from "(/[^"]+)"', script.read_text(encoding="utf-8"))
+    assert {"/app.js", "/markdown.js", "/style.css", "/icon.svg"} == set(wanted)
+    for path in wanted:
+        async with browser.http.get(browser.url + path) as answer:
+            assert answer.status == 200
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    for path in PAGE.iterdir():
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", text), path.name
+
+
+def test_the_page_holds_no_inline_script_or_style() -> None:
+    html = (PAGE / "index.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+\s*=|\sstyle\s*=|javascript:", html)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_have_no_way_to_make_markup_of_text(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|new Function|srcdoc|setHTML"
+    assert not re.search(sinks, text)
+    assert "localStorage" not in text
+    assert "sessionStorage" not in text
+
+
+def test_the_renderer_makes_no_images_and_no_unsafe_links() -> None:
+    text = (PAGE / "markdown.js").read_text(encoding="utf-8")
+    assert not re.search(r"\"(?:img|image|picture|video|audio|iframe|object|embed|svg)\"", text)
+    assert 'rel = "noopener noreferrer"' in text
+    assert len(re.findall(r"\.href = ", text)) == 1
