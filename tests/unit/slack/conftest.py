@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Inbound, Outbound, Surroundings
+from bot.contracts import Inbound, Outbound, Surroundings
 from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake, RecordingLog
 from bot.testing.slack import SlackServer
 from channels.slack.adapter import SlackChannel
 from channels.slack.manifest import SlackSettings
@@ -19,52 +20,35 @@ from channels.slack.manifest import SlackSettings
 ADA, GRACE, CHANNEL, PRIVATE = "U0ADA", "U0GRACE", "C0TEAM", "G0SECRET"
 
 
-class Log:
-    """Keeps every line."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def write(self, kind: str, message: str, **more: Any) -> None:
-        self.lines.append({"kind": kind, "message": message, **more})
-
-    def __contains__(self, words: str) -> bool:
-        return any(words in line["message"] for line in self.lines)
-
-
-class Intake:
-    """Keeps what it takes in, refuses what it has seen, and cannot write the next `broken` times."""
+class Intake(RecordingIntake):
+    """Cannot write the next `broken` times; the server's waiters hear of everything."""
 
     def __init__(self, server: SlackServer) -> None:
-        self.accepted: list[Inbound] = []
-        self.buried: list[tuple[str, str, str]] = []
-        self.tries = 0
+        super().__init__()
         self.broken = 0
-        self._seen: set[str] = set()
         self._server = server
 
+    @property
+    def tries(self) -> int:
+        return len(self.offered)
+
     async def accept(self, inbound: Inbound) -> bool:
-        self.tries += 1
-        await self._server.changed()
-        self._may_write()
-        if self._seen & set(inbound.keys):
-            return False
-        self._seen |= set(inbound.keys)
-        self.accepted.append(inbound)
-        return True
+        self.failure = errors.StorageError() if self._breaks() else None
+        try:
+            return await super().accept(inbound)
+        finally:
+            await self._server.changed()
 
     async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
-        self._may_write()
-        self.buried.append((key, raw, reason))
+        if self._breaks():
+            raise errors.StorageError
+        await super().bury(channel, key, raw, reason)
         await self._server.changed()
 
-    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
-        return []
-
-    def _may_write(self) -> None:
-        if self.broken:
-            self.broken -= 1
-            raise errors.StorageError
+    def _breaks(self) -> bool:
+        broken = self.broken > 0
+        self.broken -= broken
+        return broken
 
 
 @dataclass
@@ -73,7 +57,7 @@ class Stage:
 
     server: SlackServer
     clock: FakeClock
-    log: Log
+    log: RecordingLog
     intake: Intake
     slack: SlackChannel
     make: Callable[..., SlackChannel]
@@ -125,7 +109,7 @@ async def server(clock: FakeClock) -> AsyncIterator[SlackServer]:
 @pytest.fixture
 async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Stage]:
     """The stage before the channel has started."""
-    log = Log()
+    log = RecordingLog()
     made: list[SlackChannel] = []
 
     def make(**settings: Any) -> SlackChannel:

@@ -278,7 +278,7 @@ async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: An
     await stage.server.push({"type": "reaction_added", "user": stage.ada})
     assert await stage.settled() == []
     assert not stage.intake.buried
-    assert "unknown type" not in stage.log
+    assert "unknown type" not in stage.log.text
 
 
 async def test_an_event_type_nobody_thought_of_is_logged_once(stage: Any) -> None:
@@ -286,8 +286,8 @@ async def test_an_event_type_nobody_thought_of_is_logged_once(stage: Any) -> Non
         await stage.server.push({"type": "teleported", "user": stage.ada})
     await stage.server.envelope({"type": "brain_wave"}, kind="interactive")
     assert await stage.settled() == []
-    found = [line for line in stage.log.lines if "unknown type" in line["message"]]
-    assert [(line["event"], line["level"]) for line in found] == [
+    found = [line for line in stage.log.lines if "unknown type" in line.message]
+    assert [(line.details["event"], line.level) for line in found] == [
         ("teleported", "debug"),
         ("brain_wave", "debug"),
     ]
@@ -368,5 +368,5 @@ async def test_a_thread_that_cannot_be_read_is_no_context(stage: Any) -> None:
     (message,) = await stage.arrived()
     stage.server.api.scopes.discard("channels:history")
     assert await stage.slack.context(message) == ()
-    assert "earlier messages" in stage.log
-    assert stage.log.lines[-1]["error"] == "missing_scope"
+    assert "earlier messages" in stage.log.text
+    assert stage.log.lines[-1].details["error"] == "missing_scope"

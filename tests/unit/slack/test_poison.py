@@ -63,8 +63,8 @@ async def test_no_damage_to_a_payload_does_more_than_bury_it(stage: Any) -> None
     assert {inbound.chat_id for inbound in stage.intake.accepted} <= {stage.direct, stage.channel}
     assert stage.slack.health().connected
     json.dumps([inbound.model_dump() for inbound in stage.intake.accepted]).encode()
-    for key, raw, reason in stage.intake.buried:
-        (key + raw + reason).encode()
+    for letter in stage.intake.buried:
+        (letter.key + letter.raw + letter.reason).encode()
 
 
 @pytest.mark.parametrize("payload", [None, 5, "words", [], [1], {}, {"type": 5}, {"type": "event_callback"}])
@@ -91,9 +91,9 @@ async def test_what_stands_behind_a_poisoned_event_goes_on(stage: Any) -> None:
     await stage.server.push({"type": "message", "channel": [], "ts": {}})
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)
     assert [message.text for message in await stage.arrived()] == ["hello"]
-    ((key, _, reason),) = stage.intake.buried
-    assert key.startswith("slack:T0TEAM:event:Ev")
-    assert "channel: string_type" in reason
+    (letter,) = stage.intake.buried
+    assert letter.key.startswith("slack:T0TEAM:event:Ev")
+    assert "channel: string_type" in letter.reason
 
 
 @pytest.mark.parametrize(

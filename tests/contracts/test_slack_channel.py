@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import strategies as st
+
+from bot.contracts import Channel
+from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake
+from bot.testing.slack import SlackServer
+from channels.slack import render
+from channels.slack.manifest import MANIFEST, SlackSettings
+from tests.contracts.channel_contract import ChannelContract, surroundings
+
+PEOPLE = {"first": "U0ADA", "second": "U0GRACE"}
+
+
+class SlackRig:
+    def __init__(self, folder: Path, server: SlackServer, clock: FakeClock) -> None:
+        self.server, self.clock = server, clock
+        self.around = surroundings(folder, clock)
+        self.intake = RecordingIntake()
+        self.direct = {
+            label: server.add_im(server.add_user(user, name=label)) for label, user in PEOPLE.items()
+        }
+        self.channel = self.build()
+        self.last: Any = None
+
+    def build(self) -> Channel:
+        server = self.server
+        settings = SlackSettings(
+            bot_token=server.bot_token, app_token=server.app_token, base_url=server.api_url
+        )
+        return MANIFEST.build(settings, self.around)
+
+    async def say(self, text: str, *, user: str = "first") -> None:
+        await self.server.say(text, channel=self.direct[user], user=PEOPLE[user])
+        self.last = self.server.deliveries[-1].payload
+
+    async def repeat(self) -> None:
+        await self.server.envelope(self.last)
+
+    async def again(self) -> None:
+        # The pong comes after every ack that is on its way.
+        pongs = self.server.pongs
+        await self.server.ping()
+        await self.server.until(lambda: self.server.pongs > pongs)
+        await self.clock.advance(3)
+
+    async def say_as_self(self, text: str) -> None:
+        world = self.server.world
+        await self.server.say(text, channel=self.direct["first"], user=world.bot_user, bot_id=world.bot_id)
+        await self.server.until(lambda: not self.server.unacked())
+
+    async def visible(self) -> list[str]:
+        return [seen.text for room in self.direct.values() for seen in self.server.replies(room)]
+
+    async def fail_next_send(self) -> None:
+        self.server.limit("chat.postMessage")
+
+    async def lose_next_answer(self) -> None:
+        self.server.fail("chat.postMessage", action="lose")
+
+    def fits(self, part: str) -> bool:
+        return len(render.render(part)) <= 12_000
+
+
+class TestSlackChannel(ChannelContract):
+    manifest = MANIFEST
+    addresses = st.fixed_dictionaries(
+        {"channel": st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)},
+        optional={"thread_ts": st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)},
+    )
+    pinned: ClassVar = {
+        "slack:chat:D0123ABCD": {"channel": "D0123ABCD"},
+        "slack:chat:C0123ABCD:thread:1700000000.000100": {
+            "channel": "C0123ABCD",
+            "thread_ts": "1700000000.000100",
+        },
+    }
+
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[SlackRig]:
+        clock = FakeClock()
+        async with SlackServer(clock=clock) as server:
+            rig = SlackRig(tmp_path, server, clock)
+            await rig.channel.start(rig.intake)
+            yield rig
+            await rig.channel.stop()
