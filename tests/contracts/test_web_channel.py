@@ -1,141 +1,15 @@
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-import aiohttp
 import pytest
 from hypothesis import strategies as st
 
-from bot.contracts import Channel
-from bot.testing.intake import RecordingIntake
-from channels.web.manifest import MANIFEST, WebSettings
-from tests.contracts.channel_contract import ChannelContract, surroundings
-
-
-class Stream:
-    """An event stream, as a browser reads it."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self.response = response
-        self.last_id = ""
-
-    async def next(self) -> tuple[str, Any]:
-        """Name and data of the next event; a comment is an event of the name ""."""
-        async with asyncio.timeout(10):
-            block = (await self.response.content.readuntil(b"\n\n")).decode()
-        if not block:
-            raise EOFError
-        fields = dict(line.partition(": ")[::2] for line in block.strip("\n").split("\n"))
-        if "event" not in fields:
-            return ("", fields[""]) if "" in fields else await self.next()
-        self.last_id = fields.get("id", self.last_id)
-        return fields["event"], json.loads(fields["data"])
-
-
-class Browser:
-    """One browser with its cookies."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self.http: aiohttp.ClientSession
-        self._streams: list[aiohttp.ClientResponse] = []
-
-    async def __aenter__(self) -> Self:
-        self.http = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for response in self._streams:
-            response.close()
-        await self.http.close()
-
-    @property
-    def url(self) -> str:
-        return self._channel.addresses[0]
-
-    async def get(self, path: str, **how: Any) -> tuple[int, Any]:
-        async with self.http.get(self.url + path, **how) as answer:
-            return answer.status, await answer.json()
-
-    async def post(self, path: str, body: Any, **how: Any) -> tuple[int, Any]:
-        async with self.http.post(self.url + path, json=body, **how) as answer:
-            return answer.status, await answer.json() if answer.status != 204 else None
-
-    async def say(self, text: str, key: str = "m1") -> int:
-        return (await self.post("/api/messages", {"text": text, "clientId": key}))[0]
-
-    async def listen(self, **headers: str) -> Stream:
-        response = await self.http.get(self.url + "/api/events", headers=headers)
-        assert response.status == 200
-        self._streams.append(response)
-        return Stream(response)
-
-    async def page(self) -> list[dict[str, Any]]:
-        """What a page that is opened now shows."""
-        stream = await self.listen()
-        name, data = await stream.next()
-        assert name == "history"
-        stream.response.close()
-        messages = data["messages"]
-        assert isinstance(messages, list)
-        return messages
-
-
-class WebRig:
-    def __init__(self, folder: Path) -> None:
-        self.around = surroundings(folder)
-        self.intake = RecordingIntake()
-        self.channel = self.build()
-        self.browsers: dict[str, Browser] = {}
-        self.last: tuple[Browser, str, str]
-        self.confirmed = True
-        self.count = 0
-
-    def build(self) -> Channel:
-        return MANIFEST.build(WebSettings(port=0), self.around)
-
-    async def say(self, text: str, *, user: str = "first") -> None:
-        if user not in self.browsers:
-            self.browsers[user] = await Browser(self.channel).__aenter__()
-        self.count += 1
-        self.last = (self.browsers[user], text, f"m{self.count}")
-        await self.repeat()
-
-    async def repeat(self) -> None:
-        browser, text, key = self.last
-        self.confirmed = await browser.say(text, key) == 202
-
-    async def again(self) -> None:
-        if not self.confirmed:
-            await self.repeat()
-
-    async def say_as_self(self, text: str) -> None:
-        raise AssertionError
-
-    async def visible(self) -> list[str]:
-        shown = [await browser.page() for browser in self.browsers.values()]
-        return [message["text"] for page in shown for message in page if message["role"] == "assistant"]
-
-    async def fail_next_send(self) -> None:
-        raise AssertionError
-
-    async def lose_next_answer(self) -> None:
-        raise AssertionError
-
-    def fits(self, part: str) -> bool:
-        return len(part) <= 32_000
-
-    async def close(self) -> None:
-        for browser in self.browsers.values():
-            await browser.__aexit__(None, None, None)
-        await self.channel.stop()
+from channels.web.manifest import MANIFEST
+from tests.contracts.channel_contract import ChannelContract
+from tests.contracts.web_rig import WebRig
 
 
 class TestWebChannel(ChannelContract):

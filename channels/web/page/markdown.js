@@ -2,7 +2,7 @@
 // images, and links lead to http and https alone.
 
 const DEEPEST = 12;
-const INLINE = /\\([!-/:-@[-`{-~])|(`+)|(\*\*|__|~~|\*|_)|(!?\[)|(https?:\/\/[^\s<>"'`]+)/g;
+const INLINE = /\\([!-/:-@[-`{-~])|(`+)|(\*{1,3}|__|~~|_)|(!?\[)|(https?:\/\/[^\s<>"'`]+)/g;
 const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})\s(.*)$/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
@@ -51,7 +51,7 @@ const closes = (line, mark) => line.trim().startsWith(mark) && !line.trim().repl
 function heading(lines, at) {
   const [, marks, words] = lines[at].match(HEADING);
   // The page's own headings are h1 and h2.
-  return [directed(make(`h${Math.min(6, marks.length + 2)}`, inline(words.trim(), 0))), at + 1];
+  return [directed(make(`h${Math.min(6, marks.length + 2)}`, inline(words.trim().replace(/ #+$/, ""), 0))), at + 1];
 }
 heading.begins = (lines, at) => HEADING.test(lines[at]);
 
@@ -151,8 +151,8 @@ function token(text, match, depth, missing) {
   const [whole, escaped, ticks, mark, bracket, url] = match;
   if (escaped) return { node: document.createTextNode(escaped), end: match.index + 2 };
   if (ticks) return code(text, match.index, ticks, missing);
-  if (url) return bare(whole, match.index);
   if (depth >= DEEPEST) return null;
+  if (url) return bare(whole, match.index);
   return mark ? emphasis(text, match.index, mark, depth, missing) : named(text, match.index, bracket, depth);
 }
 
@@ -176,7 +176,9 @@ function emphasis(text, at, mark, depth, missing) {
     const longer = mark.length === 1 && (after === mark || text[end - 1] === mark);
     if (longer) { end += after === mark ? 1 : 0; continue; }
     if (/\s/.test(text[end - 1]) || (mark[0] === "_" && /[\p{L}\p{N}]/u.test(after))) continue;
-    return { node: make(MARKS[mark], inline(text.slice(start, end), depth + 1)), end: end + mark.length };
+    const inner = inline(text.slice(start, end), depth + 1);
+    const node = mark === "***" ? make("strong", make("em", inner)) : make(MARKS[mark], inner);
+    return { node, end: end + mark.length };
   }
   missing.add(mark);
   return null;
@@ -187,7 +189,9 @@ function named(text, at, bracket, depth) {
   const match = part.match(/^([^[\]\n]{1,1000})\]\(\s*<?((?:[^\s()<>]|\([^\s()<>]*\)){1,2000})>?(?:\s+"[^"\n]*")?\s*\)/);
   const address = match && safe(match[2]);
   if (!address) return null;
-  return { node: link(address, inline(match[1], depth + 1)), end: at + bracket.length + match[0].length };
+  // A label that claims to be an address must not hide another one.
+  const label = /^\s*https?:/i.test(match[1]) ? match[2] : inline(match[1], DEEPEST);
+  return { node: link(address, label), end: at + bracket.length + match[0].length };
 }
 
 function bare(whole, at) {

@@ -17,7 +17,7 @@ from bot.testing.intake import RecordingIntake
 from channels.console import place
 from channels.console.manifest import MANIFEST, ConsoleSettings
 from tests.contracts.channel_contract import notice, reply, surroundings
-from tests.contracts.test_console_channel import Terminal
+from tests.contracts.console_rig import Terminal
 
 
 @pytest.fixture

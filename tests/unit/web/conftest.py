@@ -10,7 +10,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
-from tests.contracts.test_web_channel import Browser
+from tests.contracts.web_rig import Browser
 
 TOKEN = "correct horse battery staple"
 

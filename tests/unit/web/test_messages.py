@@ -13,7 +13,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import rooms
 from tests.contracts.channel_contract import notice, reply
-from tests.contracts.test_web_channel import Browser
+from tests.contracts.web_rig import Browser
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import channels.web
-from tests.contracts.test_web_channel import Browser
+from tests.contracts.web_rig import Browser
 
 PAGE = Path(channels.web.__file__).parent / "page"
 SCRIPTS = sorted(PAGE.glob("*.js"))

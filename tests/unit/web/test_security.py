@@ -21,7 +21,7 @@ from bot.testing.intake import RecordingIntake
 from channels.web import guard
 from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
-from tests.contracts.test_web_channel import Browser
+from tests.contracts.web_rig import Browser
 
 TOKEN = "correct horse battery staple"
 MESSAGE = {"text": "hello", "clientId": "m1"}

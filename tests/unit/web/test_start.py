@@ -12,7 +12,7 @@ from bot.testing.intake import RecordingIntake
 from channels.web import holder
 from channels.web.manifest import MANIFEST, WebSettings
 from tests.contracts.channel_contract import surroundings
-from tests.contracts.test_web_channel import Browser
+from tests.contracts.web_rig import Browser
 
 
 def _channel(tmp_path: Path, **settings: object) -> Channel:

@@ -1,0 +1,10 @@
+"""What is imported and not collected: without this its bare asserts would say nothing."""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.contracts.channel_contract",
+    "tests.contracts.console_rig",
+    "tests.contracts.journal_contract",
+    "tests.contracts.web_rig",
+)

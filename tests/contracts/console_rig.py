@@ -1,0 +1,91 @@
+"""The console channel, its terminals, and how the contract suite plays them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from bot.contracts import Channel
+from bot.testing.intake import RecordingIntake
+from channels.console import place
+from channels.console.manifest import MANIFEST, ConsoleSettings
+from tests.contracts.channel_contract import surroundings
+
+
+class Terminal:
+    """One attached terminal, speaking the protocol itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.heard: list[dict[str, Any]] = []
+
+    @classmethod
+    async def attach(cls, home: Path, chat: str = "local") -> Terminal:
+        terminal = cls(*await asyncio.open_unix_connection(place.find(home), limit=1 << 22))
+        answer = await terminal.ask({"hello": {"chat": chat}}, "ok")
+        assert answer == {"ok": True, "chat": chat}
+        return terminal
+
+    async def ask(self, line: dict[str, Any], *kinds: str) -> dict[str, Any]:
+        """Write one line and read until an answer has one of these keys."""
+        self._writer.write(json.dumps(line).encode() + b"\n")
+        return await self.read(*kinds)
+
+    async def read(self, *kinds: str) -> dict[str, Any]:
+        async with asyncio.timeout(10):
+            while True:
+                line = json.loads(await self._reader.readline())
+                self.heard.append(line)
+                if not set(kinds).isdisjoint(line):
+                    assert isinstance(line, dict)
+                    return line
+
+    async def visible(self) -> list[str]:
+        await self.ask({"ping": 1}, "pong")
+        return [line["message"]["text"] for line in self.heard if "message" in line]
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class ConsoleRig:
+    def __init__(self, folder: Path) -> None:
+        self.around = surroundings(folder)
+        self.intake = RecordingIntake()
+        self.channel = self.build()
+        self.terminal: Terminal
+        self.last: dict[str, Any] = {}
+        self.confirmed = True
+        self.count = 0
+
+    def build(self) -> Channel:
+        return MANIFEST.build(ConsoleSettings(), self.around)
+
+    async def say(self, text: str, *, user: str = "first") -> None:
+        self.count += 1
+        self.last = {"id": f"m{self.count}", "text": text}
+        await self.repeat()
+
+    async def repeat(self) -> None:
+        self.confirmed = "ok" in await self.terminal.ask(self.last, "ok", "error")
+
+    async def again(self) -> None:
+        if not self.confirmed:
+            await self.repeat()
+
+    async def say_as_self(self, text: str) -> None:
+        raise AssertionError
+
+    async def visible(self) -> list[str]:
+        return await self.terminal.visible()
+
+    async def fail_next_send(self) -> None:
+        raise AssertionError
+
+    async def lose_next_answer(self) -> None:
+        raise AssertionError
+
+    def fits(self, part: str) -> bool:
+        return len(part) <= 32_000
