@@ -133,7 +133,10 @@ class AnthropicModel:
         kind = response.response.headers.get("content-type", "text/event-stream")
         if "event-stream" not in kind:
             await response.close()
-            raise errors.StreamBroken(f"The provider answered with {kind[:60]!r} instead of an event stream.")
+            raise errors.StreamBroken(
+                f"The provider answered with {kind[:60]!r} instead of an event stream.",
+                request_id=_request_id(response.response.headers),
+            )
         return response
 
     async def _events(self, response: httpx2.Response, started: float) -> AsyncIterator[Json]:

@@ -66,7 +66,9 @@ class Turn:
         """What was said earlier, oldest first: what was loaded, or else what is in view, that fits the question."""
         key = (self.quoted or "").casefold()
         for said in (self.loaded, self.earlier):
-            fits = [item for item in said if key in item.text.casefold() and not (self.about_me and not item.who)]
+            fits = [
+                item for item in said if key in item.text.casefold() and not (self.about_me and not item.who)
+            ]
             if fits:
                 return fits
         return []

@@ -26,6 +26,7 @@ MESSAGE_PREVIEW = 4_000
 """Characters of one message."""
 TOTAL_PREVIEW = 12_000
 """Characters of all messages of one line, the newest first."""
+WORTH_SHOWING = 40
 
 
 def logging_switches(env: Mapping[str, str], *, log_messages: bool) -> tuple[bool, bool]:
@@ -180,7 +181,7 @@ def previews(messages: Sequence[Message]) -> list[Json]:
     shown: list[Json] = []
     left = TOTAL_PREVIEW
     for at in range(len(messages) - 1, -1, -1):
-        if left <= 0:
+        if left < WORTH_SHOWING:
             break
         words = _cut(_words(messages[at].get("content")), min(MESSAGE_PREVIEW, left))
         left -= len(words)

@@ -1,0 +1,78 @@
+"""What the tests of this room ask of models."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from bot import errors
+from bot.contracts import Json, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+
+Item = TextDelta | ToolInputDelta | ModelReply
+
+
+def user(*words: str) -> Json:
+    return {"role": "user", "content": [{"type": "text", "text": part} for part in words]}
+
+
+def ask(*messages: Json, **how: Any) -> ModelRequest:
+    """A request; text alone makes one user message."""
+    values: dict[str, Any] = {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 1_000,
+        "system": ({"type": "text", "text": "You are a helpful assistant."},),
+        "messages": messages or (user("Hello, 你好"),),
+    }
+    return ModelRequest(**(values | how))
+
+
+CALL = "toolu_earlier"
+SECOND_STEP = (
+    user("Please look it up"),
+    {"role": "assistant", "content": [{"type": "tool_use", "id": CALL, "name": "look", "input": {"q": "é"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": CALL, "content": "found"}]},
+)
+"""A conversation whose next answer is the second step of a turn."""
+
+
+def tool(name: str) -> Json:
+    return {"name": name, "description": "A tool.", "input_schema": {"type": "object", "properties": {}}}
+
+
+async def items(model: Model, request: ModelRequest) -> list[Item]:
+    return [item async for item in model.stream(request)]
+
+
+async def reply_of(model: Model, request: ModelRequest | None = None) -> ModelReply:
+    """The one reply, which comes last."""
+    got = await items(model, request or ask())
+    assert isinstance(got[-1], ModelReply)
+    assert not any(isinstance(item, ModelReply) for item in got[:-1])
+    return got[-1]
+
+
+class ScriptedModel:
+    """A model that plays what it is given: each attempt a list of deltas, a reply or an error."""
+
+    def __init__(self, *attempts: Sequence[Item | errors.ModelError]) -> None:
+        self.attempts = list(attempts)
+        self.asked: list[ModelRequest] = []
+        self.closed_streams = 0
+        self.closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Item]:
+        self.asked.append(request)
+        try:
+            for item in self.attempts.pop(0):
+                if isinstance(item, errors.ModelError):
+                    raise item
+                yield item
+        finally:
+            self.closed_streams += 1
+
+    async def check(self) -> None:
+        if self.attempts:
+            raise errors.ModelRefused
+
+    async def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,415 @@
+"""Every sentence that a provider is known to say, and what it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import errors
+from bot.llm import classify
+
+Kind = type[errors.ModelError]
+OVER = errors.ContextOverflow
+OUT = errors.OutputOverflow
+
+SENTENCES: list[tuple[str, int, str, Kind, int | None, int | None]] = [
+    ("Anthropic", 400, "prompt is too long: 213462 tokens > 200000 maximum", OVER, 213_462, 200_000),
+    (
+        "Anthropic, with the answer",
+        400,
+        (
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or "
+            "`max_tokens` and try again"
+        ),
+        OUT,
+        188_240,
+        200_000,
+    ),
+    (
+        "Anthropic, prompt alone too long",
+        400,
+        "input length and `max_tokens` exceed context limit: 200001 + 10 > 200000, decrease input length",
+        OVER,
+        200_001,
+        200_000,
+    ),
+    ("Anthropic, other words", 400, "input is too long", OVER, None, None),
+    ("Anthropic, other words 2", 400, "input length exceeds context window", OVER, None, None),
+    ("Anthropic, other words 3", 400, "input and output tokens exceed your context limit", OUT, None, None),
+    (
+        "Anthropic, output limit",
+        400,
+        "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens for claude-opus-5-5",
+        OUT,
+        None,
+        None,
+    ),
+    ("Bedrock", 400, "Input is too long for requested model", OVER, None, None),
+    (
+        "Bedrock, newer",
+        400,
+        "The model returned the following errors: prompt is too long: 903884 tokens > 200000 maximum",
+        OVER,
+        903_884,
+        200_000,
+    ),
+    ("Bedrock, bytes", 400, "too many total text bytes: 25165824 > 20971520", OVER, None, None),
+    (
+        "Bedrock Mantle",
+        400,
+        (
+            "This model's maximum context length is 202752 tokens. However, you requested 65536 output tokens and your "
+            "prompt contains at least 137217 input tokens, for a total of at least 202753 tokens."
+        ),
+        OUT,
+        137_217,
+        202_752,
+    ),
+    ("Vertex", 400, "prompt is too long: 210000 tokens > 200000 maximum", OVER, 210_000, 200_000),
+    (
+        "Gemini",
+        400,
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+        OVER,
+        1_196_265,
+        1_048_575,
+    ),
+    ("OpenAI", 400, "Your input exceeds the context window of this model", OVER, None, None),
+    (
+        "OpenAI, older",
+        400,
+        "This model's maximum context length is 128000 tokens. However, your messages resulted in 130500 tokens.",
+        OVER,
+        130_500,
+        128_000,
+    ),
+    (
+        "vLLM",
+        400,
+        (
+            "This model's maximum context length is 262144 tokens. However, you requested 1 output tokens and your "
+            "prompt contains at least 262145 input tokens, for a total of at least 262146 tokens. Please reduce the "
+            "length of the input prompt. (parameter=input_tokens, value=262145)"
+        ),
+        OVER,
+        262_145,
+        262_144,
+    ),
+    (
+        "DeepSeek",
+        400,
+        (
+            "This model's maximum context length is 65536 tokens. However, you requested 190402 tokens (182402 in the "
+            "messages, 8000 in the completion). Please reduce the length of the messages or completion."
+        ),
+        OVER,
+        182_402,
+        65_536,
+    ),
+    (
+        "DeepSeek, answer too large",
+        400,
+        (
+            "This model's maximum context length is 65536 tokens. However, you requested 68000 tokens (60000 in the "
+            "messages, 8000 in the completion)."
+        ),
+        OUT,
+        60_000,
+        65_536,
+    ),
+    (
+        "OpenRouter",
+        400,
+        (
+            "This endpoint's maximum context length is 131072 tokens. However, you requested about 141000 tokens "
+            "(140000 of text input, 1000 in the output)."
+        ),
+        OVER,
+        140_000,
+        131_072,
+    ),
+    (
+        "OpenRouter, short",
+        400,
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 141000 tokens",
+        OVER,
+        141_000,
+        131_072,
+    ),
+    (
+        "Poolside",
+        400,
+        "Input length 140000 exceeds the maximum allowed input length of 131072 tokens.",
+        OVER,
+        140_000,
+        131_072,
+    ),
+    ("Groq", 400, "Please reduce the length of the messages or completion", OVER, None, None),
+    (
+        "xAI",
+        400,
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+        OVER,
+        537_812,
+        131_072,
+    ),
+    (
+        "Together",
+        400,
+        "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+        OVER,
+        9_000,
+        8_192,
+    ),
+    (
+        "Mistral",
+        400,
+        "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+        OVER,
+        40_000,
+        32_768,
+    ),
+    ("Copilot", 400, "prompt token count of 150000 exceeds the limit of 128000", OVER, 150_000, 128_000),
+    ("MiniMax", 400, "invalid params, context window exceeds limit", OVER, None, None),
+    (
+        "Kimi",
+        400,
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 300000)",
+        OVER,
+        300_000,
+        262_144,
+    ),
+    (
+        "LM Studio",
+        400,
+        (
+            "Trying to keep the first 9000 tokens when context overflows. However, the number of tokens to keep from "
+            "the initial prompt is greater than the context length"
+        ),
+        OVER,
+        None,
+        None,
+    ),
+    ("llama.cpp", 400, "the request exceeds the available context size, try increasing it", OVER, None, None),
+    ("Ollama", 400, "prompt too long; exceeded max context length by 512 tokens", OVER, None, None),
+    ("thousands", 400, "prompt is too long: 213,462 tokens > 200,000 maximum", OVER, 213_462, 200_000),
+    ("not matched by the original", 400, "Input is too large", OVER, None, None),
+    ("not matched by the original 2", 400, "ContextWindowExceededError: no", OVER, None, None),
+    ("not matched by the original 3", 500, "the request exceeds the context size", OVER, None, None),
+    # What must not be taken for an overflow.
+    ("rate limit", 400, "rate limit: prompt is too long for your tier", errors.RateLimited, None, None),
+    (
+        "too many requests",
+        400,
+        "Too many requests; the input is too long to wait",
+        errors.RateLimited,
+        None,
+        None,
+    ),
+    (
+        "Bedrock throttling",
+        400,
+        "ThrottlingException: Too many tokens, please wait before trying again.",
+        errors.RateLimited,
+        None,
+        None,
+    ),
+    ("429", 429, "prompt is too long for this minute", errors.RateLimited, None, None),
+    ("took too long", 400, "Request took too long", errors.Overloaded, None, None),
+    ("took too long 2", 500, "Request took too long: prompt is too long", errors.Overloaded, None, None),
+    ("timed out", 400, "The request timed out", errors.Overloaded, None, None),
+    ("gateway", 504, "upstream request timeout", errors.Overloaded, None, None),
+    ("408", 408, "", errors.Overloaded, None, None),
+    (
+        "a field called timeout",
+        400,
+        "timeout: Extra inputs are not permitted",
+        errors.RequestInvalid,
+        None,
+        None,
+    ),
+    ("a field", 400, "temperature: Extra inputs are not permitted", errors.RequestInvalid, None, None),
+    (
+        "pairing",
+        400,
+        "messages.167: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01.",
+        errors.RequestInvalid,
+        None,
+        None,
+    ),
+    ("404", 404, "model: claude-nothing", errors.RequestInvalid, None, None),
+    ("307", 307, "", errors.RequestInvalid, None, None),
+    ("401", 401, "prompt is too long", errors.ModelRefused, None, None),
+    ("403", 403, "Request not allowed", errors.ModelRefused, None, None),
+    ("402", 402, "no money", errors.SpendLimit, None, None),
+    (
+        "credit",
+        400,
+        "Your credit balance is too low to access the Anthropic API.",
+        errors.SpendLimit,
+        None,
+        None,
+    ),
+    ("quota", 429, "You exceeded your current quota, please check your plan", errors.SpendLimit, None, None),
+    ("413", 413, "Request exceeds the maximum size", errors.RequestTooLarge, None, None),
+    ("413 of Vertex", 413, "Prompt is too long", OVER, None, None),
+    ("500", 500, "Internal server error", errors.Overloaded, None, None),
+    ("529", 529, "Overloaded", errors.Overloaded, None, None),
+    (
+        "thinking",
+        400,
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        errors.ThinkingUnbound,
+        None,
+        None,
+    ),
+]
+
+BODIES: dict[str, Callable[[str], object]] = {
+    "Anthropic's": lambda words: {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": words},
+        "request_id": "req_1",
+    },
+    "OpenAI's": lambda words: {"error": {"message": words, "code": None, "param": None}},
+    "flat": lambda words: {"message": words},
+    "a list": lambda words: [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}],
+    "JSON in JSON": lambda words: {"error": {"message": json.dumps({"error": {"message": words}})}},
+    "status and JSON": lambda words: {
+        "error": {"message": "413 " + json.dumps({"error": {"message": words}})}
+    },
+    "text": lambda words: words,
+}
+
+
+@pytest.mark.parametrize("form", BODIES)
+@pytest.mark.parametrize("row", SENTENCES, ids=[row[0] for row in SENTENCES])
+def test_a_sentence_has_its_meaning_in_every_form(
+    form: str, row: tuple[str, int, str, Kind, int | None, int | None]
+) -> None:
+    _, status, words, kind, tokens, window = row
+    body = BODIES[form](words) if words else "<html><title>no</title></html>"
+    error = classify.classify(classify.read(status, body))
+    assert type(error) is kind
+    assert error.status == status
+    if isinstance(error, errors.ContextOverflow):
+        assert (error.tokens, error.window) == (tokens, window)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "status", "expected"),
+    [
+        ("overloaded_error", None, 200, errors.Overloaded),
+        ("api_error", None, 200, errors.Overloaded),
+        ("timeout_error", None, 200, errors.Overloaded),
+        ("rate_limit_error", None, 200, errors.RateLimited),
+        ("authentication_error", None, 200, errors.ModelRefused),
+        ("permission_error", None, 200, errors.ModelRefused),
+        ("billing_error", None, 200, errors.SpendLimit),
+        ("invalid_request_error", None, 200, errors.RequestInvalid),
+        ("request_too_large", None, 200, errors.RequestTooLarge),
+        ("never_heard_of", None, 200, errors.StreamBroken),
+        (None, None, 200, errors.StreamBroken),
+        ("rate_limit_error", "ramp_limit_exceeded", 429, errors.RateLimited),
+        ("rate_limit_error", "contract_spend_limit_reached", 429, errors.SpendLimit),
+        ("rate_limit_error", "enforced_spend_limit_reached", 429, errors.SpendLimit),
+        ("billing_error", "linked_organization_spend_limit_reached", 402, errors.SpendLimit),
+        ("invalid_request_error", "context_length_exceeded", 400, errors.ContextOverflow),
+        ("request_too_large", "request_body_too_large_after_decoding", 413, errors.RequestTooLarge),
+        ("overloaded_error", "compaction_unavailable", 529, errors.Overloaded),
+        # A proxy carries everything with one status: the type counts.
+        ("rate_limit_error", None, 500, errors.RateLimited),
+        ("authentication_error", None, 400, errors.ModelRefused),
+        ("invalid_request_error", None, 413, errors.RequestTooLarge),
+    ],
+)
+def test_type_and_code_decide_where_there_are_no_words(
+    kind: str | None, code: str | None, status: int, expected: Kind
+) -> None:
+    body: dict[str, Any] = {
+        "type": "error",
+        "error": {"type": kind, "message": "", "details": {"error_code": code}},
+    }
+    assert type(classify.classify(classify.read(status, body))) is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(400, errors.ContextOverflow), (413, errors.RequestTooLarge), (500, errors.Overloaded)],
+)
+@pytest.mark.parametrize("body", ["", None])
+def test_an_answer_without_a_body(status: int, expected: Kind, body: str | None) -> None:
+    assert type(classify.classify(classify.read(status, body))) is expected
+
+
+def test_the_page_of_a_proxy_counts_by_its_status_alone() -> None:
+    page = "<html><body>prompt is too long, rate limit, timed out</body></html>"
+    assert type(classify.classify(classify.read(400, page))) is errors.RequestInvalid
+    assert type(classify.classify(classify.read(413, page))) is errors.RequestTooLarge
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "1"}, 1.0),
+        ({"retry-after": "30.5"}, 30.5),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "3600"}, 3600.0),
+        ({"retry-after": "abc"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e300"}, classify.MAX_WAIT),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
+        ({"retry-after": "Fri, 15 Jan 2027 08:00:30 GMT"}, 30.0),
+        ({"retry-after": "Fri, 15 Jan 2027 07:00:00 GMT"}, 0.0),
+        ({}, None),
+    ],
+)
+def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    error = classify.classify(classify.read(429, {}, headers, now=1_800_000_000.0))
+    assert isinstance(error, errors.RateLimited)
+    assert error.retry_after == seconds
+    busy = classify.classify(classify.read(529, {}, headers, now=1_800_000_000.0))
+    assert isinstance(busy, errors.Overloaded)
+    assert busy.retry_after == seconds
+
+
+@pytest.mark.parametrize(("header", "retryable"), [("false", False), ("true", True), ("maybe", True)])
+def test_the_provider_may_forbid_to_retry(header: str, retryable: bool) -> None:
+    error = classify.classify(classify.read(529, {}, {"x-should-retry": header}))
+    assert error.retryable is retryable
+    assert errors.Overloaded.retryable
+
+
+def test_the_line_for_the_operator_is_bounded_and_names_the_cause() -> None:
+    body = {"error": {"type": "invalid_request_error", "message": "bad\n" * 50_000}, "request_id": "req_9"}
+    error = classify.classify(classify.read(400, body))
+    assert str(error).startswith("The provider answered 400 invalid_request_error: bad bad")
+    assert len(str(error)) < 500
+    assert "\n" not in str(error)
+    assert error.request_id == "req_9"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["error", "message", "type", "code", "details", "error_code"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(derandomize=True, deadline=None)
+@given(status=st.none() | st.integers(200, 599), body=json_values, wait=st.text(max_size=8))
+def test_any_body_at_all_is_some_model_error(status: int | None, body: object, wait: str) -> None:
+    error = classify.classify(classify.read(status, body, {"retry-after": wait}))
+    assert isinstance(error, errors.ModelError)
+    assert len(str(error)) < 1_000

@@ -1,0 +1,410 @@
+"""The real library against the loopback Messages API: every way in which it can fail, and what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm.client import AnthropicModel, Timeouts
+from bot.system import SystemClock
+from bot.testing import anthropic_script as script
+from bot.testing.anthropic import KEY, AnthropicServer
+from bot.testing.clock import FakeClock
+from tests.unit.llm.asking import SECOND_STEP, ask, items, reply_of, tool, user
+
+LONG = script.reply("A long answer in several pieces, 很长的回答, with emoji 👨‍👩‍👧‍👦.")
+
+BROKEN: dict[str, Callable[[], script.Answer]] = {
+    "cut after the start": lambda: script.cut(LONG, 1),
+    "cut in the text": lambda: script.cut(LONG),
+    "cut in a tool's input": lambda: script.cut(script.reply(script.tool_use("look", {"q": "x" * 90})), 6),
+    "stall after the headers": lambda: script.stall(LONG, 0),
+    "stall in the text": lambda: script.stall(LONG),
+    "stall in a tool's input": lambda: script.stall(
+        script.reply(script.tool_use("look", {"q": "x" * 90})), 6
+    ),
+    "end without message_stop": lambda: script.end_early(LONG),
+    "end after message_delta": lambda: script.Reply(LONG.blocks, edit=lambda wire: wire[:-1]),
+    "empty body": script.empty_body,
+    "page of a proxy": script.html_page,
+    "garbled JSON": lambda: script.garble(LONG),
+    "no stop reason": script.null_stop,
+    "unknown error": lambda: script.error_event(LONG, kind="brand_new_error"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("messages", [(user("Hi"),), SECOND_STEP], ids=["first step", "second step"])
+async def test_a_broken_stream_is_told_and_the_next_call_works(
+    server: AnthropicServer, model: AnthropicModel, name: str, messages: Any
+) -> None:
+    server.then(BROKEN[name]())
+    with pytest.raises(errors.StreamBroken) as caught:
+        await items(model, ask(*messages, tools=(tool("look"),)))
+    assert caught.value.retryable
+    assert caught.value.request_id
+    assert (await reply_of(model, ask(*messages))).stop_reason == "end_turn"
+    assert len(server.requests) == 2
+
+
+REFUSALS: dict[str, tuple[Callable[[], script.Answer], type[errors.ModelError], dict[str, Any]]] = {
+    "overloaded mid-stream": (lambda: script.error_event(LONG), errors.Overloaded, {"status": 200}),
+    "rate limit mid-stream": (
+        lambda: script.error_event(LONG, kind="rate_limit_error"),
+        errors.RateLimited,
+        {"status": 200},
+    ),
+    "overflow mid-stream": (
+        lambda: script.error_event(
+            LONG, kind="invalid_request_error", message="prompt is too long: 9 tokens > 8 maximum"
+        ),
+        errors.ContextOverflow,
+        {"tokens": 9, "window": 8},
+    ),
+    "429 with a wait": (lambda: script.rate_limited(30), errors.RateLimited, {"retry_after": 30.0}),
+    "429 for an hour": (lambda: script.rate_limited(3600), errors.RateLimited, {"retry_after": 3600.0}),
+    "429 without a wait": (script.rate_limited, errors.RateLimited, {"retry_after": None}),
+    "429 with nonsense": (lambda: script.rate_limited("abc"), errors.RateLimited, {"retry_after": None}),
+    "429 of a budget": (
+        lambda: script.rate_limited(5, code="enforced_spend_limit_reached"),
+        errors.SpendLimit,
+        {"status": 429, "retryable": False},
+    ),
+    "529": (script.overloaded, errors.Overloaded, {"status": 529, "retryable": True}),
+    "529 not to be retried": (
+        lambda: script.error(529, "overloaded_error", "Overloaded", x_should_retry="false"),
+        errors.Overloaded,
+        {"retryable": False},
+    ),
+    "413 of a proxy": (script.too_large_page, errors.RequestTooLarge, {"status": 413}),
+    "502 page": (lambda: script.html_page(502, "Bad gateway"), errors.Overloaded, {"status": 502}),
+    "401": (script.refused_key, errors.ModelRefused, {"status": 401, "exit_code": 78}),
+    "402": (script.unpaid, errors.SpendLimit, {"status": 402}),
+    "403": (script.forbidden, errors.ModelRefused, {"status": 403}),
+    "prompt too long": (
+        script.prompt_too_long,
+        errors.ContextOverflow,
+        {"tokens": 213_462, "window": 200_000, "status": 400},
+    ),
+    "unbound thinking": (
+        lambda: script.error(
+            400,
+            "invalid_request_error",
+            "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different "
+            "conversation.",
+        ),
+        errors.ThinkingUnbound,
+        {"status": 400},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.parametrize("messages", [(user("Hi"),), SECOND_STEP], ids=["first step", "second step"])
+async def test_a_refusal_becomes_its_error(
+    server: AnthropicServer, model: AnthropicModel, name: str, messages: Any
+) -> None:
+    answer, kind, facts = REFUSALS[name]
+    server.then(answer())
+    with pytest.raises(errors.ModelError) as caught:
+        await items(model, ask(*messages))
+    assert type(caught.value) is kind
+    assert {key: getattr(caught.value, key) for key in facts} == facts
+    assert caught.value.request_id
+    assert len(server.requests) == 1, "one call is one request"
+
+
+async def test_text_streams_and_the_reply_holds_it_whole(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    words = "Zürich, 你好, مرحبا, 👨‍👩‍👧‍👦 and e\u0301"
+    server.answer(words)
+    *deltas, reply = await items(model, ask())
+    assert isinstance(reply, ModelReply)
+    assert len(deltas) > 2
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == words
+    assert reply.content == [{"type": "text", "text": words}]
+    assert reply.stop_reason == "end_turn"
+    assert reply.model == "claude-sonnet-5-5"
+    assert reply.usage.input_tokens > 0
+    assert reply.usage.output_tokens > 0
+    assert reply.cost_usd is not None
+    assert reply.first_token_ms is not None
+    assert reply.latency_ms >= reply.first_token_ms
+    assert reply.provider_request_id is not None
+    assert reply.provider_request_id.startswith("req_")
+
+
+async def test_tool_input_streams_and_is_parsed_once_whole(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    given = {"text": '退款 \\ " 👍🏽', "n": [1, 2.5, None, True]}
+    server.answer("Looking.", script.tool_use("look", given))
+    *deltas, reply = await items(model, ask(tools=(tool("look"),)))
+    assert isinstance(reply, ModelReply)
+    pieces = [delta for delta in deltas if isinstance(delta, ToolInputDelta)]
+    assert json.loads("".join(piece.partial_json for piece in pieces)) == given
+    assert {(piece.tool_use_id, piece.name) for piece in pieces} == {(reply.content[1]["id"], "look")}
+    assert reply.content[1]["input"] == given
+    assert reply.stop_reason == "tool_use"
+    assert reply.cut == frozenset()
+
+
+@pytest.mark.parametrize("fault", [script.cut_call, script.bad_json], ids=["cut", "no JSON"])
+async def test_a_call_that_is_not_whole_is_named_and_empty(
+    server: AnthropicServer, model: AnthropicModel, fault: Callable[[], script.Reply]
+) -> None:
+    server.then(fault())
+    reply = await reply_of(model)
+    call = reply.content[-1]
+    assert call["input"] == {}
+    assert reply.cut == {call["id"]}
+
+
+async def test_unknown_blocks_events_and_stop_reasons_pass_through(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.unknown_block(), script.unknown_stop(), script.unknown_event(LONG))
+    reply = await reply_of(model)
+    assert reply.content[0] == {
+        "type": "brand_new_block",
+        "payload": {"a": [1, None, "é"]},
+        "note": None,
+    }
+    assert (await reply_of(model)).stop_reason == "brand_new_reason"
+    assert (await reply_of(model)).content == list(LONG.blocks)
+    # What came back can be sent back.
+    history = (user("Hi"), {"role": "assistant", "content": reply.content}, user("And?"))
+    assert (await reply_of(model, ask(*history))).stop_reason == "end_turn"
+
+
+async def test_frames_without_a_name_are_read_too(server: AnthropicServer, model: AnthropicModel) -> None:
+    server.then(script.nameless(LONG))
+    assert (await reply_of(model)).content == list(LONG.blocks)
+
+
+async def test_refusal_and_pause_are_replies_with_their_reason(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.refusal("bio"), script.pause_turn("Searching on."), script.reply("Found."))
+    refused = await reply_of(model)
+    assert refused.stop_reason == "refusal"
+    assert refused.detail is not None
+    assert refused.detail["category"] == "bio"
+    paused = await reply_of(model)
+    assert paused.stop_reason == "pause_turn"
+    resumed = ask(user("Hello, 你好"), {"role": "assistant", "content": paused.content})
+    assert (await reply_of(model, resumed)).content == [{"type": "text", "text": "Found."}]
+
+
+async def test_thinking_comes_back_as_the_provider_signed_it() -> None:
+    async with AnthropicServer(bind_thinking=True) as server:
+        model = AnthropicModel(api_key=KEY, base_url=server.url, clock=SystemClock())
+        server.answer(script.thinking("Hm, 嗯…"), "Yes.")
+        reply = await reply_of(model)
+        assert [block["type"] for block in reply.content] == ["thinking", "text"]
+        kept = (user("Hello, 你好"), {"role": "assistant", "content": reply.content}, user("And?"))
+        assert (await reply_of(model, ask(*kept))).stop_reason == "end_turn"
+        moved = (user("Another question"), *kept[1:])
+        with pytest.raises(errors.ThinkingUnbound):
+            await reply_of(model, ask(*moved))
+        await model.close()
+
+
+async def test_equal_requests_make_equal_bytes_and_nothing_is_added(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    request = ask(*SECOND_STEP, tools=(tool("look"),))
+    await reply_of(model, request)
+    await reply_of(model, request)
+    assert server.bodies[0] == {
+        "model": request.model,
+        "max_tokens": 1_000,
+        "system": list(request.system),
+        "tools": [tool("look")],
+        "messages": list(SECOND_STEP),
+        "stream": True,
+    }
+    assert json.dumps(server.bodies[0]) == json.dumps(server.bodies[1])
+
+
+async def test_a_compatible_endpoint_gets_the_key_in_both_headers(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    await reply_of(model)
+    headers = {name.lower(): value for name, value in server.requests[0].headers.items()}
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert headers["x-api-key"] == KEY
+
+
+async def test_proxies_of_the_environment_do_not_stand_before_loopback(
+    server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=SystemClock())
+    assert (await reply_of(model)).stop_reason == "end_turn"
+    await model.close()
+
+
+async def test_without_a_base_url_the_environment_does_not_choose_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    model = AnthropicModel(api_key=KEY, clock=SystemClock())
+    assert str(model._client.base_url).rstrip("/") == "https://api.anthropic.com"
+    assert "X-Api-Key" not in model._client.default_headers
+    await model.close()
+
+
+async def test_a_closed_port_is_unreachable(server: AnthropicServer, model: AnthropicModel) -> None:
+    await server.stop()
+    with pytest.raises(errors.ModelUnreachable):
+        await reply_of(model)
+    with pytest.raises(errors.ModelUnreachable):
+        await model.check()
+
+
+async def test_a_connection_cut_before_the_answer_is_a_broken_stream(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.fail("messages", action="cut")
+    with pytest.raises(errors.StreamBroken):
+        await reply_of(model)
+
+
+async def test_a_provider_that_never_answers_is_given_up(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.fail("messages", action="hang")
+    with pytest.raises(errors.StreamBroken, match="silent"):
+        await reply_of(model)
+
+
+async def test_an_answer_that_never_ends_is_given_up_and_not_asked_for_again(server: AnthropicServer) -> None:
+    clock = FakeClock()
+    gate = asyncio.Event()
+    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=clock, timeouts=Timeouts(total=100.0))
+    server.then(script.pause(LONG, gate))
+    stream = model.stream(ask())
+    assert isinstance(await anext(aiter(stream)), TextDelta)
+    await clock.advance(101.0)
+    gate.set()
+    with pytest.raises(errors.StreamBroken, match="longer than 100 s") as caught:
+        async for _ in stream:
+            pass
+    assert not caught.value.retryable
+    await model.close()
+
+
+async def test_an_answer_without_bounds_is_given_up(server: AnthropicServer) -> None:
+    model = AnthropicModel(api_key=KEY, base_url=server.url, clock=SystemClock(), max_bytes=20_000)
+    server.answer("x" * 30_000)
+    with pytest.raises(errors.StreamBroken, match="longer than any") as caught:
+        await reply_of(model)
+    assert not caught.value.retryable
+    await model.close()
+
+
+async def test_leaving_the_stream_closes_the_connection(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.pause(LONG, asyncio.Event()))
+
+    async def read() -> None:
+        async for _ in model.stream(ask()):
+            pass
+
+    task = asyncio.create_task(read())
+    await server.until(lambda: server.active == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await server.until(lambda: server.requests[0].aborted)
+
+
+async def test_a_request_that_utf8_cannot_carry_is_invalid(model: AnthropicModel) -> None:
+    with pytest.raises(errors.RequestInvalid):
+        await reply_of(model, ask(user("half \ud83d")))
+
+
+async def test_the_words_of_the_conversation_are_in_no_error(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    secret = "my cat is called Mimi and 我的狗叫旺财"
+    server.then(
+        script.error(400, "invalid_request_error", f"messages.0: cannot read '{secret}' with key {KEY}")
+    )
+    with pytest.raises(errors.RequestInvalid) as caught:
+        await reply_of(model, ask(user(f"Listen: {secret}!")))
+    chain: list[BaseException] = [caught.value]
+    while (before := chain[-1].__context__ or chain[-1].__cause__) is not None:
+        chain.append(before)
+    told = "\n".join(f"{error!r} {error}" for error in chain)
+    assert "Mimi" not in told
+    assert "旺财" not in told
+    assert KEY not in told
+    assert "400" in told
+
+
+async def test_check_asks_for_the_models_and_tells_a_refused_key(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    await model.check()
+    assert server.called("models")[0].params == {"limit": "1"}
+    wrong = AnthropicModel(api_key="sk-ant-wrong-key", base_url=server.url, clock=SystemClock())
+    with pytest.raises(errors.ModelRefused) as caught:
+        await wrong.check()
+    assert caught.value.exit_code == 78
+    await wrong.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (404, "", None),
+        (405, "", None),
+        (403, '{"type":"error","error":{"type":"permission_error","message":"no"}}', errors.ModelRefused),
+        (500, "", errors.Overloaded),
+        (200, "<html>sign in</html>", errors.ModelUnreachable),
+    ],
+)
+async def test_check_on_other_endpoints(
+    server: AnthropicServer,
+    model: AnthropicModel,
+    status: int,
+    body: str,
+    kind: type[errors.ModelError] | None,
+) -> None:
+    server.fail("models", status=status, body=body, headers={"content-type": "text/html"})
+    if kind is None:
+        await model.check()
+    else:
+        with pytest.raises(kind):
+            await model.check()
+
+
+async def test_check_tells_a_cut_connection_as_unreachable(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.fail("models", action="cut")
+    with pytest.raises(errors.ModelUnreachable):
+        await model.check()
+
+
+async def test_many_answers_stream_side_by_side(server: AnthropicServer, model: AnthropicModel) -> None:
+    gate = asyncio.Event()
+    server.script(lambda body: script.reply(body["messages"][0]["content"][0]["text"], hold=gate))
+    requests: list[ModelRequest] = [ask(user(f"chat {number}")) for number in range(30)]
+    tasks = [asyncio.create_task(reply_of(model, request)) for request in requests]
+    await server.until(lambda: server.active == 30)
+    gate.set()
+    replies = await asyncio.gather(*tasks)
+    assert [reply.content[0]["text"] for reply in replies] == [f"chat {number}" for number in range(30)]

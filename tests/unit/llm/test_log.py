@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Json, ModelReply, TextDelta, Usage
+from bot.llm.client import AnthropicModel
+from bot.llm.log import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, logging_switches, previews
+from bot.system import UlidSource
+from bot.testing import anthropic_script as script
+from bot.testing.anthropic import AnthropicServer
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from tests.unit.llm.asking import ScriptedModel, ask, items, tool, user
+
+WORDS = "the parrot says 你好鹦鹉"
+ANSWER = "the answer is 四十二"
+REPLY = ModelReply(
+    content=[
+        {"type": "text", "text": ANSWER},
+        {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"q": "parrots of 巴西"}},
+    ],
+    stop_reason="tool_use",
+    usage=Usage(1, 2, 3, 4),
+    model="claude-sonnet-5-5",
+    cost_usd=0.5,
+    latency_ms=120,
+    first_token_ms=20,
+    provider_request_id="req_1",
+    detail={"explanation": "words about parrots"},
+)
+REQUEST = ask(
+    user("<turn_context>{}</turn_context>", WORDS),
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "toolu_0", "name": "look", "input": {"q": WORDS}}],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "toolu_0", "content": "polly the parrot"}],
+    },
+    tools=(tool("look"),),
+    purpose="turn",
+)
+SECRETS = ("parrot", "鹦鹉", "四十二", "巴西", "polly", "helpful assistant")
+
+
+def logged(
+    model: ScriptedModel, log: MemoryLog, *, messages: bool = True, payload: bool = False
+) -> LoggedModel:
+    return LoggedModel(
+        model, log=log, ids=UlidSource(), clock=FakeClock(), messages=messages, payload=payload
+    )
+
+
+async def test_a_call_makes_two_lines_linked_by_its_id() -> None:
+    log = MemoryLog()
+    assert await items(logged(ScriptedModel([TextDelta("t"), REPLY]), log), REQUEST) == [
+        TextDelta("t"),
+        REPLY,
+    ]
+    assert log.kinds == ["llm_request", "llm_response"]
+    request, response = (entry.details for entry in log.entries)
+    assert request["call_id"] == response["call_id"]
+    assert request["model"] == "claude-sonnet-5-5"
+    assert (request["message_count"], request["tool_count"], request["purpose"]) == (3, 1, "turn")
+    expected: dict[str, Any] = {
+        "model": "claude-sonnet-5-5",
+        "stop_reason": "tool_use",
+        "usage": {"inputTokens": 1, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4},
+        "cost_usd": 0.5,
+        "latency_ms": 120,
+        "first_token_ms": 20,
+        "provider_request_id": "req_1",
+        "purpose": "turn",
+        "tool_calls": ["look"],
+    }
+    assert {key: response[key] for key in expected} == expected
+    assert log.entries[1].duration == 120
+
+
+async def test_messages_are_previewed_when_they_are_logged() -> None:
+    log = MemoryLog()
+    await items(logged(ScriptedModel([REPLY]), log), REQUEST)
+    request, response = (entry.details for entry in log.entries)
+    assert WORDS in request["messages"][0]["text"]
+    assert "polly the parrot" in request["messages"][2]["text"]
+    assert ANSWER in response["messages"][0]["text"]
+    assert "payload" not in request
+    assert "helpful assistant" not in log.text
+
+
+@pytest.mark.parametrize("payload", [False, True])
+async def test_off_means_no_words_in_any_line(payload: bool) -> None:
+    log = MemoryLog()
+    model = ScriptedModel([REPLY], [errors.Overloaded("The provider answered 529")])
+    silent = logged(model, log, messages=False, payload=payload)
+    await items(silent, REQUEST)
+    with pytest.raises(errors.Overloaded):
+        await items(silent, REQUEST)
+    assert len(log.entries) == 4
+    assert [word for word in SECRETS if word in log.text] == []
+
+
+async def test_off_holds_where_the_provider_repeats_the_words(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    log = MemoryLog()
+    silent = LoggedModel(model, log=log, ids=UlidSource(), clock=FakeClock(), messages=False)
+    server.then(
+        script.error(400, "invalid_request_error", f"cannot read: {WORDS}"),
+        script.error_event(script.reply(ANSWER), message=f"failed at: {WORDS}"),
+        script.html_page(400, WORDS),
+        script.cut(script.reply(ANSWER)),
+        script.refusal(),
+    )
+    for _ in range(4):
+        with pytest.raises(errors.ModelError):
+            await items(silent, REQUEST)
+    await items(silent, REQUEST)
+    await items(silent, REQUEST)
+    assert len(log.entries) == 12
+    assert [word for word in SECRETS if word in log.text] == []
+
+
+async def test_the_payload_is_whole_where_it_is_asked_for() -> None:
+    log = MemoryLog()
+    await items(logged(ScriptedModel([REPLY]), log, payload=True), REQUEST)
+    payload = log.entries[0].details["payload"]
+    assert payload["messages"] == list(REQUEST.messages)
+    assert payload["system"] == list(REQUEST.system)
+    assert payload["tools"] == list(REQUEST.tools)
+    assert log.entries[1].details["payload"]["content"] == REPLY.content
+
+
+async def test_a_failure_is_an_answer_of_level_error() -> None:
+    log = MemoryLog()
+    failure = errors.RateLimited("wait", retry_after=30.0, status=429, request_id="req_7")
+    with pytest.raises(errors.RateLimited):
+        await items(logged(ScriptedModel([failure]), log), REQUEST)
+    (entry,) = log.of("llm_response")
+    assert entry.level == "error"
+    assert entry.details["error"] == "RateLimited"
+    assert (entry.details["status"], entry.details["provider_request_id"]) == (429, "req_7")
+    assert entry.details["retry_after"] == 30.0
+    assert entry.details["call_id"] == log.of("llm_request")[0].details["call_id"]
+
+
+async def test_an_answer_that_is_not_waited_for_has_its_line_too() -> None:
+    log = MemoryLog()
+    model = ScriptedModel([TextDelta("a"), TextDelta("b"), REPLY])
+    stream = logged(model, log).stream(REQUEST)
+    await anext(aiter(stream))
+    await stream.aclose()  # type: ignore[attr-defined]
+    (entry,) = log.of("llm_response")
+    assert (entry.level, entry.details["error"]) == ("warn", "Stopped")
+    assert model.closed_streams == 1
+
+
+def test_previews_have_a_size_whatever_the_messages() -> None:
+    emoji = "👨‍👩‍👧‍👦"
+    messages: list[Json] = [user(emoji * 3_000) for _ in range(10)]
+    shown = previews(messages)
+    assert all(len(item["text"]) <= MESSAGE_PREVIEW for item in shown)
+    assert sum(len(item["text"]) for item in shown) <= TOTAL_PREVIEW
+    assert [item["at"] for item in shown] == [7, 8, 9]
+    assert shown[-1]["text"].endswith(emoji + "…")
+
+
+def test_previews_show_every_kind_of_block() -> None:
+    blocks: list[Json] = [
+        {"type": "thinking", "thinking": "secret thoughts", "signature": "s"},
+        {"type": "image", "source": {"data": "AAAA"}},
+        {
+            "type": "tool_result",
+            "tool_use_id": "x",
+            "is_error": True,
+            "content": [{"type": "text", "text": "no"}],
+        },
+    ]
+    shown = previews([{"role": "user", "content": blocks}, {"role": "user", "content": "plain"}])
+    assert shown[0]["text"] == "[thinking]\n[image]\n[tool_result error] no"
+    assert shown[1]["text"] == "plain"
+
+
+@pytest.mark.parametrize(
+    ("env", "configured", "messages", "payload"),
+    [
+        ({}, True, True, False),
+        ({}, False, False, False),
+        ({"SMA_LOG_LLM_MESSAGES": "0"}, True, False, False),
+        ({"SMA_LOG_LLM_MESSAGES": "1"}, True, True, False),
+        ({"SMA_LOG_LLM_MESSAGES": "1"}, False, False, False),
+        ({"SMA_LOG_LLM_PAYLOAD": "1"}, True, True, True),
+        ({"SMA_LOG_LLM_PAYLOAD": "0"}, True, True, False),
+        ({"SMA_LOG_LLM_PAYLOAD": "1"}, False, False, False),
+        ({"SMA_LOG_LLM_PAYLOAD": "1", "SMA_LOG_LLM_MESSAGES": "0"}, True, False, False),
+    ],
+)
+def test_the_switches(env: dict[str, str], configured: bool, messages: bool, payload: bool) -> None:
+    assert logging_switches(env, log_messages=configured) == (messages, payload)
+
+
+def test_a_line_of_the_log_is_json() -> None:
+    assert json.dumps(previews(REQUEST.messages))
