@@ -1,0 +1,298 @@
+"""What every journal does. A suite for one of them subclasses `JournalContract` and says how it is opened."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Attachment, Command, Inbound, Journal, Outbound, Quoted
+from bot.testing.clock import FakeClock
+
+DAY = 86_400.0
+
+
+def inbound(number: int = 1, **fields: Any) -> Inbound:
+    """A message of a person; each `number` is another one."""
+    given: dict[str, Any] = {
+        "channel": "telegram",
+        "chat_id": "5",
+        "chat_key": "telegram:chat:5",
+        "chat_type": "direct",
+        "user_id": "7",
+        "keys": (f"update:{number}", f"message:5:{number}"),
+        "ts": 1_800_000_000_000 + number,
+        "target": {"chat_id": "5"},
+        "text": f"text {number}",
+        "request_id": f"R{number:025d}",
+    }
+    return Inbound(**{**given, **fields})
+
+
+def outbound(number: int = 1, request: int = 1, **fields: Any) -> Outbound:
+    """A message of the bot in answer to `request`."""
+    given: dict[str, Any] = {
+        "id": f"O{number:025d}",
+        "request_id": f"R{request:025d}",
+        "chat_key": "telegram:chat:5",
+        "target": {"chat_id": "5"},
+        "text": f"answer {number}",
+    }
+    return Outbound(**{**given, **fields})
+
+
+class JournalContract(abc.ABC):
+    """`restart` closes the journal and opens it again on what it left behind."""
+
+    @abc.abstractmethod
+    @pytest.fixture
+    def clock(self) -> FakeClock: ...
+
+    @abc.abstractmethod
+    @pytest.fixture
+    def journal(self) -> Journal: ...
+
+    @abc.abstractmethod
+    async def restart(self, journal: Journal) -> Journal: ...
+
+    async def test_an_inbound_comes_back_as_it_was_after_a_restart(self, journal: Journal) -> None:
+        whole = inbound(
+            text="你好 👩‍👩‍👧 שלום\x00\n",
+            kind="edit",
+            chat_type="group",
+            addressed="mention",
+            command=Command(name="new", args="x"),
+            message_id="9",
+            user_name="名",
+            attachments=(Attachment(kind="photo", name="猫.png", size=3),),
+            quoted=(Quoted(user_id=None, text="before", ts=4, from_self=True),),
+        )
+        assert await journal.receive(whole)
+        journal = await self.restart(journal)
+        assert await journal.unfinished() == [whole]
+
+    async def test_an_event_seen_before_by_any_of_its_keys_is_refused_and_leaves_nothing(
+        self, journal: Journal
+    ) -> None:
+        assert await journal.receive(inbound(1))
+        again = inbound(2, keys=("new", "message:5:1"), chat_key="telegram:chat:6")
+        assert not await journal.receive(again)
+        journal = await self.restart(journal)
+        assert not await journal.receive(inbound(3, keys=("update:1",)))
+        assert await journal.unfinished() == [inbound(1)]
+        assert not await journal.knows("telegram:chat:6")
+        # Nor were the other keys of the one that was refused taken down.
+        assert await journal.receive(inbound(4, keys=("new",)))
+
+    async def test_keys_of_different_channels_are_apart(self, journal: Journal) -> None:
+        assert await journal.receive(inbound(1))
+        assert await journal.receive(inbound(2, keys=inbound(1).keys, channel="slack"))
+
+    async def test_an_inbound_without_keys_is_never_a_duplicate(self, journal: Journal) -> None:
+        assert await journal.receive(inbound(1, keys=()))
+        assert await journal.receive(inbound(2, keys=()))
+
+    async def test_of_one_event_delivered_many_times_at_once_one_is_taken_in(self, journal: Journal) -> None:
+        deliveries = (inbound(number, keys=("same",)) for number in range(20))
+        taken = await asyncio.gather(*(journal.receive(delivery) for delivery in deliveries))
+        assert sorted(taken) == [False] * 19 + [True]
+        assert len(await journal.unfinished()) == 1
+
+    async def test_one_that_cannot_be_written_does_not_fail_those_beside_it(self, journal: Journal) -> None:
+        same = [
+            inbound(1),
+            inbound(2),
+            inbound(3, request_id=inbound(1).request_id),
+            inbound(4, request_id=""),
+        ]
+        results = await asyncio.gather(*map(journal.receive, same), return_exceptions=True)
+        assert results[:2] == [True, True]
+        assert [isinstance(result, errors.StorageError) for result in results[2:]] == [True, True]
+        assert await journal.unfinished() == same[:2]
+        # What was refused does not count as seen.
+        assert await journal.receive(inbound(3))
+
+    async def test_received_and_claimed_are_unfinished_oldest_first_until_they_are_finished(
+        self, journal: Journal
+    ) -> None:
+        for number in (3, 1, 2, 5, 4):
+            await journal.receive(inbound(number))
+        await journal.claim(inbound(5).request_id)
+        await journal.finish(inbound(1).request_id, "done")
+        await journal.claim(inbound(2).request_id)
+        await journal.finish(inbound(2).request_id, "dead")
+        journal = await self.restart(journal)
+        assert await journal.unfinished() == [inbound(3), inbound(5), inbound(4)]
+
+    async def test_finishing_again_or_what_is_unknown_changes_nothing(self, journal: Journal) -> None:
+        await journal.receive(inbound(1))
+        for _ in range(2):
+            await journal.finish(inbound(1).request_id, "done")
+            await journal.claim(inbound(1).request_id)
+            await journal.claim("unknown")
+            await journal.finish("unknown", "done")
+        assert await journal.unfinished() == []
+
+    async def test_a_conversation_is_known_from_its_first_inbound_on_for_ever(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        assert not await journal.knows("telegram:chat:5")
+        await journal.receive(inbound(1))
+        await journal.finish(inbound(1).request_id, "done")
+        await clock.advance(DAY)
+        await journal.sweep(clock.now())
+        journal = await self.restart(journal)
+        assert await journal.knows("telegram:chat:5")
+        assert not await journal.knows("telegram:chat:")
+
+    async def test_a_buried_event_is_no_inbound_and_may_be_buried_again(self, journal: Journal) -> None:
+        for _ in range(2):
+            await journal.bury("telegram", "update:1", '{"poison":"\ud800\x00"}', "no chat")
+        assert await journal.unfinished() == []
+        assert await journal.receive(inbound(1))
+
+    async def test_messages_go_from_intent_to_what_became_of_them_in_their_order(
+        self, journal: Journal
+    ) -> None:
+        await journal.intend([outbound(2, text="שלום 👋"), outbound(1, kind="notice")])
+        await journal.intend([outbound(3, request=2)])
+        await journal.mark(outbound(2).id, "sending")
+        await journal.mark(outbound(2).id, "sent", message_id="77")
+        await journal.mark(outbound(1).id, "failed", detail="blocked")
+        await journal.mark(outbound(1).id, "sending")
+        journal = await self.restart(journal)
+        first, second = await journal.deliveries(outbound(1).request_id)
+        assert (first.id, first.text, first.kind, first.state, first.message_id, first.detail) == (
+            outbound(2).id,
+            "שלום 👋",
+            "reply",
+            "sent",
+            "77",
+            None,
+        )
+        # What is not told anew stays.
+        assert (second.kind, second.state, second.message_id, second.detail) == (
+            "notice",
+            "sending",
+            None,
+            "blocked",
+        )
+        (third,) = await journal.deliveries(outbound(3, request=2).request_id)
+        assert (third.state, third.chat_key, third.request_id) == (
+            "intent",
+            "telegram:chat:5",
+            outbound(3, request=2).request_id,
+        )
+        assert await journal.deliveries("unknown") == []
+
+    async def test_an_intent_written_again_stays_as_it_is(self, journal: Journal) -> None:
+        await journal.intend([outbound(1)])
+        await journal.mark(outbound(1).id, "sent", message_id="77")
+        await journal.intend([outbound(1, text="another"), outbound(2)])
+        await journal.intend([])
+        records = await journal.deliveries(outbound(1).request_id)
+        assert [(record.text, record.state) for record in records] == [
+            ("answer 1", "sent"),
+            ("answer 2", "intent"),
+        ]
+
+    async def test_a_state_that_does_not_exist_is_refused(self, journal: Journal) -> None:
+        await journal.intend([outbound(1)])
+        with pytest.raises(errors.StorageError):
+            await journal.mark(outbound(1).id, "lost")
+        assert [record.state for record in await journal.deliveries(outbound(1).request_id)] == ["intent"]
+
+    async def test_marking_what_is_unknown_changes_nothing(self, journal: Journal) -> None:
+        await journal.mark("unknown", "sent")
+        assert await journal.deliveries("unknown") == []
+
+    async def test_once_is_true_once_in_its_time_for_each_key_across_restarts(self, journal: Journal) -> None:
+        assert await journal.once("a", 1000.0, 60)
+        assert not await journal.once("a", 1000.0, 60)
+        assert await journal.once("b", 1000.0, 60)
+        journal = await self.restart(journal)
+        assert not await journal.once("a", 1059.9, 60)
+        assert await journal.once("a", 1060.0, 60)
+        assert not await journal.once("a", 1060.0, 60)
+
+    async def test_once_asked_many_times_at_once_is_true_once(self, journal: Journal) -> None:
+        answers = await asyncio.gather(*(journal.once("a", 1000.0, 60) for _ in range(20)))
+        assert sorted(answers) == [False] * 19 + [True]
+
+    async def test_a_clock_set_back_does_not_silence_for_longer_than_the_time(self, journal: Journal) -> None:
+        assert await journal.once("a", 1_000_000.0, 60)
+        assert not await journal.once("a", 1000.0, 60)
+        assert not await journal.once("a", 1059.0, 60)
+        assert await journal.once("a", 1060.0, 60)
+
+    async def test_sweeping_keeps_what_may_still_silence(self, journal: Journal) -> None:
+        await journal.once("long", 1000.0, 10 * DAY)
+        await journal.once("short", 1000.0, 60)
+        assert await journal.sweep(1000.0 + DAY) == 0
+        assert not await journal.once("long", 1000.0 + DAY, 10 * DAY)
+
+    async def test_sweeping_forgets_what_is_over_and_keeps_what_is_not(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        for number in (1, 2, 3):
+            await journal.receive(inbound(number))
+            await journal.intend([outbound(number, request=number)])
+            await journal.mark(outbound(number).id, "sent", message_id=f"{number}")
+        await journal.intend([outbound(8, request=1), outbound(9, request=1)])
+        await journal.mark(outbound(8).id, "uncertain")
+        await journal.finish(inbound(1).request_id, "done")
+        await clock.advance(DAY)
+        await journal.finish(inbound(3).request_id, "done")
+        await journal.receive(inbound(4))
+        before = clock.now() - 1
+        # Of 1: its row, its delivered answer, its two keys. Of 3, which ended just now: keys and answer.
+        assert await journal.sweep(before) == 4 + 3
+        assert await journal.sweep(before) == 0
+        journal = await self.restart(journal)
+        assert await journal.unfinished() == [inbound(2), inbound(4)]
+        assert [record.state for record in await journal.deliveries(inbound(1).request_id)] == [
+            "uncertain",
+            "intent",
+        ]
+        # A turn that goes on has to know what it sent, and that its event was seen.
+        assert [record.message_id for record in await journal.deliveries(inbound(2).request_id)] == ["2"]
+        assert not await journal.receive(inbound(5, keys=inbound(2).keys))
+        assert not await journal.receive(inbound(5, keys=inbound(4).keys))
+        assert await journal.receive(inbound(5, keys=inbound(1).keys))
+
+    async def test_sweeping_ends_however_much_there_is(self, journal: Journal, clock: FakeClock) -> None:
+        await asyncio.gather(*(journal.receive(inbound(number)) for number in range(2_100)))
+        await asyncio.gather(*(journal.finish(inbound(number).request_id, "done") for number in range(2_100)))
+        await clock.advance(1)
+        assert await journal.sweep(clock.now()) == 3 * 2_100
+
+    async def test_what_utf8_cannot_carry_does_no_harm_anywhere(self, journal: Journal) -> None:
+        bad = "x\ud800\x00"
+        assert await journal.receive(
+            inbound(1, text=bad, chat_key=bad, user_id=bad, keys=(bad,), target={bad: bad}, request_id=bad)
+        )
+        assert not await journal.receive(inbound(2, keys=(bad,)))
+        await journal.claim(bad)
+        assert await journal.knows(bad)
+        (found,) = await journal.unfinished()
+        assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})
+        await journal.intend([outbound(1, id=bad, request_id=bad, chat_key=bad, target={bad: bad}, text=bad)])
+        await journal.mark(bad, "sent", message_id=bad, detail=bad)
+        (record,) = await journal.deliveries(bad)
+        assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
+        assert await journal.once(bad, 1.0, 1.0)
+        await journal.bury(bad, bad, bad, bad)
+        await journal.finish(bad, bad)
+        assert await journal.unfinished() == []
+
+    async def test_closing_is_safe_twice_and_waits_for_what_was_begun(self, journal: Journal) -> None:
+        receiving = [asyncio.create_task(journal.receive(inbound(number))) for number in range(50)]
+        await asyncio.sleep(0)
+        await journal.close()
+        await journal.close()
+        assert await asyncio.gather(*receiving) == [True] * 50
+        journal = await self.restart(journal)
+        assert len(await journal.unfinished()) == 50

@@ -1,0 +1,313 @@
+"""What is particular to the journal in SQLite: the file, its batches, and a disk that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.journal import SqliteJournal
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from tests.contracts.journal_contract import inbound, outbound
+
+Make = Callable[..., SqliteJournal]
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "journal.db"
+
+
+@pytest.fixture
+async def make(path: Path, log: MemoryLog) -> AsyncIterator[Make]:
+    made: list[SqliteJournal] = []
+
+    def make(**how: Any) -> SqliteJournal:
+        made.append(SqliteJournal(path, clock=FakeClock(), log=log, **how))
+        return made[-1]
+
+    yield make
+    for journal in made:
+        await journal.close()
+
+
+def connection(journal: SqliteJournal) -> sqlite3.Connection:
+    db = journal._base._db
+    assert db is not None
+    return db
+
+
+async def test_the_file_is_private_and_every_commit_reaches_the_disk(make: Make, path: Path) -> None:
+    journal = make()
+    assert not path.parent.exists()
+    await journal.receive(inbound())
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+        "journal.db": 0o600,
+        "journal.db-wal": 0o600,
+        "journal.db-shm": 0o600,
+    }
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    db = connection(journal)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+    await journal.close()
+    assert [file.name for file in path.parent.iterdir()] == ["journal.db"]
+
+
+async def test_what_waits_together_is_committed_together(make: Make) -> None:
+    journal = make()
+    await journal.open()
+    said: list[str] = []
+    connection(journal).set_trace_callback(said.append)
+    await asyncio.gather(*(journal.receive(inbound(number)) for number in range(100)))
+    assert said.count("COMMIT") == 1
+    assert said.count("SAVEPOINT operation") == 100
+
+
+async def test_the_database_is_never_touched_on_the_event_loops_thread(make: Make) -> None:
+    journal = make()
+    threads: set[int] = set()
+    await journal._base.run(lambda _: threads.add(threading.get_ident()))
+    await journal._base.run(lambda _: threads.add(threading.get_ident()))
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+async def test_a_row_that_cannot_be_read_becomes_a_dead_letter_and_the_others_go_on(
+    make: Make, log: MemoryLog
+) -> None:
+    journal = make()
+    for number in (1, 2):
+        await journal.receive(inbound(number))
+    bad = inbound(1).request_id
+    connection(journal).execute("UPDATE inbox SET payload = '{\"v\":99}' WHERE request_id = ?", (bad,))
+    assert await journal.unfinished() == [inbound(2)]
+    assert [entry.request_id for entry in log.at("error")] == [bad]
+    db = connection(journal)
+    assert db.execute("SELECT channel, key, raw FROM dead_letters").fetchall() == [
+        ("journal", bad, '{"v":99}')
+    ]
+    assert await journal.unfinished() == [inbound(2)]
+    assert len(log.at("error")) == 1
+
+
+async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
+    journal = make()
+    await journal.bury("slack", "Ev1", "{}", "first")
+    await journal.bury("slack", "Ev1", "{1}", "second")
+    await journal.bury("web", "Ev1", "{}", "other")
+    rows = connection(journal).execute("SELECT channel, key, raw, reason, at FROM dead_letters").fetchall()
+    assert rows == [
+        ("slack", "Ev1", "{1}", "second", 1_800_000_000.0),
+        ("web", "Ev1", "{}", "other", 1_800_000_000.0),
+    ]
+
+
+async def test_a_mark_that_hits_nothing_is_told_to_the_operator(make: Make, log: MemoryLog) -> None:
+    await make().mark("O1", "sent")
+    assert [(entry.level, entry.message) for entry in log.entries] == [
+        ("warn", "the outbox has no message O1")
+    ]
+
+
+async def test_on_a_full_disk_what_still_fits_is_written_and_what_does_not_is_refused(
+    make: Make, log: MemoryLog
+) -> None:
+    journal = make()
+    await journal.receive(inbound(1))
+    db = connection(journal)
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    batch = [inbound(2), inbound(3, text="x" * 100_000), inbound(4)]
+    results = await asyncio.gather(*map(journal.receive, batch), return_exceptions=True)
+    assert [isinstance(result, errors.StorageError) for result in results] == [False, True, False]
+    assert "full" in journal.health()
+    assert "full" in log.at("error")[0].message
+    assert await journal.unfinished() == [inbound(1), inbound(2), inbound(4)]
+    assert journal.health()  # what could be read says nothing about writing
+    with pytest.raises(errors.StorageError, match="full"):
+        await journal.intend([outbound(text="x" * 100_000)])
+    db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    assert await journal.receive(inbound(3, text="x" * 100_000))
+    assert journal.health() == ""
+
+
+async def test_a_file_that_somebody_else_holds_is_refused_until_it_is_free(make: Make, path: Path) -> None:
+    journal = make(busy_seconds=0.0)
+    await journal.receive(inbound(1))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    results = await asyncio.gather(
+        *(journal.receive(inbound(number)) for number in (2, 3)), return_exceptions=True
+    )
+    assert all(isinstance(result, errors.StorageError) for result in results)
+    assert "locked" in journal.health()
+    other.close()
+    assert await journal.receive(inbound(2))
+    assert await journal.unfinished() == [inbound(1), inbound(2)]
+
+
+class Failing(sqlite3.Connection):
+    """A connection whose next COMMIT reaches the disk, or does not, and says that the disk failed."""
+
+    reaches = True
+    armed = False
+    code = sqlite3.SQLITE_IOERR_FSYNC
+    opened = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        Failing.opened += 1
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        if sql == "COMMIT" and Failing.armed:
+            Failing.armed = False
+            if Failing.reaches:
+                super().execute(sql)
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = Failing.code
+            raise error
+        return super().execute(sql, *args)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        "bot.journal.database.sqlite3.connect", lambda *args, **how: connect(*args, factory=Failing, **how)
+    )
+    monkeypatch.setattr(Failing, "opened", 0)
+    monkeypatch.setattr(Failing, "armed", False)
+    monkeypatch.setattr(Failing, "reaches", True)
+    return Failing
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_in_when_it_comes_again(
+    make: Make, failing: type[Failing], log: MemoryLog, *, reaches: bool
+) -> None:
+    journal = make()
+    await journal.receive(inbound(1))
+    failing.reaches, failing.armed = reaches, True
+    results = await asyncio.gather(
+        journal.receive(inbound(2)), journal.finish(inbound(1).request_id, "done"), return_exceptions=True
+    )
+    assert all(isinstance(result, errors.StorageError) for result in results)
+    assert "disk I/O error" in journal.health()
+    again = inbound(3, keys=inbound(2).keys)
+    assert await journal.receive(again)
+    assert failing.opened == 2  # opened anew and checked before anything else is said to be on disk
+    assert journal.health() == ""
+    assert again in await journal.unfinished()
+    assert inbound(2) not in await journal.unfinished()
+    assert log.at("error")
+
+
+async def test_a_database_that_cannot_be_opened_is_tried_again_at_the_next_call(
+    make: Make, path: Path
+) -> None:
+    path.parent.mkdir()
+    path.mkdir()
+    journal = make()
+    for _ in range(2):
+        with pytest.raises(errors.StorageError, match="Is a directory"):
+            await journal.receive(inbound(1))
+    path.rmdir()
+    assert await journal.receive(inbound(1))
+
+
+async def test_an_operation_that_goes_wrong_in_python_fails_alone(make: Make) -> None:
+    journal = make()
+    results = await asyncio.gather(
+        journal.receive(inbound(1)),
+        journal._base.run(lambda db: db.execute("SELECT ?", (2**70,))),
+        journal._base.run(lambda db: db.execute("SELECT ?", ("\ud800",))),
+        journal.receive(inbound(2)),
+        return_exceptions=True,
+    )
+    assert [isinstance(result, errors.StorageError) for result in results] == [False, True, True, False]
+    assert len(await journal.unfinished()) == 2
+
+
+@pytest.mark.parametrize("damage", ["garbage", "page", "short"])
+async def test_a_damaged_file_is_set_aside_and_a_fresh_one_begun(
+    make: Make, path: Path, log: MemoryLog, damage: str
+) -> None:
+    journal = make()
+    await asyncio.gather(*(journal.receive(inbound(number)) for number in range(200)))
+    await journal.close()
+    data = bytearray(path.read_bytes())
+    if damage == "garbage":
+        data[:] = b"this is no database" * 100
+    elif damage == "page":
+        for page in range(2, len(data) // 4096):
+            data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
+    else:
+        del data[len(data) // 2 // 4096 * 4096 + 100 :]
+    path.write_bytes(data)
+    journal = make()
+    assert await journal.unfinished() == []
+    assert await journal.receive(inbound(1))
+    name = f"journal.db.corrupt-{1_800_000_000_000}"
+    assert path.with_name(name).read_bytes() == bytes(data)
+    (error,) = log.at("error")
+    assert name in error.message
+    assert error.details["quarantine"] == name
+    await journal.close()
+    # A second one in the same moment gets a name of its own.
+    path.write_bytes(b"no database either" * 100)
+    assert await make().unfinished() == []
+    assert path.with_name(f"journal.db.corrupt-{1_800_000_000_001}").exists()
+    assert path.with_name(name).read_bytes() == bytes(data)
+
+
+async def test_damage_that_shows_at_work_is_set_aside_at_the_next_call(
+    make: Make, path: Path, log: MemoryLog
+) -> None:
+    journal = make()
+    await asyncio.gather(*(journal.receive(inbound(number)) for number in range(200)))
+    await journal.close()
+    await journal.open()
+    connection(journal).execute("PRAGMA shrink_memory")
+    with path.open("r+b") as file:
+        for page in range(1, path.stat().st_size // 4096):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 64)
+    with pytest.raises(errors.StorageError, match="malformed"):
+        await journal.unfinished()
+    assert await journal.receive(inbound(1))
+    assert await journal.unfinished() == [inbound(1)]
+    assert len(list(path.parent.glob("*.corrupt-*"))) == 1
+    assert "set aside" in log.at("error")[-1].message
+
+
+async def test_every_event_acknowledged_before_kill_9_is_there_after_it(make: Make, path: Path) -> None:
+    script = Path(__file__).with_name("process_receives.py")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), str(path), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    acknowledged: list[str] = []
+    while len(acknowledged) < 300:
+        acknowledged.append((await process.stdout.readline()).decode().strip())
+    process.kill()
+    rest = await process.stdout.read()
+    acknowledged += [name.decode() for name in rest.split(b"\n")[:-1]]
+    await process.wait()
+    there = [one.request_id for one in await make().unfinished()]
+    assert set(acknowledged) <= set(there)
+    assert len(there) == len(set(there))
