@@ -1,0 +1,461 @@
+"""The loopback Messages API is as strict as the service."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bot.contracts import Json
+from bot.testing import anthropic_script as script
+from bot.testing.anthropic import KEY, AnthropicServer
+from bot.testing.clock import FakeClock
+
+HEADERS = {"authorization": f"Bearer {KEY}", "anthropic-version": "2026-10-21"}
+CACHE = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+
+
+def text(words: str, **more: Any) -> Json:
+    return {"type": "text", "text": words} | more
+
+
+def user(*blocks: Json | str) -> Json:
+    return {"role": "user", "content": [text(block) if isinstance(block, str) else block for block in blocks]}
+
+
+def assistant(*blocks: Json | str) -> Json:
+    return user(*blocks) | {"role": "assistant"}
+
+
+def use(name: str = "toolu_1", **more: Any) -> Json:
+    return {"type": "tool_use", "id": name, "name": "look", "input": {}} | more
+
+
+def result(name: str = "toolu_1", **more: Any) -> Json:
+    return {"type": "tool_result", "tool_use_id": name, "content": "found"} | more
+
+
+def body(*messages: Json, **more: Any) -> Json:
+    return {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 100,
+        "messages": list(messages or (user("Hi"),)),
+    } | more
+
+
+class Caller:
+    """A bare client: what the server really says."""
+
+    def __init__(self, server: AnthropicServer, session: aiohttp.ClientSession) -> None:
+        self.server, self.session = server, session
+
+    async def post(
+        self,
+        given: Json | bytes | io.BytesIO,
+        path: str = "/v1/messages",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        data = given if isinstance(given, bytes | io.BytesIO) else json.dumps(given).encode()
+        url = self.server.url + path
+        async with self.session.post(
+            url, data=data, headers=HEADERS if headers is None else headers
+        ) as response:
+            assert response.headers["request-id"].startswith("req_")
+            return response.status, await response.json()
+
+    async def usage(self, given: Json) -> Json:
+        status, answer = await self.post(given)
+        assert status == 200, answer
+        found: Json = answer["usage"]
+        return found
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def server(clock: FakeClock) -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer(clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+async def caller(server: AnthropicServer) -> AsyncIterator[Caller]:
+    async with aiohttp.ClientSession() as session:
+        yield Caller(server, session)
+
+
+REFUSED: dict[str, tuple[Json, str]] = {
+    "no model": ({"max_tokens": 1, "messages": [user("Hi")]}, "model: Field required"),
+    "temperature": (body(temperature=1.0), "temperature: Extra inputs are not permitted"),
+    "thread": (body(thread={"type": "create"}), "thread: Extra inputs are not permitted"),
+    "no messages": (body() | {"messages": []}, "at least one message"),
+    "first is assistant": (body(assistant("Hi"), user("Hi")), 'first message must use the "user" role'),
+    "last is assistant": (body(user("Hi"), assistant("Hi")), "does not support assistant message prefill"),
+    "system role": (body({"role": "system", "content": "x"}), "role 'system' is not supported on this model"),
+    "unknown role": (body({"role": "tool", "content": "x"}), "messages.0.role"),
+    "extra field": (body(user("Hi") | {"name": "Ana"}), "messages.0.name: Extra inputs are not permitted"),
+    "no content": (body({"role": "user", "content": []}), "non-empty content"),
+    "empty text": (body(user("")), "text content blocks must be non-empty"),
+    "blank text": (body(user(" \n")), "must contain non-whitespace text"),
+    "empty system": (body(system=[text("")]), "system: text content blocks must be non-empty"),
+    "unknown block": (body(user({"type": "sound"})), "messages.0.content.0: Input tag 'sound'"),
+    "null field": (body(user(text("Hi", note=None))), "messages.0.content.0.text.note: Extra inputs"),
+    "call by user": (body(user(use())), "`tool_use` blocks cannot be in `user` messages"),
+    "result by assistant": (
+        body(user("Hi"), assistant(result()), user("x")),
+        "`tool_result` blocks cannot be in",
+    ),
+    "input no object": (body(user("Hi"), assistant(use(input="x")), user(result())), "valid dictionary"),
+    "id": (body(user("Hi"), assistant(use("a b")), user(result("a b"))), "should match pattern"),
+    "unanswered": (
+        body(user("Hi"), assistant(use()), user("And?")),
+        (
+            "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_1. Each "
+            "`tool_use` block must have a corresponding `tool_result` block in the next message."
+        ),
+    ),
+    "one unanswered": (
+        body(user("Hi"), assistant(use(), use("toolu_2")), user(result())),
+        "without `tool_result` blocks immediately after: toolu_2.",
+    ),
+    "results late": (body(user("Hi"), assistant(use()), user("So:", result())), "immediately after: toolu_1"),
+    "orphan result": (
+        body(user("Hi"), assistant("Hi"), user(result("toolu_9"))),
+        (
+            "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: toolu_9. Each `tool_result` "
+            "block must have a corresponding `tool_use` block in the previous message."
+        ),
+    ),
+    "result twice": (
+        body(user("Hi"), assistant(use()), user(result(), result())),
+        "must have a single result",
+    ),
+    "id twice": (
+        body(user("Hi"), assistant(use()), user(result()), assistant(use()), user(result())),
+        "messages.3.content.0: `tool_use` ids must be unique",
+    ),
+    "five breakpoints": (
+        body(user(*(text(f"{n}", cache_control=CACHE) for n in range(5)))),
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    ),
+    "five with the automatic one": (
+        body(user(*(text(f"{n}", cache_control=CACHE) for n in range(4))), cache_control=CACHE),
+        "Found 5.",
+    ),
+    "short before long": (
+        body(user(text("a", cache_control=CACHE), text("b", cache_control=HOUR))),
+        "messages.0.content.1.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m'",
+    ),
+    "lifetime": (body(user(text("a", cache_control=CACHE | {"ttl": "1d"}))), "should be '5m' or '1h'"),
+    "breakpoint on thinking": (
+        body(
+            user("Hi"),
+            assistant({"type": "thinking", "thinking": "x", "signature": "s", "cache_control": CACHE}),
+            user("x"),
+        ),
+        "thinking.cache_control: Extra inputs are not permitted",
+    ),
+    "thinking unsigned": (
+        body(user("Hi"), assistant({"type": "thinking", "thinking": "x"}), user("x")),
+        "thinking.signature: Field required",
+    ),
+    "tool twice": (
+        body(tools=[{"name": "a", "input_schema": {"type": "object"}}] * 2),
+        "Tool names must be unique",
+    ),
+    "tool name": (body(tools=[{"name": "a b", "input_schema": {"type": "object"}}]), "tools.0.custom.name"),
+    "tool schema": (body(tools=[{"name": "a"}]), "input_schema"),
+    "strict tools": (
+        body(
+            tools=[{"name": f"t{n}", "strict": True, "input_schema": {"type": "object"}} for n in range(21)]
+        ),
+        "Too many strict tools",
+    ),
+    "choice": (body(tool_choice={"type": "tool", "name": "a"}), "Tool 'a' not found"),
+    "thinking budget": (
+        body(thinking={"type": "enabled", "budget_tokens": 10}),
+        "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+    ),
+    "max_tokens": (body(max_tokens=0, stream=True), "max_tokens"),
+    "max_tokens as text": (body(max_tokens="9"), "max_tokens: Input should be a valid integer"),
+    "output limit": (body(max_tokens=200_000), "max_tokens: 200000 > 128000"),
+    "half a pair": (body(user("\ud83d")), "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_the_service_refuses_is_refused(caller: Caller, name: str) -> None:
+    given, words = REFUSED[name]
+    status, answer = await caller.post(given)
+    assert status == 400
+    assert answer["type"] == "error"
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert words in answer["error"]["message"]
+
+
+ACCEPTED: dict[str, Json] = {
+    "text alone": body({"role": "user", "content": "Hi"}),
+    "same roles in a row": body(user("Hi"), user("there"), assistant("Yes"), assistant("sir"), user("Good")),
+    "results in two messages": body(
+        user("Hi"), assistant(use(), use("toolu_2")), user(result()), user(result("toolu_2"), "And?")
+    ),
+    "results and then text": body(user("Hi"), assistant("Look", use()), user(result(is_error=True), "And?")),
+    "four breakpoints": body(
+        user(text("a", cache_control=HOUR), text("b", cache_control=CACHE)),
+        system=[text("s", cache_control=HOUR)],
+        cache_control=CACHE,
+    ),
+    "result of blocks": body(user("Hi"), assistant(use()), user(result(content=[text("a"), text("b")]))),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+async def test_what_the_service_takes_is_taken(caller: Caller, name: str) -> None:
+    status, answer = await caller.post(ACCEPTED[name])
+    assert status == 200, answer
+    assert answer["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "words"),
+    [
+        ({"anthropic-version": "2026-10-21"}, 401, "header is required"),
+        (HEADERS | {"authorization": "Bearer wrong"}, 401, "invalid x-api-key"),
+        (HEADERS | {"x-api-key": "wrong"}, 401, "invalid x-api-key"),
+        ({"x-api-key": KEY, "anthropic-version": "2026-10-21"}, 200, ""),
+        ({"x-api-key": KEY}, 400, "anthropic-version"),
+        (HEADERS | {"anthropic-version": "2020-01-01"}, 400, "not a valid version"),
+    ],
+)
+async def test_key_and_version_are_asked_for(
+    caller: Caller, headers: dict[str, str], status: int, words: str
+) -> None:
+    got, answer = await caller.post(body(), headers=headers)
+    assert got == status
+    assert words in answer.get("error", {}).get("message", "")
+
+
+async def test_the_old_version_still_takes_a_temperature(caller: Caller) -> None:
+    headers = HEADERS | {"anthropic-version": "2023-06-01"}
+    assert (await caller.post(body(temperature=1.0), headers=headers))[0] == 200
+
+
+async def test_bodies_that_are_none(caller: Caller) -> None:
+    assert (await caller.post(b"{nope"))[0] == 400
+    assert (await caller.post(b"[]"))[0] == 400
+    huge = io.BytesIO(b'{"a": "' + b"x" * (33 * 1024 * 1024) + b'"}')
+    status, answer = await caller.post(huge)
+    assert (status, answer["error"]["type"]) == (413, "request_too_large")
+    status, answer = await caller.post(body(model="gpt-9"))
+    assert (status, answer["error"]["type"]) == (404, "not_found_error")
+    status, answer = await caller.post(body(), path="/v1/nothing")
+    assert (status, answer["error"]["type"]) == (404, "not_found_error")
+
+
+async def test_the_window_is_kept_with_the_services_sentences(caller: Caller) -> None:
+    caller.server.windows["claude-sonnet-5-5"] = 1_000
+    words = user("x" * 3_600)
+    status, answer = await caller.post(body(words, max_tokens=10))
+    assert status == 200
+    used = answer["usage"]["input_tokens"]
+    status, answer = await caller.post(body(words, max_tokens=500))
+    assert status == 400
+    assert answer["error"]["message"] == (
+        f"input length and `max_tokens` exceed context limit: {used} + 500 > 1000, decrease input length or "
+        "`max_tokens` and try again"
+    )
+    status, answer = await caller.post(body(user("x" * 8_000)))
+    assert status == 400
+    assert answer["error"]["message"].startswith("prompt is too long: 20")
+    assert answer["error"]["message"].endswith(" tokens > 1000 maximum")
+    status, answer = await caller.post(
+        {"model": "claude-sonnet-5-5", "messages": [words]}, "/v1/messages/count_tokens"
+    )
+    assert (status, answer) == (200, {"input_tokens": used})
+
+
+LONG = "word " * 2_000  # 2,500 tokens and a few
+
+
+async def test_the_cache_is_written_read_and_forgotten(caller: Caller, clock: FakeClock) -> None:
+    asked = body(user("Hi"), system=[text(LONG, cache_control=CACHE)])
+    first = await caller.usage(asked)
+    assert first["cache_creation_input_tokens"] > 2_400
+    assert first["cache_read_input_tokens"] == 0
+    assert first["cache_creation"]["ephemeral_5m_input_tokens"] == first["cache_creation_input_tokens"]
+    await clock.advance(299)
+    second = await caller.usage(body(user("Something else"), system=[text(LONG, cache_control=CACHE)]))
+    assert second["cache_read_input_tokens"] == first["cache_creation_input_tokens"]
+    assert second["cache_creation_input_tokens"] == 0
+    await clock.advance(299)
+    assert (await caller.usage(asked))["cache_read_input_tokens"] > 0, "reading keeps it warm"
+    await clock.advance(301)
+    assert (await caller.usage(asked))["cache_read_input_tokens"] == 0
+    for changed in (
+        body(user("Hi"), system=[text(LONG + ".", cache_control=CACHE)]),
+        asked | {"model": "claude-opus-5"},
+    ):
+        assert (await caller.usage(changed))["cache_read_input_tokens"] == 0
+
+
+async def test_an_hour_is_an_hour(caller: Caller, clock: FakeClock) -> None:
+    asked = body(user("Hi"), system=[text(LONG, cache_control=HOUR)])
+    first = await caller.usage(asked)
+    assert first["cache_creation"]["ephemeral_1h_input_tokens"] == first["cache_creation_input_tokens"] > 0
+    await clock.advance(3_599)
+    assert (await caller.usage(asked))["cache_read_input_tokens"] > 0
+
+
+async def test_too_little_is_not_cached(caller: Caller) -> None:
+    asked = body(user("Hi"), system=[text("short", cache_control=CACHE)])
+    for _ in range(2):
+        usage = await caller.usage(asked)
+        assert usage["cache_creation_input_tokens"] == usage["cache_read_input_tokens"] == 0
+
+
+@pytest.mark.parametrize(("added", "found"), [(18, True), (19, True), (20, False)])
+async def test_a_breakpoint_looks_back_twenty_blocks(caller: Caller, added: int, found: bool) -> None:
+    start = [text(LONG)]
+    await caller.usage(body(user(*start), cache_control=CACHE))
+    more = [text(f"block {number}") for number in range(added)]
+    usage = await caller.usage(body(user(*start, *more), cache_control=CACHE))
+    assert (usage["cache_read_input_tokens"] > 0) is found
+
+
+async def test_the_choice_of_tools_spares_the_system_and_not_the_messages(caller: Caller) -> None:
+    tools = [{"name": "look", "input_schema": {"type": "object"}}]
+    asked = body(user(LONG), system=[text(LONG, cache_control=CACHE)], tools=tools, cache_control=CACHE)
+    whole = (await caller.usage(asked))["cache_creation_input_tokens"]
+    assert (await caller.usage(asked))["cache_read_input_tokens"] == whole
+    other = (await caller.usage(asked | {"tool_choice": {"type": "any"}}))["cache_read_input_tokens"]
+    assert 0 < other < whole
+
+
+async def test_entries_are_readable_once_the_answer_streams(caller: Caller) -> None:
+    gate = asyncio.Event()
+    asked = body(user("Hi"), system=[text(LONG, cache_control=CACHE)])
+    caller.server.answer("later", hold=gate)
+    slow = asyncio.create_task(caller.usage(asked))
+    await caller.server.until(lambda: caller.server.active == 1)
+    assert (await caller.usage(body(user("Hi"), system=[text(LONG)])))["cache_read_input_tokens"] == 0
+    gate.set()
+    assert (await slow)["cache_creation_input_tokens"] > 0
+    assert (await caller.usage(asked))["cache_read_input_tokens"] > 0
+
+
+async def test_thinking_is_bound_to_what_stood_before_it() -> None:
+    async with AnthropicServer(bind_thinking=True) as server, aiohttp.ClientSession() as session:
+        caller = Caller(server, session)
+        server.answer(script.thinking("one"), "First")
+        _, first = await caller.post(body())
+        history = [user("Hi"), assistant(*first["content"]), user("More")]
+        server.answer(script.thinking("two"), "Second")
+        _, second = await caller.post(body(*history))
+        history += [assistant(*second["content"]), user("More still")]
+        assert (await caller.post(body(*history)))[0] == 200
+
+        def without(*places: int) -> list[Json]:
+            kept = []
+            for at, message in enumerate(history):
+                content = [b for b in message["content"] if not (at in places and b["type"] == "thinking")]
+                kept.append(message | {"content": content})
+            return kept
+
+        assert (await caller.post(body(*without(1))))[0] == 200, "taken from the front"
+        assert (await caller.post(body(*without(1, 3))))[0] == 200
+        server.answer(script.thinking("three"), "Third")
+        _, third = await caller.post(body(*history))
+        history += [assistant(*third["content"]), user("End")]
+        status, answer = await caller.post(body(*without(3)))
+        assert status == 400, "taken out of the middle"
+        assert "messages.5.content.0: Invalid `signature` in `thinking` block" in answer["error"]["message"]
+        assert "bound to a different conversation" in answer["error"]["message"]
+        for changed in (
+            body(*history, system="new"),
+            body(*history, tools=[{"name": "look", "input_schema": {"type": "object"}}]),
+            body(user("Hello"), *history[1:]),
+        ):
+            assert (await caller.post(changed))[0] == 400
+        dropping = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+        assert (await caller.post(body(user("Hello"), *history[1:], thinking=dropping)))[0] == 200
+        marked = assistant(*first["content"][:-1], first["content"][-1] | {"cache_control": CACHE})
+        assert (await caller.post(body(user("Hi"), marked, user("More"))))[0] == 200
+
+
+async def test_headers_tell_the_limits(caller: Caller, clock: FakeClock) -> None:
+    async def left() -> int:
+        async with caller.session.post(
+            caller.server.url + "/v1/messages", json=body(), headers=HEADERS
+        ) as response:
+            assert response.headers["anthropic-ratelimit-requests-limit"] == "4000"
+            assert response.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
+            return int(response.headers["anthropic-ratelimit-requests-remaining"])
+
+    assert [await left(), await left()] == [3_999, 3_998]
+    await clock.advance(61)
+    assert await left() == 3_999
+
+
+async def test_answers_are_queued_then_scripted_then_an_echo(caller: Caller) -> None:
+    async def words() -> str:
+        return str((await caller.post(body(user("context", "你好"))))[1]["content"][0]["text"])
+
+    caller.server.answer("queued")
+    caller.server.script(lambda given: f"scripted {len(given['messages'])}")
+    assert [await words(), await words()] == ["queued", "scripted 1"]
+
+    async def later(given: Json) -> script.Reply:
+        await asyncio.sleep(0)
+        return script.reply(given["model"])
+
+    caller.server.script(later)
+    assert await words() == "claude-sonnet-5-5"
+    caller.server.script(None)
+    assert await words() == "echo: 你好"
+    assert [seen.status for seen in caller.server.requests] == [200] * 4
+
+
+async def test_an_answer_takes_its_time_on_the_servers_clock(caller: Caller, clock: FakeClock) -> None:
+    caller.server.answer("slow", delay=5.0)
+    asked = asyncio.create_task(caller.post(body()))
+    await caller.server.until(lambda: clock.sleeping == 1)
+    await clock.advance(4.9)
+    assert not asked.done()
+    await clock.advance(0.2)
+    assert (await asked)[0] == 200
+    assert (caller.server.active, caller.server.peak) == (0, 1)
+
+
+async def test_the_models_and_their_windows(caller: Caller) -> None:
+    caller.server.windows["local-model"] = 5_000
+    checks: dict[str, Callable[[Json], bool]] = {
+        "/v1/models": lambda answer: answer["data"][-1]["id"] == "local-model",
+        "/v1/models/local-model": lambda answer: answer["max_input_tokens"] == 5_000,
+    }
+    for path, check in checks.items():
+        async with caller.session.get(caller.server.url + path, headers=HEADERS) as response:
+            assert response.status == 200
+            assert check(await response.json())
+        async with caller.session.get(caller.server.url + path) as response:
+            assert response.status == 401
+
+
+@pytest.mark.parametrize(
+    "make", [script.refused_key, script.unpaid, script.overloaded, script.prompt_too_long]
+)
+async def test_failures_have_the_services_body(caller: Caller, make: Callable[[], script.Failure]) -> None:
+    failure = make()
+    caller.server.then(failure)
+    status, answer = await caller.post(body())
+    assert status == failure.status
+    assert set(answer) == {"type", "error", "request_id"}
+    assert (await caller.post(body()))[0] == 200
