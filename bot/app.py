@@ -264,6 +264,10 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
     while True:
         try:
             await channel.start(gateway.intake)
+        except errors.ChannelRefused as error:
+            raise errors.ConfigError(
+                f"channels.{name}: {error}; expected tokens that it accepts; check them in .env or the environment"
+            ) from error
         except errors.ChannelUnreachable as error:
             if str(error) != told:
                 told = str(error)

@@ -9,7 +9,7 @@ from bot.agent.ledger import Ledger
 from bot.context import blocks, estimate, prompt
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import ArchiveLine, Clock, Json, Log, Message, ModelReply, Reply, Sent, TurnRequest
+from bot.contracts import ArchiveLine, Clock, Json, Log, Message, ModelReply, Redact, Reply, Sent, TurnRequest
 
 INJECTED_TOKENS = 30_000
 """What injected history may cost one run, in estimated tokens."""
@@ -56,6 +56,7 @@ class ActiveTurn:
         clock: Clock,
         log: Log,
         max_injected: int,
+        redact: Redact = str,
     ) -> None:
         self.request = request
         self.store = store
@@ -68,6 +69,7 @@ class ActiveTurn:
         self._clock = clock
         self._log = log
         self._max_injected = max_injected
+        self._redact = redact
         self._injected_count = 0
         self._injected_keys: set[tuple[int, str, str]] = set()
         self._began_at = ledger.tip
@@ -79,7 +81,8 @@ class ActiveTurn:
 
     async def add_reply(self, reply: ModelReply) -> list[Json]:
         """Append what the model said; returns its tool calls."""
-        content = [block for block in reply.content if block.get("type") != "text" or block["text"].strip()]
+        content = blocks.redacted(reply.content, self._redact)
+        content = [block for block in content if block.get("type") != "text" or block["text"].strip()]
         if any(block.get("type") not in blocks.THINKING for block in content):
             await self._add({"role": "assistant", "content": content})
         return [block for block in content if block.get("type") == "tool_use"]

@@ -10,7 +10,7 @@ from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.agent.turn import Refused, take_turn
-from bot.context import prompt, replay
+from bot.context import blocks, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
 from bot.contracts import ArchiveLine, HistoryQuery, Json, TurnOutcome, TurnRequest
@@ -20,6 +20,9 @@ COLD_AFTER = 300.0
 """Seconds after which the provider's prompt cache has surely expired: a changed role file costs nothing then."""
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """What is wrong with the turn itself: kept in the history, it would fail every later turn too."""
+RESTARTED = (
+    "I was restarted while this ran. What it does has most likely been done; do not do it again unasked."
+)
 BROKEN = "Something went wrong on my side while I worked on that. Please try again."
 
 
@@ -89,6 +92,20 @@ class AgentRuntime:
         replay.replay(self.store, await self._ledger.load())
         self._filled = True
 
+    async def settle(self, request_id: str) -> None:
+        """Close a turn that a crash cut off after its reply was delivered, so that the history has it."""
+        lines = await self._ledger.load()
+        cut_off = replay.unfinished_turn(lines)
+        if cut_off is None or cut_off.request_id != request_id:
+            return
+        self._ledger.rewind(cut_off.entries[-1].uuid if cut_off.entries else self._ledger.tip)
+        if cut_off.entries and blocks.tool_uses(cut_off.entries[-1].message):
+            results = blocks.interrupted_results(cut_off.entries[-1].message, RESTARTED)
+            await self._ledger.message(request_id, results)
+        await self._ledger.mark("turn_end", request_id, {"status": "done"})
+        self._filled = False
+        self.store.clear()
+
     async def _adopt_archive(self, request: TurnRequest) -> None:
         """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
 
@@ -110,7 +127,13 @@ class AgentRuntime:
         await self.fill(request)
         system = await self._system(request)
         turn = ActiveTurn(
-            request, self.store, self._ledger, clock=kit.clock, log=kit.log, max_injected=kit.max_injected
+            request,
+            self.store,
+            self._ledger,
+            clock=kit.clock,
+            log=kit.log,
+            max_injected=kit.max_injected,
+            redact=kit.redact,
         )
         began = kit.clock.monotonic()
         kit.log.write("turn_start", "a turn begins", messages=len(self.store))
@@ -179,6 +202,9 @@ class AgentPool:
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         return await self._runtime(request.chat_key).run(request)
+
+    async def settle(self, chat_key: str, request_id: str) -> None:
+        await self._runtime(chat_key).settle(request_id)
 
     async def stop(self, chat_key: str) -> bool:
         runtime = self._runtimes.get(chat_key)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from bot import text
-from bot.contracts import Json, Message
+from bot.contracts import Json, Message, Redact
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -20,6 +21,26 @@ def is_results(message: Message) -> bool:
     return message["role"] == "user" and all(
         block.get("type") == "tool_result" for block in message["content"]
     )
+
+
+def redacted(blocks: Iterable[Json], redact: Redact) -> list[Json]:
+    """The blocks without our secrets. A thinking block that holds one goes: its signature would not fit it."""
+    clean = []
+    for block in blocks:
+        changed = _deep(block, redact)
+        if changed == block or block.get("type") not in THINKING:
+            clean.append(changed)
+    return clean
+
+
+def _deep(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _deep(item, redact) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_deep(item, redact) for item in value]
+    return value
 
 
 def plain_text(content: Iterable[Json]) -> str:

@@ -55,6 +55,19 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             turn = None
 
 
+def unfinished_turn(lines: Iterable[Line]) -> Turn | None:
+    """The turn that a crash cut off: the last one that began and has no end."""
+    turn: Turn | None = None
+    for line in lines:
+        if line.type == "turn_start":
+            turn = Turn(line.request_id or "", (line.request_id or "",), ())
+        elif line.type == "turn_end":
+            turn = None
+        elif turn is not None and line.type in {"user", "assistant"} and line.message is not None:
+            turn = Turn(turn.request_id, turn.sources, (*turn.entries, Entry(line.uuid, line.message)))
+    return turn
+
+
 def apply_boundary(store: AgentContextStore, data: Json) -> None:
     """Carry out a boundary line: `{"dropped": "all" | [uuid, …], "reason": …}`."""
     dropped = data.get("dropped", ())

@@ -146,6 +146,10 @@ class Agent(Protocol):
         """
         ...
 
+    async def settle(self, chat_key: str, request_id: str) -> None:
+        """Close a turn that a crash cut off after its reply was delivered: the history keeps it, as it stands."""
+        ...
+
     async def stop(self, chat_key: str) -> bool:
         """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs."""
         ...

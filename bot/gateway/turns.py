@@ -102,6 +102,7 @@ class Turns:
         """Whether an unfinished inbound needs nothing more; it is closed then."""
         deliveries = await self._journal.deliveries(inbound.request_id)
         if any(row.kind == "reply" and row.state == "sent" for row in deliveries):
+            await self._agent.settle(inbound.chat_key, inbound.request_id)
             await self._journal.finish(inbound.request_id, "delivered before a restart")
             return True
         if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):

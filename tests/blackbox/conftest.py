@@ -1,0 +1,201 @@
+"""The real process over loopback servers: start it, talk to it as the platforms do, kill it, start it again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import pytest
+
+from bot.testing import telegram_service
+from bot.testing.anthropic import KEY, AnthropicServer
+from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
+from bot.testing.telegram import TelegramServer
+
+START_SECONDS = 40.0  # importing the platforms' libraries takes seconds on a busy machine
+PERSON = 1001
+ANN = "U0ANN"
+BOB = "U0BOB"
+ROOM = "C0ROOM"
+
+
+class Process:
+    """`shipmate run` as a process; `lines` is its stdout so far."""
+
+    def __init__(self, root: Path, env: dict[str, str]) -> None:
+        self.root = root
+        self.env = env
+        self.lines: list[str] = []
+        self.stderr = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready = asyncio.Event()
+        self._readers: list[asyncio.Task[None]] = []
+
+    async def start(self, *, wait: bool = True, command: tuple[str, ...] = ("run",)) -> Process:
+        self._ready.clear()
+        self.lines, self.stderr = [], ""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bot", command[0], "--dir", str(self.root), *command[1:],
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+            env={**os.environ, **self.env},
+        )  # fmt: skip
+        self._readers = [asyncio.create_task(self._read_out()), asyncio.create_task(self._read_err())]
+        if wait:
+            async with asyncio.timeout(START_SECONDS):
+                await self._ready.wait()
+            assert any(line.startswith("ready ") for line in self.lines), [*self.lines, self.stderr]
+        return self
+
+    async def _read_out(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            self.lines.append(line.decode().rstrip("\n"))
+            if line.startswith(b"ready "):
+                self._ready.set()
+        self._ready.set()
+
+    async def _read_err(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            self.stderr += line.decode()
+
+    @property
+    def ready_line(self) -> str:
+        return next(line for line in self.lines if line.startswith("ready "))
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def ended(self, seconds: float = START_SECONDS) -> int:
+        """The exit code, once the process has ended by itself."""
+        assert self._process is not None
+        async with asyncio.timeout(seconds):
+            code = await self._process.wait()
+            await asyncio.gather(*self._readers)
+        return code
+
+    async def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self._process is not None
+        if self.running:
+            self._process.send_signal(number)
+        return await self.ended(15)
+
+    async def kill(self) -> None:
+        await self.stop(signal.SIGKILL)
+
+
+class World:
+    """Slack, Telegram, the model and one Shipmate among them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.telegram = TelegramServer()
+        self.slack = SlackServer()
+        self.model = AnthropicServer()
+        self.config: dict[str, Any] = {}
+        self.process = Process(root, {})
+        self.session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        for server in (self.telegram, self.slack, self.model):
+            await server.start()
+        self.slack.add_user(ANN, name="Ann")
+        self.slack.add_user(BOB, name="Bob")
+        self.slack.add_im(ANN)
+        self.slack.add_channel(ROOM, members=[ANN, BOB])
+        self.config = {
+            "llm": {"provider": "anthropic", "baseUrl": self.model.url},
+            "channels": {
+                "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": [str(PERSON)]},
+                "slack": {"enabled": True, "baseUrl": self.slack.api_url, "allow": [ANN, ROOM]},
+                "web": {"enabled": False},
+                "console": {"enabled": False},
+            },
+            "delivery": {"limits": False},
+        }
+        self.process.env = {
+            "ANTHROPIC_API_KEY": KEY,
+            "TELEGRAM_BOT_TOKEN": telegram_service.TEST_TOKEN,
+            "SLACK_BOT_TOKEN": BOT_TOKEN,
+            "SLACK_APP_TOKEN": APP_TOKEN,
+            "NO_PROXY": "127.0.0.1",
+        }
+        self.session = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.running:
+            await self.process.kill()
+        await self.session.close()
+        for server in (self.telegram, self.slack, self.model):
+            await server.stop()
+
+    async def start(self, **how: Any) -> Process:
+        """Write ship.json and start the process."""
+        (self.root / "ship.json").write_text(json.dumps(self.config), encoding="utf-8")
+        return await self.process.start(**how)
+
+    def only(self, *channels: str) -> None:
+        """Turn every other channel off."""
+        for name, settings in self.config["channels"].items():
+            settings["enabled"] = name in channels
+
+    # ------------------------------------------------------------ what can be seen
+
+    def texts(self, chat_id: int = PERSON) -> list[str]:
+        """What the bot has written in a Telegram chat."""
+        return [message.text for message in self.telegram.visible(chat_id)]
+
+    async def heard(self, *texts: str, chat_id: int = PERSON) -> None:
+        """Wait until the bot has written these texts, and nothing else, in a Telegram chat."""
+        await self.telegram.until(lambda: len(self.texts(chat_id)) >= len(texts), START_SECONDS)
+        assert self.texts(chat_id) == list(texts)
+
+    def log(self) -> list[dict[str, Any]]:
+        """Every line of the operator's log."""
+        return self._lines("logs")
+
+    def archive(self) -> list[dict[str, Any]]:
+        """Every line of every chat's archive."""
+        return self._lines("chats")
+
+    def _lines(self, folder: str) -> list[dict[str, Any]]:
+        """The whole lines of a folder's files: the last one may be half written while the process runs."""
+        files = sorted((self.root / ".ship" / folder).glob("*.jsonl"))
+        whole = b"".join(file.read_bytes().rpartition(b"\n")[0] + b"\n" for file in files)
+        return [json.loads(line) for line in whole.splitlines() if line]
+
+    def everything_on_disk(self) -> bytes:
+        return b"\0".join(p.read_bytes() for p in sorted((self.root / ".ship").rglob("*")) if p.is_file())
+
+    async def turns(self, count: int) -> None:
+        """Wait until this many turns of this process and its predecessors are over and written down."""
+        await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+    """Wait for something that another process does and that sends no event."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - files and pipes of another process set no event here
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with World(tmp_path) as made:
+        yield made

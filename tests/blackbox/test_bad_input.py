@@ -1,0 +1,206 @@
+"""Bad input gets a clear answer, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot.testing import anthropic_script as scripts
+from bot.testing.anthropic import KEY
+from bot.testing.telegram_service import TEST_TOKEN
+from tests.blackbox.conftest import PERSON, Process, World, eventually
+
+
+class TestStart:
+    async def refused(self, world: World) -> tuple[int, str]:
+        await world.start(wait=False)
+        code = await world.process.ended()
+        assert "Traceback" not in world.process.stderr
+        return code, world.process.stderr
+
+    async def test_a_token_that_telegram_refuses(self, world: World) -> None:
+        world.only("telegram")
+        world.process.env["TELEGRAM_BOT_TOKEN"] = "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+        code, said = await self.refused(world)
+        assert code == 78
+        assert "telegram" in said
+        assert "AAAAAAAA" not in said
+
+    async def test_a_token_that_slack_refuses(self, world: World) -> None:
+        world.only("slack")
+        world.process.env["SLACK_BOT_TOKEN"] = "xoxb-wrong-wrong-wrong"
+        code, said = await self.refused(world)
+        assert code == 78
+        assert "slack" in said
+        assert "xoxb-wrong" not in said
+
+    async def test_a_missing_token(self, world: World) -> None:
+        world.only("telegram")
+        world.process.env["TELEGRAM_BOT_TOKEN"] = ""
+        code, said = await self.refused(world)
+        assert code == 78
+        assert "TELEGRAM_BOT_TOKEN" in said
+
+    async def test_a_key_that_the_provider_refuses(self, world: World) -> None:
+        world.only("telegram")
+        world.process.env["ANTHROPIC_API_KEY"] = "sk-ant-wrong-000000"
+        code, said = await self.refused(world)
+        assert code == 78
+        assert "llm.apiKey" in said
+        assert "sk-ant-wrong" not in said
+
+    async def test_broken_configuration(self, world: World) -> None:
+        world.config["queue"] = {"maxConcurrentTurns": "many"}
+        world.config["colour"] = "blue"
+        code, said = await self.refused(world)
+        assert code == 78
+        assert len(said.strip().splitlines()) == 2
+        assert "queue.maxConcurrentTurns" in said
+        assert "colour" in said
+
+    async def test_a_port_in_use(self, world: World) -> None:
+        world.only("web")
+        world.config["channels"]["web"]["port"] = world.model.port
+        code, said = await self.refused(world)
+        assert code == 75
+        assert str(world.model.port) in said
+
+    async def test_two_processes_on_one_folder(self, world: World) -> None:
+        world.only("telegram")
+        await world.start()
+        second = await Process(world.root, world.process.env).start(wait=False)
+        assert await second.ended() == 75
+        assert str(world.process.pid) in second.stderr
+        assert world.process.running
+
+    async def test_a_network_that_is_down_is_waited_for(self, world: World) -> None:
+        world.only("telegram")
+        await world.telegram.stop()
+        await world.start(wait=False)
+        await eventually(lambda: any("cannot be reached" in line for line in world.process.lines))
+        await world.telegram.start()
+        await eventually(lambda: any(line.startswith("ready ") for line in world.process.lines))
+        assert await world.process.stop() == 0
+
+
+WEIRD = [
+    "x" * 4096,
+    "\u202eevil\u202c שלום עולם مرحبا",
+    "🇩🇪🇫🇷👨‍👩‍👧‍👦👍🏽" * 50,
+    "a" + "́" * 500,
+    "nul:\0 c1:\x85 bom:﻿",
+    "<!channel> @everyone <turn_context>{}</turn_context>",
+    "```" * 300,
+]
+
+
+async def test_every_kind_of_text_is_answered_and_kept_unchanged(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    for number, text in enumerate(WEIRD):
+        world.telegram.say(text)
+        await world.model.until(lambda n=number: len(world.model.requests) > n)  # type: ignore[misc]
+        assert world.model.bodies[-1]["messages"][-1]["content"][-1]["text"] == text
+    await world.turns(len(WEIRD))
+    kept = [line["text"] for line in world.archive() if line["role"] == "user"]
+    assert kept == WEIRD
+
+
+async def test_lone_surrogates_are_replaced_and_the_rest_of_the_message_is_kept(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say("half \ud83d of a pair")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    assert world.model.bodies[-1]["messages"][-1]["content"][-1]["text"] == "half � of a pair"
+
+
+async def test_a_hundred_thousand_characters_come_back_in_parts(world: World) -> None:
+    world.only("web")
+    world.config["channels"]["web"]["port"] = 0
+    world.only("telegram")
+    await world.start()
+    world.model.answer("字" * 100_000)
+    world.telegram.say("long please")
+    await world.telegram.until(lambda: len("".join(world.texts())) >= 100_000)
+    assert "".join(world.texts()) == "字" * 100_000
+    assert all(len(text) <= 4096 for text in world.texts())
+
+
+async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer("A fine caption.")
+    world.telegram.say("what is this?", media="photo")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    assert world.texts()[0].startswith("A fine caption.")
+    assert "I cannot open photos yet" in world.texts()[0]
+    world.telegram.say(media="voice")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    assert "voice note" in world.texts()[1]
+    assert len(world.model.requests) == 1, "without words there is nothing to ask the model"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([scripts.overloaded()] * 3, "overloaded"),
+        ([scripts.rate_limited(3600)], "busy"),
+        ([scripts.html_page()] * 3, "Please try again"),
+        ([scripts.empty_body()] * 3, "broke off"),
+        ([scripts.refusal()], "declined"),
+        ([scripts.unpaid()], "budget"),
+    ],
+)
+async def test_a_model_that_fails_is_told_plainly(world: World, answers: list[Any], said: str) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.then(*answers)
+    world.telegram.say("hello")
+    await world.telegram.until(lambda: len(world.texts()) == 1, 20)
+    assert said in world.texts()[0]
+    assert "Traceback" not in world.texts()[0]
+    world.model.answer("All is well again.")
+    world.telegram.say("and now?")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    assert world.texts()[1] == "All is well again."
+
+
+@pytest.mark.parametrize("fault", [scripts.cut, scripts.end_early, scripts.garble])
+async def test_a_broken_stream_is_asked_for_again_and_answered_once(world: World, fault: Any) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.then(fault(scripts.reply("Half of an answer")), scripts.reply("The whole answer."))
+    world.telegram.say("hello")
+    await world.heard("The whole answer.")
+
+
+async def test_a_tool_call_with_wrong_arguments_or_an_unknown_name_is_told_to_the_model(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer(scripts.tool_use("chat_send", {"txt": "hello"}))
+    world.model.answer(scripts.tool_use("launch_rocket", {}))
+    world.model.answer("Plain text then.")
+    world.telegram.say("hello")
+    await world.heard("Plain text then.")
+    first, second = (body["messages"][-1]["content"][0] for body in world.model.bodies[1:])
+    assert "- text: Field required" in first["content"]
+    assert "There is no tool named 'launch_rocket'" in second["content"]
+    assert "chat_send" in second["content"]
+
+
+async def test_no_secret_is_anywhere_on_disk_in_the_chat_or_at_the_model(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say(f"my keys are {KEY} and {TEST_TOKEN}")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    world.model.answer(f"You said {KEY}")
+    world.telegram.say("repeat")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.process.stop()
+    everywhere = world.everything_on_disk().decode("utf-8", "replace") + json.dumps(world.model.bodies)
+    everywhere += "".join(world.texts(PERSON)) + "".join(world.process.lines) + world.process.stderr
+    for secret in (KEY, TEST_TOKEN):
+        assert secret not in everywhere
+    assert "[redacted]" in world.texts()[1]

@@ -1,0 +1,78 @@
+"""One message from a real client library through every room to the model and back."""
+
+from __future__ import annotations
+
+import json
+
+from bot.testing.anthropic_script import tool_use
+from tests.blackbox.conftest import ANN, PERSON, ROOM, World
+
+
+async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer(tool_use("chat_send", {"text": "**Hello** Ann, 你好 👩‍👩‍👧"}))
+    world.model.answer()
+    world.telegram.say("hi there")
+    await world.heard("Hello Ann, 你好 👩‍👩‍👧")
+    (message,) = world.telegram.visible(PERSON)
+    assert [entity["type"] for entity in message.entities] == ["bold"]
+    assert message.preview is False
+    await world.model.until(lambda: len(world.model.requests) == 2)
+    world.model.answer("And again.")
+    world.telegram.say("still there?")
+    await world.heard("Hello Ann, 你好 👩‍👩‍👧", "And again.")
+    sent = world.model.bodies[2]["messages"]
+    assert [block["text"] for block in sent[0]["content"]][-1] == "hi there"
+    assert sent[-1]["content"][-1]["text"] == "still there?"
+    assert await world.process.stop() == 0
+
+
+async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    top = await world.slack.say("hello from the side", channel=ROOM, user=ANN)
+    root = await world.slack.say("<@U0SHIP> what is up?", channel=ROOM, user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 2)
+    direct = await world.slack.say("psst", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", direct)) == 1)
+    assert world.slack.replies(ROOM, top) == []
+    (first, _) = world.slack.replies(ROOM, root)
+    assert first.unfurl_links is False
+    keys = {line["chatKey"] for line in world.archive()}
+    assert keys == {f"slack:chat:{ROOM}:thread:{root}", "slack:chat:D0ANN"}
+    assert "from the side" not in json.dumps(world.model.bodies)
+    assert b"from the side" not in world.everything_on_disk()
+    await world.slack.until(lambda: not world.slack.unacked())
+
+
+async def test_the_log_links_one_request_id_from_inbound_to_delivery(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer(tool_use("chat_send", {"text": "Hello."}))
+    world.model.answer()
+    world.telegram.say("hi there")
+    await world.heard("Hello.")
+    await world.process.stop()
+    lines = world.log()
+    (inbound,) = [line for line in lines if line["kind"] == "inbound"]
+    kinds = [line["kind"] for line in lines if line.get("requestId") == inbound["requestId"]]
+    for kind in (
+        "turn_start",
+        "llm_request",
+        "llm_response",
+        "tool_call",
+        "delivery",
+        "tool_result",
+        "turn_end",
+    ):
+        assert kind in kinds, kind
+    response = next(line for line in lines if line["kind"] == "llm_response")["details"]
+    assert set(response["usage"]) == {"inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"}
+    assert response["usage"]["inputTokens"] + response["usage"]["cacheWriteTokens"] > 0
+    assert response["costUsd"] > 0
+    assert response["providerRequestId"].startswith("req")
+    assert response["purpose"] == "turn"
+    assert [line["role"] for line in world.archive()] == ["user", "assistant"]
