@@ -39,8 +39,8 @@ $(VENV)/.created:
 	done; \
 	if [ -z "$$chosen" ] && [ -n "$$bare" ]; then \
 	  name=$$("$$bare" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
-	  echo "$$bare has no venv. Install it and try again, on Debian and Ubuntu with:" >&2; \
-	  echo "    sudo apt install python3-venv    (or $$name)" >&2; exit 1; \
+	  echo "$$bare lacks venv. Install it and try again, on Debian and Ubuntu with:" >&2; \
+	  echo "    sudo apt install $$name" >&2; exit 1; \
 	fi; \
 	if [ -z "$$chosen" ]; then \
 	  echo "Shipmate needs Python 3.11 or newer. Install it, or say where it is:" >&2; \
