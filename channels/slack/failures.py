@@ -31,7 +31,7 @@ _GONE = frozenset(
 )
 # Slack says of the first two that a part may have been done all the same.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
-_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
+_LIMITED = frozenset({"ratelimited", "rate_limited"})
 _SHORT = 1.0
 """Seconds to wait where nobody says how long."""
 

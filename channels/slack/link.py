@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -30,6 +31,8 @@ CONNECT_SECONDS = 15.0
 LONGEST_WAIT = 30.0
 DRAIN_SECONDS = 2.5
 """How long a closing link waits for events whose taking in has begun; Slack's patience is 3 s."""
+
+GOODBYE_SECONDS = 1.0
 
 Bury = Callable[[Any, str], Awaitable[None]]
 _MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
@@ -145,7 +148,7 @@ class Link(SocketModeClient):
                 url, autoping=False, heartbeat=self.ping_interval, proxy=self.proxy
             )
         self.current_session = session
-        self.trouble = ""
+        self._trouble("")
         self._spawn(self._receive(session), self._chores)
 
     async def connect(self) -> None:
@@ -155,27 +158,36 @@ class Link(SocketModeClient):
             try:
                 await self.attempt()
             except failures.CALL_ERRORS as error:
-                self.trouble = failures.name(error)
+                self._trouble(failures.name(error))
                 pause = failures.retry_after(error) if failures.limited(error) else wait
-                self._log.write(
-                    "error",
-                    "Slack cannot be reached, trying again",
-                    level="warn",
-                    error=self.trouble,
-                    wait=pause,
-                )
                 await self._clock.sleep(pause * (1 + self._rng.random() / 4))
                 wait = min(wait * 2, LONGEST_WAIT)
             else:
                 return
 
+    def _trouble(self, what: str) -> None:
+        """One line each time it changes, however often it is tried."""
+        if what == self.trouble:
+            return
+        self.trouble = what
+        if what:
+            self._log.write("error", "Slack cannot be reached, trying again", level="warn", error=what)
+        else:
+            self._log.write("error", "Slack is reached again")
+
     async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: FBT001, FBT002
         async with self.connect_operation_lock:
             if self.closed or (self.up and not force):
                 return
-            if self.current_session is not None:
-                await self.current_session.close()
+            await self._hang_up()
             await self.connect()
+
+    async def _hang_up(self) -> None:
+        """Close the socket; a peer that does not answer is not waited for."""
+        if self.current_session is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await self.current_session.close()
 
     # Frames
 
@@ -234,12 +246,7 @@ class Link(SocketModeClient):
         if self._frames:
             await asyncio.wait(self._frames, timeout=DRAIN_SECONDS)
             await _cancelled(list(self._frames))
-        if self.current_session is not None:
-            try:
-                async with asyncio.timeout(1.0):
-                    await self.current_session.close()
-            except TimeoutError:
-                self._log.write("error", "Slack did not close its socket in time", level="debug")
+        await self._hang_up()
         await self.aiohttp_client_session.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None], held: set[asyncio.Task[None]]) -> None:

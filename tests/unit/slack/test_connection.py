@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from channels.slack import adapter
+from channels.slack import adapter, link
 
 
 async def test_start_returns_when_the_socket_has_said_hello(idle: Any) -> None:
@@ -169,6 +169,10 @@ async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> No
     await stage.clock.advance(60)
     assert [message.text for message in await stage.arrived()] == ["anybody?"]
     assert stage.slack.health().detail == ""
+    assert [(line.message, line.level) for line in stage.log.lines] == [
+        ("Slack cannot be reached, trying again", "warn"),
+        ("Slack is reached again", "info"),
+    ]
 
 
 async def test_every_try_takes_a_new_address(stage: Any) -> None:
@@ -208,6 +212,39 @@ async def test_pings_of_slack_are_answered_and_count_as_signs_of_life(stage: Any
     await stage.server.ping()
     await stage.server.until(lambda: stage.server.pongs == 1)
     assert stage.slack.health().last_heard == stage.clock.now()
+
+
+async def test_a_ping_that_cannot_be_answered_ends_the_socket(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(data: bytes) -> None:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(stage.slack._link.current_session, "pong", gone)
+    await stage.server.ping()
+    await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
+
+
+async def test_answers_to_our_own_pings_count_as_signs_of_life(idle: Any) -> None:
+    slack = idle.make(ping_seconds=0.02)
+    await slack.start(idle.intake)
+    idle.clock.jump(100)
+    await idle.until(lambda: slack.health().last_heard == idle.clock.now())
+    assert len(idle.server.called("apps.connections.open")) == 1
+
+
+async def test_waits_for_a_new_socket_grow_to_half_a_minute_and_follow_slack(stage: Any) -> None:
+    opens = "apps.connections.open"
+    stage.server.limit(opens, "100")
+    stage.server.fail(opens, status=503, times=7)
+    await stage.server.cut_sockets()
+    for tries, wait in enumerate((100, 2, 4, 8, 16, 30, 30, 30), 2):
+        await stage.server.until(lambda tries=tries: len(stage.server.called(opens)) == tries)
+        await stage.until(lambda: stage.clock.sleeping > 0)
+        await stage.clock.advance(wait - 1)
+        assert len(stage.server.called(opens)) == tries
+        await stage.clock.advance(1 + wait / 4)
+    await stage.until(lambda: stage.slack.health().connected)
 
 
 async def test_a_dead_connection_is_noticed_by_its_silence(
@@ -251,6 +288,52 @@ async def test_pause_waits_for_what_is_being_taken_in(stage: Any, monkeypatch: p
     may_go_on.set()
     await pausing
     await stage.server.until(lambda: not stage.server.unacked())
+
+
+async def test_pause_does_not_wait_for_ever(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+
+    async def stuck(inbound: Any) -> bool:
+        begun.set()
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(link, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(stage.intake, "accept", stuck)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await begun.wait()
+    await asyncio.wait_for(stage.slack.pause(), 5)
+    assert len(stage.server.unacked()) == 1
+
+
+async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def deaf(socket: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(link, "GOODBYE_SECONDS", 0.01)
+    monkeypatch.setattr(idle.server._link, "_listen", deaf)
+    await idle.slack.start(idle.intake)
+    await idle.server.disconnect()
+    await asyncio.wait_for(
+        idle.server.until(lambda: len(idle.server.called("apps.connections.open")) == 2), 5
+    )
+    await asyncio.wait_for(idle.slack.stop(), 5)
+
+
+async def test_an_ack_that_finds_no_socket_is_left_to_the_redelivery(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = stage.intake.accept
+
+    async def closing(inbound: Any) -> bool:
+        await stage.slack._link.current_session.close()
+        stage.slack._link.closed = True
+        return bool(await accept(inbound))
+
+    monkeypatch.setattr(stage.intake, "accept", closing)
+    await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.until(lambda: "reports trouble" in stage.log.text)
+    assert len(stage.server.unacked()) == 1
 
 
 async def test_stop_leaves_nothing_behind(idle: Any) -> None:

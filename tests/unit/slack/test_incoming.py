@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.contracts import Inbound
+from channels.slack import adapter
 
 
 async def test_a_direct_message_is_taken_in_and_then_acked(stage: Any) -> None:
@@ -34,7 +35,8 @@ async def test_nothing_is_acked_before_it_is_written(stage: Any, monkeypatch: py
     monkeypatch.setattr(stage.intake, "accept", slow)
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)
     await begun.wait()
-    await stage.slack._link.current_session.ping()
+    await stage.server.ping()
+    await stage.server.until(lambda: stage.server.pongs == 1)
     assert len(stage.server.unacked()) == 1
     may_go_on.set()
     await stage.server.until(lambda: not stage.server.unacked())
@@ -360,6 +362,20 @@ async def test_a_message_that_opens_its_thread_has_no_context(stage: Any) -> Non
     for message in await stage.arrived(2):
         assert await stage.slack.context(message) == ()
     assert not stage.server.called("conversations.replies")
+
+
+async def test_a_very_long_thread_is_not_read_without_end(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "_PAGE", 1)
+    root = await stage.server.say("0", channel=stage.direct, user=stage.ada)
+    for number in range(1, 14):
+        await stage.server.say(str(number), channel=stage.direct, user=stage.ada, thread_ts=root)
+    message = (await stage.arrived(14))[-1]
+    found = await stage.slack.context(message)
+    assert len(found) == len(stage.server.called("conversations.replies")) == 10
+    await stage.slack.stop()
+    assert await stage.slack.context(message) == ()
 
 
 async def test_a_thread_that_cannot_be_read_is_no_context(stage: Any) -> None:

@@ -132,6 +132,11 @@ async def test_an_empty_message_is_a_failure_and_asks_nobody(stage: Any, out: An
     assert not stage.server.called("chat.postMessage")
 
 
+async def test_before_the_start_there_is_no_sign_and_no_context(idle: Any) -> None:
+    await idle.slack.indicate({"channel": idle.direct, "thread_ts": "1.000000"}, working=True)
+    assert not idle.server.calls
+
+
 async def test_before_the_start_nothing_can_be_sent(idle: Any, out: Any) -> None:
     with pytest.raises(errors.DeliveryFailed, match="not connected"):
         await idle.slack.send(out("answer", idle.direct))

@@ -90,7 +90,7 @@ def test_long_text_is_cut_between_graphemes() -> None:
     "bomb", ["[" * 50_000, "![" * 50_000, "`" * 50_000, "<!" * 50_000, "> " * 50_000, "a" * 1_000_000]
 )
 def test_bombs_are_rendered_in_no_time(bomb: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     parts = [render.render(part) for part in render.split(bomb)]
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 3
     assert all(len(part) <= render.LIMIT for part in parts)

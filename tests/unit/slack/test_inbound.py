@@ -1,0 +1,189 @@
+"""Payloads as `Inbound`, without a server: what the others do not reach."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.contracts import Quoted
+from bot.testing.intake import RecordingLog
+from bot.testing.slack import SlackServer
+from channels.slack import inbound
+from channels.slack.names import Names
+
+ME = inbound.Me(team="T1", user="U0SHIP", bot="B0SHIP")
+TS, LATER = "1700000000.000100", "1700000001.500000"
+
+
+def body(**event: Any) -> dict[str, Any]:
+    return {"type": "event_callback", "event_id": "Ev1", "event": {"type": "message", **event}}
+
+
+def post(**more: Any) -> dict[str, Any]:
+    return {"user": "U0ADA", "ts": TS, "text": "hello", **more}
+
+
+@pytest.mark.parametrize(
+    ("channel", "thread_ts", "key", "chat_type"),
+    [
+        ("D1AA", None, "slack:chat:D1AA", "direct"),
+        ("D1AA", TS, "slack:chat:D1AA", "direct"),
+        ("D1AA", "1600000000.000001", "slack:chat:D1AA:thread:1600000000.000001", "direct"),
+        ("C1AA", None, f"slack:chat:C1AA:thread:{TS}", "group"),
+        ("C1AA", TS, f"slack:chat:C1AA:thread:{TS}", "group"),
+        ("C1AA", "1600000000.000001", "slack:chat:C1AA:thread:1600000000.000001", "group"),
+        ("G1AA", None, f"slack:chat:G1AA:thread:{TS}", "group"),
+    ],
+)
+def test_where_a_message_stands_makes_its_chat(
+    channel: str, thread_ts: str | None, key: str, chat_type: str
+) -> None:
+    said = post(text="<@U0SHIP> hi", channel=channel, thread_ts=thread_ts)
+    found = inbound.read_event(body(**said), ME)
+    assert found is not None
+    assert (found.chat_key, found.chat_type) == (key, chat_type)
+    assert found.target == {"channel": channel, "thread_ts": thread_ts or TS}
+
+
+def test_a_mention_may_carry_a_name_and_others_do_not_count() -> None:
+    for text, addressed in {
+        "<@U0SHIP|ship> hi": "mention",
+        "<@U0SHIPPER> hi": None,
+        "U0SHIP hi": None,
+    }.items():
+        found = inbound.read_event(body(**post(text=text, channel="C1AA")), ME)
+        assert (found.addressed if found else None) == addressed
+
+
+@pytest.mark.parametrize("own", [{"bot_id": "B0SHIP", "user": None}, {"user": "U0SHIP"}])
+def test_own_messages_are_known_by_either_id(own: dict[str, Any]) -> None:
+    assert inbound.read_event(body(**(post(channel="D1AA") | own)), ME) is None
+    changed = post(edited={"ts": LATER}) | own
+    event = {"subtype": "message_changed", "channel": "D1AA", "message": changed}
+    assert inbound.read_event(body(**event), ME) is None
+    event = {"subtype": "message_deleted", "channel": "D1AA", "deleted_ts": TS, "previous_message": changed}
+    assert inbound.read_event(body(**event), ME) is None
+
+
+def test_entities_are_undone_once() -> None:
+    found = inbound.read_event(body(**post(channel="D1AA", text="&lt;b&gt; &amp;lt; &amp;amp; &nbsp;")), ME)
+    assert found is not None
+    assert found.text == "<b> &lt; &amp; &nbsp;"
+
+
+def test_a_message_of_nobody_is_unreadable() -> None:
+    with pytest.raises(inbound.Unreadable, match="user"):
+        inbound.read_event(body(channel="D1AA", ts=TS, text="x"), ME)
+    changed = {"ts": TS, "text": "x", "edited": {"ts": LATER}}
+    with pytest.raises(inbound.Unreadable, match="user"):
+        inbound.read_event(body(subtype="message_changed", channel="D1AA", message=changed), ME)
+
+
+def test_what_is_unreadable_is_not_quoted() -> None:
+    with pytest.raises(inbound.Unreadable) as caught:
+        inbound.read_event(body(**post(channel="secret words", thread_ts="more secret")), ME)
+    assert "secret" not in str(caught.value)
+    assert str(caught.value) == "thread_ts: string_pattern_mismatch; channel: string_pattern_mismatch"
+
+
+def test_edits_and_deletions_of_chatter_are_not_passed_on() -> None:
+    message = post(edited={"ts": LATER})
+    event: dict[str, Any] = {"subtype": "message_changed", "channel": "C1AA", "message": message}
+    assert inbound.read_event(body(**event), ME) is None
+    event = {"subtype": "message_deleted", "channel": "C1AA", "deleted_ts": TS, "previous_message": post()}
+    assert inbound.read_event(body(**event), ME) is None
+
+
+def test_an_edit_in_a_thread_is_passed_on_as_such() -> None:
+    message = post(edited={"ts": LATER}, thread_ts="1600000000.000001")
+    found = inbound.read_event(body(subtype="message_changed", channel="C1AA", message=message), ME)
+    assert found is not None
+    assert (found.kind, found.addressed, found.ts) == ("edit", "thread", 1_700_000_001_500)
+
+
+def test_a_deletion_that_does_not_say_of_what_is_nothing() -> None:
+    assert inbound.read_event(body(subtype="message_deleted", channel="D1AA", deleted_ts=TS), ME) is None
+
+
+def test_a_bots_edit_is_a_bots() -> None:
+    message = {"ts": TS, "text": "x", "bot_id": "B9", "edited": {"ts": LATER}}
+    found = inbound.read_event(body(subtype="message_changed", channel="D1AA", message=message), ME)
+    assert found is not None
+    assert (found.from_bot, found.user_id) == (True, "B9")
+
+
+def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
+    messages: Any = [
+        post(ts="2.000000", text="two"),
+        post(ts="1.000000", text="one"),
+        post(ts="3.000000", text="join", subtype="channel_join"),
+        post(ts="3.500000", text="  "),
+        {"ts": "3.600000", "text": "beep", "bot_id": "B9", "subtype": "bot_message"},
+        "broken",
+        {"text": "no ts"},
+        post(ts="4.000000", text="the question"),
+        post(ts="4.000001", text="later"),
+    ]
+    assert inbound.read_thread(messages, ME, "4.000000") == [
+        Quoted(user_id="U0ADA", text="one", ts=1_000),
+        Quoted(user_id="U0ADA", text="two", ts=2_000),
+        Quoted(user_id="B9", text="beep", ts=3_600),
+    ]
+    assert inbound.read_thread("nothing", ME, "4.000000") == []
+
+
+async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
+    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+    names = Names(RecordingLog(), most=2)
+
+    async def learn(user: str) -> None:
+        names.learn(user, client)
+        names.learn(user, client)
+        await asyncio.gather(*names._asked.values())
+
+    await learn("U0ADA")
+    await learn("U0GRACE")
+    assert names.get("U0ADA") == "Ada 🚢"
+    server.world.users["U0NEW"] = {"id": "U0NEW", "profile": {"display_name": " ", "real_name": " N\tew "}}
+    await learn("U0NEW")
+    assert names.get("U0GRACE") is None
+    assert (names.get("U0ADA"), names.get("U0NEW"), names.get(None)) == ("Ada 🚢", "N ew", None)
+    assert len(server.called("users.info")) == 3
+
+
+@pytest.mark.parametrize("user", [None, "x", {}, {"profile": 5}, {"profile": {"real_name": 5}}])
+async def test_a_person_without_a_name_is_remembered_as_such(server: SlackServer, user: Any) -> None:
+    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+    server.fail("users.info", status=200, body={"ok": True, "user": user})
+    names = Names(RecordingLog())
+    for _ in range(2):
+        names.learn("U0ADA", client)
+        await asyncio.gather(*names._asked.values())
+    assert names.get("U0ADA") is None
+    assert len(server.called("users.info")) == 1
+
+
+async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServer) -> None:
+    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+    # Twice, for aiohttp itself asks again once.
+    server.fail("users.info", action="cut", times=2)
+    server.limit("users.info")
+    names = Names(RecordingLog())
+    for _ in range(3):
+        assert names.get("U0ADA") is None
+        names.learn("U0ADA", client)
+        await asyncio.gather(*names._asked.values())
+    assert names.get("U0ADA") == "Ada 🚢"
+
+
+async def test_closing_ends_what_is_asked(server: SlackServer) -> None:
+    client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
+    server.fail("users.info", action="hang")
+    names = Names(RecordingLog())
+    names.learn("U0ADA", client)
+    await server.until(lambda: bool(server.called("users.info")))
+    await names.close()
+    assert not names._asked
