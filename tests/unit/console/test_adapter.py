@@ -302,4 +302,7 @@ async def test_a_terminal_that_does_not_read_is_cut_off_and_blocks_nobody(
             await channel.send(reply(inbound, "x" * 32_000))
     await channel.send(reply(intake.accepted[0], "for the one who reads"))
     assert await terminal.visible() == ["for the one who reads"]
+    with contextlib.suppress(ConnectionResetError):
+        async with asyncio.timeout(10):
+            assert len(await stuck[0].read()) < 400 * 32_000
     stuck[1].close()

@@ -1,0 +1,53 @@
+"""What a room keeps, and for how long."""
+
+from __future__ import annotations
+
+import json
+
+from channels.web import rooms
+
+
+def _said(store: rooms.Rooms, chat: str, text: str) -> None:
+    store.say(chat, number=store.number(), id_="x", role="user", kind="message", text=text, ts=1)
+
+
+def test_a_room_keeps_its_newest_messages_within_a_size() -> None:
+    store = rooms.Rooms()
+    for number in range(300):
+        _said(store, "a", f"{number}")
+    assert [said.text for said in store.room("a").said] == [f"{number}" for number in range(100, 300)]
+    for _ in range(3):
+        _said(store, "a", "x" * 600_000)
+    assert len(store.room("a").said) == 1
+
+
+def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
+    store = rooms.Rooms()
+    cut: list[bool] = []
+    store.room("listening").streams.append(rooms.Stream(lambda: cut.append(True)))
+    for number in range(rooms.ROOMS + 10):
+        _said(store, f"c{number}", "hello")
+    assert len(store._rooms) == rooms.ROOMS
+    assert "listening" in store._rooms
+    assert "c0" not in store._rooms
+    assert f"c{rooms.ROOMS + 9}" in store._rooms
+
+
+def test_what_a_forgotten_room_held_is_not_passed_over_in_silence() -> None:
+    store = rooms.Rooms()
+    _said(store, "a", "one")
+    seen = json.loads(json.dumps(store.history([]).decode())).split("\n")[0].removeprefix("id: ")
+    _said(store, "a", "two")
+    del store._rooms["a"]
+    _said(store, "a", "three")
+    assert store.missed("a", seen) is None
+
+
+def test_a_browser_that_does_not_read_is_cut_off() -> None:
+    cut: list[bool] = []
+    stream = rooms.Stream(lambda: cut.append(True))
+    for _ in range(300):
+        stream.push(b"x")
+    assert cut == []
+    stream.push(b"x")
+    assert cut == [True]
