@@ -65,6 +65,7 @@ def _settle(future: asyncio.Future[R], result: R | errors.StorageError) -> None:
     if future.done() or future.get_loop().is_closed():
         return
     if isinstance(result, errors.StorageError):
-        future.set_exception(result)
+        # One of its own for each caller: a raised error collects the way it took.
+        future.set_exception(errors.StorageError(str(result)))
     else:
         future.set_result(result)

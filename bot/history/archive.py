@@ -167,14 +167,13 @@ class ChatStore:
                 self._tidy_once()
                 for key, raws in chats.items():
                     written[key] = self._write_chat(key, raws, failures)
-                for key in list(self._kept):
-                    if not failures:
-                        self._write_chat(key, [], failures)
+                # The disk works (again): what chats still owe that nobody speaks in now.
+                for key in [] if failures else list(self._kept):
+                    self._write_chat(key, [], {})
         except OSError as error:
             # Not even the lock can be had.
-            for key, raws in chats.items():
-                if key not in written:
-                    failures[key] = self._keep(key, raws, error)
+            for key in chats.keys() - written.keys():
+                failures[key] = self._keep(key, chats[key], error)
         results: list[errors.StorageError | None] = []
         for item in batch:
             if item is None:
@@ -194,7 +193,7 @@ class ChatStore:
             while done < len(todo):
                 done += self._write_some(name, todo[done:])
         except OSError as error:
-            failures[key] = self._keep(key, todo[done:], error)
+            failures[key] = self._keep(key, todo[done:], error, told=not raws)
         return max(0, done - len(owed))
 
     def _write_some(self, name: str, raws: list[bytes]) -> int:
@@ -219,16 +218,19 @@ class ChatStore:
         finally:
             self._files.forget(self._shelf.main(name))
 
-    def _keep(self, key: str, raws: list[bytes], error: OSError) -> errors.StorageError:
+    def _keep(
+        self, key: str, raws: list[bytes], error: OSError, *, told: bool = False
+    ) -> errors.StorageError:
         kept = self._kept.setdefault(key, [])
         kept.extend(raws)
-        self._log.write(
-            "storage",
-            f"the archive cannot be written: {error}; {len(kept)} lines wait in memory",
-            level="error",
-            chat_key=key,
-            waiting=len(kept),
-        )
+        if not told:
+            self._log.write(
+                "storage",
+                f"the archive cannot be written: {error}; {len(kept)} lines wait in memory",
+                level="error",
+                chat_key=key,
+                waiting=len(kept),
+            )
         return errors.StorageError(f"the archive cannot be written: {error}")
 
     def _tidy_once(self) -> None:

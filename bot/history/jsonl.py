@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from bot import text
 from bot.contracts import Clock, Disk, Json, Log
 
 LOCK = ".lock"
+_LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
 _REMEMBERED = 200_000  # lines and uuids that may be remembered over all files
 
@@ -29,16 +31,29 @@ _REMEMBERED = 200_000  # lines and uuids that may be remembered over all files
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """Hold the folder against other stores and other processes; `shared` only against writers.
 
-    A reader that may not write there reads without the lock.
+    A reader that may not write there reads without the lock. Raises OSError where it cannot be had in time, as
+    when the process that holds it is frozen.
     """
     handle = _lock_file(folder, shared=shared)
     try:
         if handle is not None:
-            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            _lock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _lock(handle: int, kind: int) -> None:
+    pause = threading.Event()
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pause.wait(_LOCK_PAUSE)
+        else:
+            return
+    raise TimeoutError(errno.ETIMEDOUT, "the folder is locked by another process")
 
 
 def _lock_file(folder: Path, *, shared: bool) -> int | None:

@@ -68,8 +68,6 @@ class Shelf:
         cut = 0
         for _ in range(data.count(b"\n") // 2):
             cut = data.index(b"\n", cut) + 1
-        if not cut:
-            return
         numbers = self.numbers(name)
         number = numbers[-1] + 1 if numbers else 1
         self._disk.replace(self.marker(name), jsonl.dumps({"archive": number, "size": len(data)}))

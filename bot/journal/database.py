@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -134,10 +135,8 @@ class Database:
     def _close(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            try:
+            with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
                 db.close()
-            except sqlite3.Error as error:
-                self._log.write("storage", f"the journal did not close: {error}", level="warn")
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
@@ -149,7 +148,9 @@ class Database:
                 self._quarantine(f"{error}")
                 self._db = self._open()
         if self._undo:
-            self._transaction(self._db, [Operation(undo) for undo in self._undo])
+            for result in self._transaction(self._db, [Operation(undo) for undo in self._undo]):
+                if isinstance(result, errors.StorageError):
+                    raise result
             self._undo.clear()
         return self._db
 

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from bot import errors
 from bot.contracts import ArchiveLine, HistoryQuery
+from bot.history import jsonl
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
@@ -42,6 +44,13 @@ def on_disk(folder: Path) -> list[str]:
     return [json.loads(raw)["text"] for path in files for raw in path.read_bytes().split(b"\n") if raw]
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for the device: what a process leaves behind does not depend on it."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr("os.fdatasync", lambda _: None)
+
+
 def dying(at: int, when: When) -> FaultyDisk:
     """A disk that stops in its `at`-th change and changes nothing any more, as if the process were gone."""
     disk = FaultyDisk(SystemDisk())
@@ -64,6 +73,7 @@ def numbered(count: int, start: int = 0) -> list[str]:
     return [f"t{number}" for number in range(start, count)]
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("when", ["before", "torn", "after"])
 async def test_dying_at_any_change_loses_nothing_acknowledged_and_doubles_nothing(
     store: Make, folder: Path, said: Said, when: When
@@ -103,7 +113,8 @@ def test_a_process_killed_at_any_write_loses_and_doubles_nothing(folder: Path, w
         assert seen in (numbered(run["acknowledged"]), numbered(run["acknowledged"] + 1)), run
 
 
-@pytest.mark.parametrize("when", ["before", "torn", "after"])
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("when", ["torn", "after"])
 async def test_any_operation_failing_once_costs_nothing(
     store: Make, folder: Path, said: Said, when: When
 ) -> None:
@@ -161,6 +172,26 @@ async def test_lines_of_a_quiet_chat_are_written_once_another_one_can_be(
     await chats.close()
 
 
+async def test_a_chat_that_cannot_be_written_at_all_is_told_of_once_for_each_line_of_its_own(
+    store: Make, folder: Path, log: MemoryLog, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    disk.fail(Failure("write", times=None, named=NAME))
+    for text in ("t0", "t1"):
+        with pytest.raises(errors.StorageError):
+            await chats.append(said(text))
+    for number in range(3):
+        await chats.append(said(f"{number}", "another"))
+    assert [(entry.chat_key, entry.details) for entry in log.at("error")] == [
+        (KEY, {"waiting": 1}),
+        (KEY, {"waiting": 2}),
+    ]
+    disk.mend()
+    await chats.close()
+    assert on_disk(folder) == ["t0", "t1"]
+
+
 async def test_one_chat_that_fails_does_not_fail_the_others_of_its_batch(
     store: Make, folder: Path, said: Said
 ) -> None:
@@ -198,6 +229,37 @@ async def test_a_folder_that_cannot_be_locked_refuses_and_keeps_the_lines(
     await chats.append(said("t1"))
     await chats.close()
     assert on_disk(folder) == ["t0", "t1"]
+
+
+async def test_a_lock_that_cannot_be_had_in_time_refuses_instead_of_waiting_for_ever(
+    store: Make, folder: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.history.jsonl._LOCK_TRIES", 3)
+    chats = store()
+    await chats.append(said("t0"))
+    with jsonl.locked(folder):
+        with pytest.raises(errors.StorageError, match="locked by another process"):
+            await chats.append(said("t1"))
+        with pytest.raises(errors.StorageError, match="locked by another process"):
+            await chats.search(KEY, HistoryQuery())
+    await chats.append(said("t2"))
+    await chats.close()
+    assert on_disk(folder) == numbered(3)
+
+
+async def test_every_line_is_synced_before_it_is_acknowledged(store: Make, said: Said) -> None:
+    class Watching(SystemDisk):
+        synced: ClassVar[list[bool]] = []
+
+        def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+            self.synced.append(sync)
+            super().append(path, data, sync=sync)
+
+    chats = store(disk=Watching())
+    for number in range(3):
+        await chats.append(said(f"t{number}"))
+    await chats.close()
+    assert Watching.synced == [True, True]
 
 
 async def test_a_failed_write_that_cannot_be_taken_back_is_not_doubled(

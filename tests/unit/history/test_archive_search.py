@@ -126,6 +126,19 @@ async def test_archives_of_another_time_are_not_read_again(store: Make, folder: 
     await chats.close()
 
 
+async def test_what_is_remembered_of_archives_is_bounded(
+    store: Make, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.history.archive._SPANS", 2)
+    chats = store(2)
+    for number in range(12):
+        await chats.append(said(f"t{number}", ts=number))
+    assert len(await found(chats)) == 12
+    assert len(chats._spans) == 2
+    assert await found(chats, before=3) == ["t0", "t1", "t2"]
+    await chats.close()
+
+
 async def test_archives_that_another_store_makes_meanwhile_are_found(store: Make, said: Said) -> None:
     mine, other = store(2), store(2)
     assert await found(mine) == []

@@ -143,10 +143,15 @@ async def test_a_new_session_is_empty_and_the_old_one_stays(make: Make, folder: 
     assert await transcript.load(KEY) == []
     assert await transcript.has(KEY)
     assert await transcript.append(KEY, [line("a"), line("b")]) == second
+    assert await transcript.append(KEY, [line("a", session_id=first), line("c")]) == second
     # A turn that began before /new still belongs to the old session.
     assert await transcript.append(KEY, [line("late", session_id=first)]) == second
     loaded = await transcript.load(KEY)
-    assert [(entry.uuid, entry.session_id) for entry in loaded] == [("a", second), ("b", second)]
+    assert [(entry.uuid, entry.session_id) for entry in loaded] == [
+        ("a", second),
+        ("b", second),
+        ("c", second),
+    ]
     assert await transcript.sessions(KEY) == [first, second]
     assert files(folder) == [f"{first}.jsonl", f"{second}.jsonl"]
     await transcript.close()

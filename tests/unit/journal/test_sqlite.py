@@ -217,6 +217,44 @@ async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_i
     assert log.at("error")
 
 
+async def test_what_was_refused_is_taken_back_before_anything_else_is_written(
+    make: Make, failing: type[Failing], path: Path
+) -> None:
+    journal = make(busy_seconds=0.0)
+    await journal.receive(inbound(1))
+    failing.armed = True
+    with pytest.raises(errors.StorageError):
+        await journal.receive(inbound(2))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TRIGGER no BEFORE DELETE ON keys BEGIN SELECT raise(ABORT, 'not now'); END")
+    with pytest.raises(errors.StorageError, match="not now"):
+        await journal.receive(inbound(3))
+    other.execute("DROP TRIGGER no")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(errors.StorageError, match="locked"):
+        await journal.receive(inbound(3))
+    other.close()
+    assert await journal.receive(inbound(3))
+    assert await journal.unfinished() == [inbound(1), inbound(3)]
+
+
+async def test_a_file_held_by_somebody_else_while_it_is_opened_is_not_taken_for_damaged(
+    make: Make, path: Path
+) -> None:
+    first = make()
+    await first.receive(inbound(1))
+    await first.close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    journal = make(busy_seconds=0.0)
+    with pytest.raises(errors.StorageError, match="locked"):
+        await journal.unfinished()
+    other.close()
+    assert await journal.unfinished() == [inbound(1)]
+    assert not list(path.parent.glob("*.corrupt-*"))
+
+
 async def test_a_database_that_cannot_be_opened_is_tried_again_at_the_next_call(
     make: Make, path: Path
 ) -> None:
@@ -228,6 +266,24 @@ async def test_a_database_that_cannot_be_opened_is_tried_again_at_the_next_call(
             await journal.receive(inbound(1))
     path.rmdir()
     assert await journal.receive(inbound(1))
+
+
+async def test_a_disk_error_while_it_is_opened_is_no_damage(
+    make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    def refused(*_: object, **__: object) -> sqlite3.Connection:
+        raise error
+
+    journal = make()
+    with monkeypatch.context() as patched:
+        patched.setattr("bot.journal.database.sqlite3.connect", refused)
+        with pytest.raises(errors.StorageError, match="unable to open"):
+            await journal.receive(inbound(1))
+    assert await journal.receive(inbound(1))
+    assert [file.name for file in path.parent.glob("*corrupt*")] == []
 
 
 async def test_an_operation_that_goes_wrong_in_python_fails_alone(make: Make) -> None:

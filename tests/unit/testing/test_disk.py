@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,26 @@ def test_it_can_end_the_process(tmp_path: Path) -> None:
     disk.fail(Failure("append", then="exit"))
     with pytest.raises(SystemExit):
         disk.append(tmp_path / "a", b"x")
+
+
+def test_what_is_not_told_to_fail_is_done(tmp_path: Path) -> None:
+    disk = FaultyDisk(SystemDisk())
+    disk.append(tmp_path / "a", b"x")
+    disk.fail(Failure("remove", when="torn"))
+    with pytest.raises(OSError, match="No space"):
+        disk.remove(tmp_path / "a")
+    disk.rename(tmp_path / "a", tmp_path / "b")
+    disk.truncate(tmp_path / "b", 0)
+    disk.remove(tmp_path / "b")
+    assert list(tmp_path.iterdir()) == []
+    assert [kind for kind, _ in disk.done] == ["append", "remove", "rename", "truncate", "remove"]
+
+
+def test_it_can_kill_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.kill", lambda pid, how: killed.append((pid, how)))
+    disk = FaultyDisk(SystemDisk())
+    disk.fail(Failure("append", then="kill"))
+    with pytest.raises(OSError, match="No space"):
+        disk.append(tmp_path / "a", b"x")
+    assert killed == [(os.getpid(), signal.SIGKILL)]
