@@ -7,13 +7,10 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import random
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from bot import config, discovery, errors, instance
 from bot.access_list import FILE as ACCESS_FILE
@@ -21,7 +18,7 @@ from bot.access_list import AccessList
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentPool
 from bot.context.skills import SkillFolder
-from bot.contracts import Channel, Clock, Disk, Ids, Model, Surroundings
+from bot.contracts import Channel, Surroundings
 from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
@@ -31,65 +28,10 @@ from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.factory import build_model
-from bot.schedule import Chore, Housekeeping
-from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, bridged
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
-
-DRAIN_SECONDS = 7.0
-"""What running turns get at a stop; with what follows, the process ends within ten seconds."""
-IDLE_SECONDS = 1_800.0
-KEEP_LOG_DAYS = 90
-KEEP_JOURNAL_SECONDS = 7 * 86_400.0
-LONGEST_RETRY = 30.0
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """The outside of the process, as everything inside sees it."""
-
-    clock: Clock = field(default_factory=SystemClock)
-    disk: Disk = field(default_factory=SystemDisk)
-    ids: Ids = field(default_factory=UlidSource)
-    rng: random.Random = field(default_factory=random.SystemRandom)
-
-
-@dataclass(frozen=True, slots=True)
-class Gateway:
-    """Everything that runs, put together and not yet started."""
-
-    settings: config.Settings
-    outside: Outside
-    log: JsonlLog
-    model: Model
-    channels: dict[str, Channel]
-    journal: SqliteJournal
-    archive: ChatStore
-    transcript: Transcript
-    agent: AgentPool
-    turns: Turns
-    intake: GatewayIntake
-
-    def chores(self) -> list[Chore]:
-        """What is tidied while the gateway runs."""
-
-        async def evict() -> None:
-            self.agent.evict(IDLE_SECONDS)
-
-        async def sweep_journal() -> None:
-            await self.journal.sweep(self.outside.clock.now() - KEEP_JOURNAL_SECONDS)
-
-        async def sweep_logs() -> None:
-            await asyncio.to_thread(self.log.sweep, KEEP_LOG_DAYS)
-
-        return [
-            Chore("evict idle chats", 300, evict),
-            Chore("sweep the journal", 3_600, sweep_journal),
-            Chore("sweep old logs", 6 * 3_600, sweep_logs),
-        ]
 
 
 def assemble(
@@ -99,7 +41,10 @@ def assemble(
     manifests = discovery.manifests()
     home, clock, ids = settings.home, outside.clock, outside.ids
     redact = Redactor(settings.secrets)
-    around = Surroundings(clock, log, outside.rng, home, settings.root, settings.operators)
+    answering = settings.llm.model if settings.llm.provider != "demo" else "the demo model"
+    around = Surroundings(
+        clock, log, outside.rng, home, settings.root, settings.operators, settings.name, answering
+    )
     channels = {name: manifests[name].build(settings.channels[name], around) for name in channel_names}
     journal = SqliteJournal(home / "journal.db", clock=clock, log=log)
     archive = ChatStore(
@@ -208,107 +153,6 @@ def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run a gateway for the block: everything connected at its start, everything drained and closed at its end.
-
-    Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
-    the block runs all the same and should end at once.
-    """
-    housekeeping = Housekeeping(gateway.chores(), gateway.log)
-    try:
-        await gateway.journal.open()
-        await _check_model(gateway, say)
-        await _connect_all(gateway, say, stop)
-        housekeeping.start()
-        yield
-    finally:
-        housekeeping.stop()
-        await _close(gateway)
-
-
-async def _check_model(gateway: Gateway, say: Say) -> None:
-    """A key that is refused ends the start; a provider that cannot be reached does not."""
-    try:
-        await gateway.model.check()
-    except errors.ModelRefused as error:
-        raise errors.ConfigError(
-            f"llm.apiKey: the provider refuses it ({error}); expected a valid key; get a new one, or remove it "
-            "to use the demo model"
-        ) from error
-    except errors.ModelError as error:
-        say(f"model: cannot be reached ({error}); I go on and ask it again with each message")
-
-
-async def _connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
-    """Start every channel, side by side; those that cannot be reached are waited for until `stop`."""
-    stopped = asyncio.create_task(stop.wait())
-    tasks = [
-        asyncio.create_task(_connect(gateway, name, channel, say))
-        for name, channel in gateway.channels.items()
-    ]
-    try:
-        pending: set[asyncio.Task[Any]] = set(tasks)
-        while pending and not stopped.done():
-            done, _ = await asyncio.wait({*pending, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            pending -= done
-            for task in done - {stopped}:
-                task.result()
-    finally:
-        for task in (*tasks, stopped):
-            task.cancel()
-        await asyncio.gather(*tasks, stopped, return_exceptions=True)
-
-
-async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> None:
-    wait, told = 1.0, ""
-    while True:
-        try:
-            await channel.start(gateway.intake)
-        except errors.ChannelRefused as error:
-            raise errors.ConfigError(
-                f"channels.{name}: {error}; expected tokens that it accepts; check them in .env or the environment"
-            ) from error
-        except errors.ChannelUnreachable as error:
-            if str(error) != told:
-                told = str(error)
-                say(f"{name}: cannot be reached ({told}); I keep trying")
-                gateway.log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
-            await gateway.outside.clock.sleep(wait)
-            wait = min(wait * 2, LONGEST_RETRY)
-        else:
-            if told:
-                say(f"{name}: connected")
-            gateway.log.write("channel", f"{name} connected")
-            if again := await gateway.turns.open(name):
-                say(f"{name}: {again} unfinished messages go on")
-            return
-
-
-async def _close(gateway: Gateway) -> None:
-    """Take in nothing more, let turns end, then close every room, whatever becomes of the others."""
-    channels = gateway.channels.items()
-    for name, channel in channels:
-        await _bounded(gateway.log, f"pause {name}", channel.pause(), 1.0)
-    if not await gateway.turns.lanes.drain(DRAIN_SECONDS):
-        gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
-    closings = [(f"stop {name}", channel.stop()) for name, channel in channels]
-    closings += [
-        ("close the model", gateway.model.close()),
-        ("close the archive", gateway.archive.close()),
-        ("close the transcript", gateway.transcript.close()),
-    ]
-    await asyncio.gather(*(_bounded(gateway.log, what, closing, 1.5) for what, closing in closings))
-    await _bounded(gateway.log, "close the journal", gateway.journal.close(), 1.0)
-
-
-async def _bounded(log: JsonlLog, what: str, work: Awaitable[None], seconds: float) -> None:
-    """One step of the end: it may fail or take too long, the others follow all the same."""
-    (result,) = await asyncio.gather(asyncio.wait_for(work, seconds), return_exceptions=True)
-    if isinstance(result, BaseException):
-        log.write("stop", f"{what}: {type(result).__name__}: {result}", level="warn")
-
-
-@contextlib.asynccontextmanager
 async def _started(
     root: Path, say: Say, stop: asyncio.Event, only: frozenset[str] | None = None
 ) -> AsyncIterator[Gateway]:
@@ -316,7 +160,7 @@ async def _started(
     settings = config.load(root, discovery.manifests(), os.environ)
     names = [name for name in settings.enabled if only is None or name in only]
     outside = Outside()
-    prepare_home(settings.home)
+    instance.prepare_home(settings.home)
     with instance.held(settings.home):
         redact = LogRedactor(settings.secrets)
         log = JsonlLog(
@@ -335,15 +179,6 @@ async def _started(
             raise
         finally:
             await asyncio.to_thread(log.close)
-
-
-def prepare_home(home: Path) -> None:
-    """`.ship` as it should be: private, and ignored by git."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    home.chmod(0o700)
-    ignore = home / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n!.gitignore\n!schema/\n!schema/*.json\n", encoding="ascii")
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -15,6 +15,15 @@ LOCK = "lock"
 PID = "pid"
 
 
+def prepare_home(home: Path) -> None:
+    """`.ship` as it should be: private, and ignored by git."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.chmod(0o700)
+    ignore = home / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n!.gitignore\n!schema/\n!schema/*.json\n", encoding="ascii")
+
+
 @contextlib.contextmanager
 def held(home: Path) -> Iterator[None]:
     """Hold `.ship` for the block. Raises `errors.TryLater` with the pid where another process holds it.

@@ -55,4 +55,5 @@ MANIFEST = Manifest(
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
     rules=RULES,
     command_prefix="!",
+    indicate_every=60.0,  # Slack clears the status after two minutes
 )

@@ -1,0 +1,244 @@
+"""A gateway on a real journal and archive, with a channel that keeps what it is given and an agent that is told what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors, text
+from bot.access_list import AccessList
+from bot.contracts import (
+    ChannelSettings,
+    Health,
+    Inbound,
+    Intake,
+    Json,
+    Manifest,
+    Outbound,
+    Pace,
+    Quoted,
+    Sent,
+    TurnOutcome,
+    TurnRequest,
+)
+from bot.gateway.access import Access
+from bot.gateway.commands import Commands
+from bot.gateway.delivery import Delivery
+from bot.gateway.intake import GatewayIntake
+from bot.gateway.turns import Turns
+from bot.history.archive import ChatStore
+from bot.journal.sqlite import SqliteJournal
+from bot.system import SystemDisk, UlidSource
+from bot.telemetry import Redactor
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+
+SECRET = "sk-ant-very-secret-000"
+
+
+class FakeChannel:
+    """`contracts.Channel` in memory; `failures` are raised by the next sends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.addresses: tuple[str, ...] = ()
+        self.sent: list[Outbound] = []
+        self.failures: list[errors.DeliveryFailed] = []
+        self.signs: list[bool] = []
+        self.thread: tuple[Quoted, ...] = ()
+        self.changed = asyncio.Condition()
+
+    async def start(self, intake: Intake) -> None: ...
+    async def pause(self) -> None: ...
+    async def stop(self) -> None: ...
+
+    def split(self, words: str) -> list[str]:
+        return text.split(words, 1_000)
+
+    async def send(self, message: Outbound) -> Sent:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.sent.append(message)
+        async with self.changed:
+            self.changed.notify_all()
+        return Sent(f"m{len(self.sent)}")
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
+        self.signs.append(working)
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        return self.thread
+
+    def health(self) -> Health:
+        return Health(connected=True)
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.sent]
+
+    async def until(self, count: int) -> list[str]:
+        async with asyncio.timeout(5), self.changed:
+            await self.changed.wait_for(lambda: len(self.sent) >= count)
+        return self.texts
+
+
+def _echo(request: TurnRequest) -> str:
+    assert request.inbound is not None
+    return f"re: {request.inbound.text}"
+
+
+class FakeAgent:
+    """`contracts.Agent`: replies with what `answer` makes of a request; `hold` keeps turns running."""
+
+    def __init__(self) -> None:
+        self.requests: list[TurnRequest] = []
+        self.hold: asyncio.Event | None = None
+        self.began = asyncio.Event()
+        self.answer: Callable[[TurnRequest], str | TurnOutcome] = _echo
+        self.running: dict[str, asyncio.Task[Any]] = {}
+        self.peak: dict[str, int] = {}
+        self.settled: list[str] = []
+        self.resets: list[str] = []
+        self.messages = 0
+
+    async def run(self, request: TurnRequest) -> TurnOutcome:
+        assert request.chat_key not in self.running, "one chat never runs two turns at once"
+        self.requests.append(request)
+        task = asyncio.ensure_future(self._run(request))
+        self.running[request.chat_key] = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task.cancelled() and getattr(task, "stopped", False):
+                return TurnOutcome("stopped")
+            raise
+        finally:
+            del self.running[request.chat_key]
+
+    async def _run(self, request: TurnRequest) -> TurnOutcome:
+        self.began.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        answer = self.answer(request)
+        if isinstance(answer, TurnOutcome):
+            return answer
+        assert request.reply is not None
+        await request.reply.send(answer)
+        return TurnOutcome("done", delivered=1)
+
+    async def settle(self, chat_key: str, request_id: str) -> None:
+        self.settled.append(request_id)
+
+    async def stop(self, chat_key: str) -> bool:
+        task = self.running.get(chat_key)
+        if task is None:
+            return False
+        task.stopped = True  # type: ignore[attr-defined]
+        task.cancel()
+        return True
+
+    async def reset(self, chat_key: str) -> int:
+        self.resets.append(chat_key)
+        return 4
+
+    async def describe(self, chat_key: str) -> Json:
+        return {"model": "fake", "messages": self.messages, "maxMessages": 60}
+
+
+def manifest(name: str, **more: Any) -> Manifest:
+    def encode(address: Mapping[str, str]) -> str:
+        return f"{name}:chat:{address['chat']}"
+
+    return Manifest(
+        name=name,
+        settings=ChannelSettings,
+        build=lambda *_: FakeChannel(name),
+        encode=encode,
+        decode=lambda key: {"chat": key.rpartition(":")[2]},
+        pace={"direct": Pace(3, 1.0), "group": Pace(3, 3.0)},
+        **more,
+    )
+
+
+class Bench:
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.root = root
+        self.clock = FakeClock()
+        self.log = MemoryLog()
+        self.ids = UlidSource()
+        self.disk = options.get("disk") or SystemDisk()
+        self.channels = {"tele": FakeChannel("tele"), "local": FakeChannel("local")}
+        self.tele = self.channels["tele"]
+        self.manifests = {
+            "tele": manifest("tele", never_admit=frozenset({"1087968824"})),
+            "local": manifest("local", access="local"),
+        }
+        self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
+        self.archive = ChatStore(root / "chats", disk=self.disk, log=self.log, clock=self.clock)
+        self.lists = AccessList(root / "access.json", SystemDisk(), self.clock)
+        self.agent = FakeAgent()
+        redact = Redactor({SECRET})
+        self.delivery = Delivery(
+            self.channels, self.manifests, journal=self.journal, archive=self.archive, redact=redact,
+            clock=self.clock, ids=self.ids, log=self.log, limits=options.get("limits", False),
+        )  # fmt: skip
+        self.turns = Turns(
+            agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,
+            delivery=self.delivery, clock=self.clock, log=self.log,
+            max_concurrent=options.get("max_concurrent", 8), steer=True,
+        )  # fmt: skip
+        allow = {"tele": frozenset({"77", "-100"})}
+        self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
+        self.intake = GatewayIntake(
+            access=self.access, journal=self.journal, archive=self.archive, delivery=self.delivery,
+            pending=self.lists, redact=redact, queue=self.turns.queue, clock=self.clock, ids=self.ids, log=self.log,
+        )  # fmt: skip
+        self.turns.intake = self.intake
+        self.turns.commands = Commands(
+            name="shipmate", agent=self.agent, lanes=self.turns.lanes, access=self.access,
+            manifests=self.manifests, stop=self.turns.stop,
+        )  # fmt: skip
+        self._count = itertools.count(1)
+
+    async def open(self) -> None:
+        for name in self.channels:
+            await self.turns.open(name)
+
+    def inbound(self, words: str = "hello", **more: Any) -> Inbound:
+        number = next(self._count)
+        fields: dict[str, Any] = {
+            "channel": "tele", "chat_id": "77", "chat_key": "tele:chat:77", "chat_type": "direct",
+            "user_id": "77", "keys": (f"k{number}",), "ts": 1_700_000_000_000 + number, "target": {"chat": "77"},
+            "text": words, "message_id": str(number),
+        }  # fmt: skip
+        return Inbound.model_validate(fields | more)
+
+    async def say(self, words: str = "hello", **more: Any) -> bool:
+        return await self.intake.accept(self.inbound(words, **more))
+
+    async def idle(self) -> None:
+        """Until no lane has work."""
+        async with asyncio.timeout(5):
+            while self.turns.lanes._tasks:
+                await asyncio.wait(self.turns.lanes._tasks)
+
+    async def lines(self, chat_key: str = "tele:chat:77") -> list[tuple[str, str]]:
+        return [(line.role, line.text) for line in await self.intake.recent(chat_key, 100)]
+
+    async def close(self) -> None:
+        await self.turns.lanes.drain(0)
+        await self.archive.close()
+        await self.journal.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path)
+    await made.open()
+    yield made
+    await made.close()

@@ -1,0 +1,142 @@
+"""Nobody by default; stable ids only; one function for every kind of event."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.contracts import Inbound
+from bot.gateway.access import Access
+from tests.unit.gateway.conftest import Bench, manifest
+
+
+class Lists:
+    def __init__(self, allow: set[str] | None = None, block: set[str] | None = None) -> None:
+        self._allow, self._block = frozenset(allow or ()), frozenset(block or ())
+
+    def allowed(self, _: str) -> frozenset[str]:
+        return self._allow
+
+    def blocked(self, _: str) -> frozenset[str]:
+        return self._block
+
+
+MANIFESTS = {
+    "tele": manifest("tele", never_admit=frozenset({"1087968824"})),
+    "local": manifest("local", access="local"),
+}
+
+
+def stands(
+    allow: set[str],
+    lists: Lists | None = None,
+    *,
+    user: str = "77",
+    chat: str = "77",
+    kind: Any = "direct",
+    channel: str = "tele",
+) -> str:
+    access = Access(MANIFESTS, {"tele": frozenset(allow)}, frozenset({"tele:1"}), lists or Lists())
+    verdict = access.standing(channel, user, chat, kind)
+    return ("+" if verdict.allowed else "-") + verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("case", "verdict"),
+    [
+        ({"allow": set()}, "-stranger"),
+        ({"allow": {"77"}}, "+listed"),
+        ({"allow": {"78"}}, "-stranger"),
+        ({"allow": {"*"}}, "+everyone"),
+        ({"allow": {"*"}, "user": ""}, "-stranger"),
+        ({"allow": {"-100"}, "chat": "-100", "kind": "group"}, "+listed"),
+        ({"allow": {"-100"}, "chat": "-100", "kind": "direct"}, "-stranger"),
+        ({"allow": {"-100"}}, "-stranger"),
+        ({"allow": set(), "user": "1"}, "+operator"),
+        ({"allow": set(), "lists": Lists(allow={"77"})}, "+listed"),
+        ({"allow": {"77"}, "lists": Lists(allow={"77"}, block={"77"})}, "-blocked"),
+        ({"allow": {"*"}, "lists": Lists(block={"77"})}, "-blocked"),
+        ({"allow": {"*"}, "lists": Lists(block={"-100"}), "chat": "-100", "kind": "group"}, "-blocked"),
+        ({"allow": set(), "lists": Lists(block={"1"}), "user": "1"}, "-blocked"),
+        ({"allow": {"*", "1087968824"}, "user": "1087968824"}, "-never"),
+        ({"allow": set(), "channel": "local"}, "+local"),
+        ({"allow": set(), "channel": "local", "lists": Lists(block={"77"})}, "-blocked"),
+    ],
+)
+def test_the_table_of_verdicts(case: dict[str, Any], verdict: str) -> None:
+    assert stands(**case) == verdict
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_a_display_name_never_changes_a_decision(name: str, words: str) -> None:
+    access = Access(MANIFESTS, {"tele": frozenset({"77"})}, frozenset({"tele:1"}), Lists())
+    base = {
+        "channel": "tele", "chat_id": "5", "chat_key": "k", "chat_type": "direct", "user_id": "5", "keys": ("k",),
+        "ts": 0, "target": {},
+    }  # fmt: skip
+    for user in ("77", "1", "*", name):
+        inbound = Inbound.model_validate(base | {"user_name": user, "text": words})
+        assert not access.judge(inbound).allowed
+
+
+async def test_no_kind_of_event_of_a_stranger_is_stored_or_reaches_the_agent(bench: Bench) -> None:
+    kinds = get_args(Inbound.model_fields["kind"].annotation)
+    addresses = get_args(Inbound.model_fields["addressed"].annotation)
+    for kind, addressed, chat_type in itertools.product(kinds, addresses, ("direct", "group")):
+        more = {
+            "user_id": "666",
+            "chat_id": "666",
+            "chat_key": "tele:chat:666",
+            "kind": kind,
+            "addressed": addressed,
+        }
+        assert await bench.say("let me in, canary-1234", chat_type=chat_type, **more) is False
+    await bench.idle()
+    assert bench.agent.requests == []
+    await bench.journal.close()
+    stored = b"".join(path.read_bytes() for path in bench.root.rglob("*") if path.is_file())
+    assert b"canary-1234" not in stored
+    assert "canary-1234" not in bench.log.text
+
+
+async def test_a_stranger_is_told_once_a_day_how_to_be_let_in(bench: Bench) -> None:
+    stranger = {"user_id": "666", "chat_id": "666", "chat_key": "tele:chat:666"}
+    for _ in range(3):
+        await bench.say(**stranger)
+    (told,) = bench.tele.texts
+    assert "666" in told
+    assert "shipmate allow tele 666" in told
+    assert [asked.user_id for asked in bench.lists.pending()] == ["666"]
+    bench.clock.jump(24 * 3600)
+    await bench.say(**stranger)
+    assert len(bench.tele.sent) == 2
+    await bench.say(
+        user_id="667", chat_id="-5", chat_key="tele:chat:-5", chat_type="group", addressed="thread"
+    )
+    assert len(bench.tele.sent) == 2, "in groups only those who addressed the bot are told"
+    assert await bench.lines("tele:chat:666") == []
+
+
+async def test_who_is_let_in_while_it_runs_is_in_and_who_is_blocked_is_out(bench: Bench) -> None:
+    stranger = {"user_id": "666", "chat_id": "666", "chat_key": "tele:chat:666"}
+    assert await bench.say(**stranger) is False
+    from bot.access_list import AccessList
+    from bot.system import SystemDisk
+
+    other_process = AccessList(bench.root / "access.json", SystemDisk(), bench.clock)
+    other_process.allow("tele", "666")
+    await bench.clock.advance(2)
+    assert await bench.say(**stranger) is True
+    other_process.block("tele", "666")
+    await bench.clock.advance(2)
+    assert await bench.say(**stranger) is False
+
+
+async def test_other_bots_are_ignored_in_silence(bench: Bench) -> None:
+    assert await bench.say(from_bot=True) is False
+    assert bench.tele.sent == []

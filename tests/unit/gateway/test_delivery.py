@@ -1,0 +1,139 @@
+"""Created once, told truly, in the limits of the platform."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts import Pace
+from bot.gateway.delivery import Address, Delivery
+from bot.gateway.pace import Pacer
+from bot.testing.clock import FakeClock
+from tests.unit.gateway.conftest import SECRET, Bench
+
+TO = Address("tele", "77", "tele:chat:77", "direct", {"chat": "77"}, "01REQ")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop and the journal's thread work until a condition holds."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - nobody signals that a task has gone to sleep
+            await asyncio.sleep(0.001)
+
+
+async def states(bench: Bench) -> list[tuple[str, str | None]]:
+    return [(row.state, row.message_id) for row in await bench.journal.deliveries("01REQ")]
+
+
+async def test_a_reply_is_in_the_outbox_before_it_is_sent_and_in_the_archive_after(bench: Bench) -> None:
+    seen: list[list[tuple[str, str | None]]] = []
+    original = bench.tele.send
+
+    async def send(message: object) -> object:
+        seen.append(await states(bench))
+        return await original(message)  # type: ignore[arg-type]
+
+    bench.tele.send = send  # type: ignore[assignment, method-assign]
+    (sent,) = await bench.delivery.send(TO, "Hello.")
+    assert seen == [[("sending", None)]]
+    assert await states(bench) == [("sent", sent.message_id)]
+    (line,) = await bench.intake.recent("tele:chat:77", 9)
+    assert (line.role, line.text, line.message_id) == ("assistant", "Hello.", "m1")
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (errors.DeliveryFailed("400"), "failed"),
+        (errors.TargetGone("blocked"), "failed"),
+        (errors.DeliveryUncertain("time-out"), "uncertain"),
+    ],
+)
+async def test_a_failure_is_raised_recorded_logged_never_repeated_and_not_archived(
+    bench: Bench, error: errors.DeliveryFailed, state: str
+) -> None:
+    bench.tele.failures = [error]
+    with pytest.raises(type(error)):
+        await bench.delivery.send(TO, "Hello.")
+    assert bench.tele.sent == []
+    assert await states(bench) == [(state, None)]
+    assert await bench.lines() == []
+    assert bench.log.at("error")
+    assert "Hello." not in bench.log.text
+
+
+async def test_a_platform_that_asks_to_wait_is_waited_for(bench: Bench) -> None:
+    bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=7)]
+    sending = asyncio.create_task(bench.delivery.send(TO, "Hello."))
+    await until(lambda: bench.clock.sleeping > 0)
+    await bench.clock.advance(6.9)
+    assert bench.tele.sent == []
+    await bench.clock.advance(0.1)
+    await sending
+    assert bench.tele.texts == ["Hello."]
+
+
+async def test_a_platform_that_asks_for_an_hour_is_a_failure_at_once(bench: Bench) -> None:
+    bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=3600)]
+    with pytest.raises(errors.DeliveryThrottled):
+        await bench.delivery.send(TO, "Hello.")
+    assert await states(bench) == [("failed", None)]
+
+
+async def test_of_a_long_text_whose_second_part_fails_only_the_first_is_archived(bench: Bench) -> None:
+    original = bench.tele.send
+
+    async def send(message: object) -> object:
+        if bench.tele.sent:
+            raise errors.TargetGone("blocked")
+        return await original(message)  # type: ignore[arg-type]
+
+    bench.tele.send = send  # type: ignore[assignment, method-assign]
+    with pytest.raises(errors.TargetGone):
+        await bench.delivery.send(TO, "a" * 900 + "\n\n" + "b" * 900)
+    assert await bench.lines() == [("assistant", "a" * 900)]
+    assert sorted(state for state, _ in await states(bench)) == ["failed", "sent"]
+
+
+async def test_secrets_never_leave_not_even_across_parts(bench: Bench) -> None:
+    await bench.delivery.send(TO, "x" * 990 + SECRET)
+    assert SECRET not in "".join(bench.tele.texts)
+
+
+async def test_blank_text_is_no_message(bench: Bench) -> None:
+    with pytest.raises(errors.DeliveryFailed):
+        await bench.delivery.send(TO, " \n ")
+    assert bench.tele.sent == []
+
+
+async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, limits=True)
+    delivery: Delivery = bench.delivery
+    tasks = [asyncio.create_task(delivery.send(TO, f"{n}")) for n in range(6)]
+    await until(lambda: len(bench.tele.sent) == 3 and bench.clock.sleeping == 3)
+    await delivery.indicate(TO, working=True)
+    assert bench.tele.signs == []
+    for expected in (4, 5, 6):
+        await bench.clock.advance(1.0)
+        await bench.tele.until(expected)
+    await asyncio.gather(*tasks)
+    await bench.close()
+
+
+async def test_a_frozen_chat_does_not_hold_up_another() -> None:
+    clock = FakeClock()
+    pacer = Pacer(clock)
+    pace = Pace(1, 1.0)
+    await pacer.slot("a", pace)
+    pacer.freeze("a", 30)
+    await pacer.slot("b", pace)
+    waiting = asyncio.create_task(pacer.slot("a", pace))
+    await clock.advance(29)
+    assert not waiting.done()
+    assert not pacer.spare("a", pace)
+    await clock.advance(1)
+    await waiting

@@ -1,0 +1,241 @@
+"""Lanes, commands, stop, notices, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Attachment, Command, TurnOutcome, TurnRequest
+from bot.gateway import turns
+from tests.unit.gateway.conftest import Bench
+
+
+def command(name: str, **more: Any) -> dict[str, Any]:
+    return {"command": Command(name=name, **more), "addressed": "command"}
+
+
+async def test_one_chat_answers_in_order_and_different_chats_side_by_side(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    for number in range(5):
+        await bench.say(f"a{number}", user_id="77")
+        await bench.say(f"b{number}", chat_id="1", chat_key="tele:chat:1", user_id="1")
+    await bench.agent.began.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert set(bench.agent.running) == {"tele:chat:77", "tele:chat:1"}
+    bench.agent.hold.set()
+    await bench.idle()
+    for key, letter in (("tele:chat:77", "a"), ("tele:chat:1", "b")):
+        assert [m.text for m in bench.tele.sent if m.chat_key == key] == [
+            f"re: {letter}{n}" for n in range(5)
+        ]
+
+
+async def test_no_more_turns_run_at_once_than_allowed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_concurrent=2)
+    await bench.open()
+    bench.agent.hold = asyncio.Event()
+    for number in range(6):
+        await bench.say(chat_key=f"tele:chat:{number}", chat_id=str(number))
+    await bench.agent.began.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(bench.agent.running) == 2
+    bench.agent.hold.set()
+    assert len(await bench.tele.until(6)) == 6
+    await bench.idle()
+    assert bench.turns.lanes.active == 0, "an idle lane is gone"
+    await bench.close()
+
+
+async def test_messages_of_the_same_person_wait_for_the_running_turn_to_take_them(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    group: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
+    await bench.say("one", **group)
+    await bench.agent.began.wait()
+    await bench.say("two", **group)
+    await bench.say("three", **group)
+    await bench.say("theirs", user_id="5", **group)
+    await bench.say("four", **group)
+    take = bench.agent.requests[0].take_more
+    assert take is not None
+    assert [inbound.text for inbound in take()] == ["two", "three"], (
+        "what stands behind somebody else's waits"
+    )
+    assert take() == []
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.tele.texts == ["re: one", "re: theirs", "re: four"]
+    assert await bench.journal.unfinished() == []
+
+
+async def test_a_stop_passes_the_queue_and_what_the_person_has_waiting_goes_too(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("long work")
+    await bench.agent.began.wait()
+    await bench.say("and then this")
+    await bench.say("/stop", **command("stop"))
+    await bench.idle()
+    assert bench.tele.texts == [turns.STOPPED]
+    assert len(bench.agent.requests) == 1
+    assert await bench.journal.unfinished() == []
+    await bench.say("", kind="stop")
+    await bench.idle()
+    assert bench.tele.texts[-1] == turns.NOTHING_RUNS
+
+
+async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("long work")
+    await bench.agent.began.wait()
+    await bench.say("/new", **command("new"))
+    await bench.say("/status", **command("status"))
+    (said,) = await bench.tele.until(1)
+    assert "working" in said
+    assert "1 more waiting" in said
+    assert bench.agent.resets == []
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.agent.resets == ["tele:chat:77"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("start", "I am shipmate"),
+        ("help", "/stop"),
+        ("whoami", "You are 77 on tele, a member here"),
+        ("status", "I am idle"),
+        ("new", "4 messages aside"),
+        ("stop", "nothing to stop"),
+        ("lauch", "I do not know /lauch. /help"),
+    ],
+)
+async def test_commands_say_what_they_should_and_the_agent_never_sees_them(
+    bench: Bench, name: str, says: str
+) -> None:
+    await bench.say(f"/{name}", **command(name))
+    (said,) = await bench.tele.until(1)
+    assert says in said
+    assert bench.tele.sent[0].kind == "notice"
+    await bench.idle()
+    assert bench.agent.requests == []
+    assert await bench.lines() == []
+
+
+async def test_an_operator_is_told_so(bench: Bench) -> None:
+    await bench.say("/whoami", user_id="1", **command("whoami"))
+    assert "an operator" in (await bench.tele.until(1))[0]
+
+
+async def test_an_empty_message_and_one_that_cannot_be_opened_get_an_answer_without_the_model(
+    bench: Bench,
+) -> None:
+    await bench.say(" \n")
+    await bench.say("", attachments=(Attachment(kind="voice"), Attachment(kind="file", name="报告.pdf")))
+    await bench.idle()
+    empty, closed = bench.tele.texts
+    assert empty == turns.EMPTY
+    assert "the voice note, the file “报告.pdf”" in closed
+    assert bench.agent.requests == []
+
+
+async def test_the_note_on_attachments_stands_once_below_the_first_message(bench: Bench) -> None:
+    await bench.say("what is this?", attachments=(Attachment(kind="photo", name="a.jpg"),))
+    await bench.idle()
+    (said,) = bench.tele.texts
+    assert (
+        said == "re: what is this?\n\n(I cannot open photos yet, so I have not looked at the photo “a.jpg”.)"
+    )
+
+
+async def test_a_notice_reaches_the_person_and_not_the_archive(bench: Bench) -> None:
+    bench.agent.answer = lambda _: TurnOutcome("failed", notice="Plain sentence.")
+    await bench.say()
+    await bench.idle()
+    assert bench.tele.texts == ["Plain sentence."]
+    assert bench.tele.sent[0].kind == "notice"
+    assert await bench.lines() == [("user", "hello")]
+
+
+async def test_what_was_unfinished_goes_on_after_a_restart_in_order_and_what_was_delivered_is_only_closed(
+    tmp_path: Path,
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.hold = asyncio.Event()
+    await first.say("one")
+    await first.agent.began.wait()
+    await first.say("two", user_id="1", chat_id="1", chat_key="tele:chat:1")
+    await first.close()
+    second = Bench(tmp_path)
+    assert len(await second.journal.unfinished()) == 2
+    assert await second.turns.open("tele") == 2
+    await second.idle()
+    assert sorted(second.tele.texts) == ["re: one", "re: two"]
+    assert await second.lines() == [("user", "one"), ("assistant", "re: one")]
+    await second.close()
+    third = Bench(tmp_path)
+    assert await third.turns.open("tele") == 0
+    await third.close()
+
+
+async def test_a_reply_that_was_delivered_before_the_crash_is_not_given_again(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+
+    async def die(*_: object) -> None:
+        raise errors.StorageError("killed here")
+
+    first.journal.finish = die  # type: ignore[method-assign, assignment]
+    await first.say("one")
+    await first.idle()
+    await first.close()
+    second = Bench(tmp_path)
+    assert await second.turns.open("tele") == 0
+    assert len(second.agent.settled) == 1
+    assert second.tele.sent == []
+    assert await second.journal.unfinished() == []
+    await second.close()
+
+
+async def test_what_comes_in_before_its_channel_is_open_waits_and_keeps_its_place(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.say("one")
+    await bench.say("two")
+    assert bench.turns.lanes.active == 0
+    assert await bench.turns.open("tele") == 0
+    await bench.idle()
+    assert bench.tele.texts == ["re: one", "re: two"]
+    await bench.close()
+
+
+async def test_work_that_fails_inside_is_logged_and_the_lane_goes_on(bench: Bench) -> None:
+    def answer(request: TurnRequest) -> str:
+        assert request.inbound is not None
+        return f"fine: {1 // (request.inbound.text != 'bad')}"
+
+    bench.agent.answer = answer
+    await bench.say("bad")
+    await bench.say("good")
+    await bench.idle()
+    assert bench.tele.texts == ["fine: 1"]
+    assert any("ZeroDivisionError" in entry.message for entry in bench.log.at("error"))
+
+
+async def test_a_sign_of_work_is_shown_within_a_second_kept_alive_and_cleared(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say()
+    await bench.agent.began.wait()
+    assert bench.tele.signs == []
+    await bench.clock.advance(1.0)
+    assert bench.tele.signs == [True]
+    await bench.clock.advance(9.0)
+    assert bench.tele.signs == [True, True, True]
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.tele.signs[-1] is False

@@ -1,0 +1,40 @@
+"""Every file in `builtin` is a tool, and together with the rules they stay small."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+from pathlib import Path
+
+from bot.context import prompt
+from bot.context.skills import SkillFolder
+from bot.history.archive import ChatStore
+from bot.system import SystemClock, SystemDisk
+from bot.testing.log import MemoryLog
+from bot.tools import builtin
+from bot.tools.registry import Registry, ToolPorts, builtin_tools
+
+
+def registry(root: Path) -> Registry:
+    log = MemoryLog()
+    archive = ChatStore(root / "chats", disk=SystemDisk(), log=log)
+    return Registry(
+        builtin_tools(ToolPorts(archive=archive, skills=SkillFolder(root, [], log), clock=SystemClock()))
+    )
+
+
+def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
+    assert registry(tmp_path).names() == sorted(
+        module.name for module in pkgutil.iter_modules(builtin.__path__)
+    )
+    assert registry(tmp_path).names() == ["chat_load_history", "chat_send", "skills_list", "skills_load"]
+
+
+async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> None:
+    static = await prompt.static_text(tmp_path, SkillFolder(tmp_path, [], MemoryLog()))
+    chat = prompt.chat_text(
+        prompt.ChatFacts(tmp_path, "slack:chat:C1:thread:1.2", "slack", "C1", "group", "r" * 600)
+    )
+    system = json.dumps(prompt.system_blocks(static, chat))
+    tools = json.dumps(registry(tmp_path).definitions)
+    assert len(system) + len(tools) <= 12_000

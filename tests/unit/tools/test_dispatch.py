@@ -1,0 +1,224 @@
+"""Tool calls end in results, whatever the tools do: valid input only, in time, in order, nothing leaked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors
+from bot.contracts import Json
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.model import tool_use
+from bot.tools import context
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import CUT_OFF, RESULT_LIMIT, Dispatcher
+from bot.tools.registry import Registry, definition
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    count: int = Field(default=1, ge=1, description="How many.")
+
+
+class Fake:
+    description = "A tool."
+    input = Input
+
+    def __init__(
+        self, name: str, work: Callable[[Any], Awaitable[str]], effect: Any = "read", seconds: float = 5
+    ) -> None:
+        self.name = name
+        self.effects = frozenset({effect})
+        self.timeout_seconds = seconds
+        self._work = work
+
+    async def run(self, args: Any) -> str:
+        return await self._work(args)
+
+
+async def fine(args: Input) -> str:
+    return f"{args.count} done"
+
+
+def dispatcher(*tools: Any, log: MemoryLog | None = None, **more: Any) -> Dispatcher:
+    return Dispatcher(Registry(tools), clock=FakeClock(), log=log or MemoryLog(), **more)
+
+
+async def one(tool: Any, **arguments: Any) -> Json:
+    (result,) = await dispatcher(tool).run([tool_use(tool.name, **arguments)])
+    return result
+
+
+async def test_a_result_answers_its_call() -> None:
+    call = tool_use("fine", count=3)
+    (result,) = await dispatcher(Fake("fine", fine)).run([call])
+    assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "3 done"}
+
+
+async def test_invalid_input_never_reaches_the_tool_and_says_what_is_wrong() -> None:
+    async def never(_: Any) -> str:
+        raise AssertionError
+
+    for arguments, said in (
+        ({"count": 0}, "- count: Input should be greater"),
+        ({"colour": 1}, "- colour: Extra"),
+        ({"count": "many"}, "got 'many'"),
+    ):
+        result = await one(Fake("never", never), **arguments)
+        assert result["is_error"] is True
+        assert said in result["content"]
+    (result,) = await dispatcher(Fake("never", never)).run([{**tool_use("never"), "input": ["no object"]}])
+    assert "(input)" in result["content"]
+
+
+async def test_an_unknown_tool_names_those_that_exist() -> None:
+    (result,) = await dispatcher(Fake("fine", fine)).run([tool_use("x" * 500)])
+    assert "There are: fine" in result["content"]
+    assert len(result["content"]) < 200
+
+
+async def test_failures_say_what_the_model_can_act_on_and_leak_nothing() -> None:
+    log = MemoryLog()
+
+    async def act(_: Any) -> str:
+        raise errors.ToolError("Do this instead.")
+
+    async def leak(_: Any) -> str:
+        raise RuntimeError("/etc/secret sk-ant-123")
+
+    async def store(_: Any) -> str:
+        raise errors.StorageError("/work/.ship: EIO")
+
+    async def hang(_: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    tools = [Fake("act", act), Fake("leak", leak), Fake("store", store), Fake("hang", hang, seconds=0.01)]
+    results = await dispatcher(*tools, log=log).run([tool_use(t.name) for t in tools])
+    said = [result["content"] for result in results]
+    assert said[0] == "Do this instead."
+    assert said[1] == "leak failed inside (RuntimeError). Try another way."
+    assert "EIO" not in said[2]
+    assert "longer than 0.01 s" in said[3]
+    assert all(result["is_error"] for result in results)
+    assert "EIO" in log.text, "the operator gets the cause"
+
+
+async def test_reads_run_side_by_side_and_everything_else_one_after_another_in_order() -> None:
+    running = peak = 0
+    both = asyncio.Event()
+
+    async def meet(args: Input) -> str:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        if running == 2:
+            both.set()
+        if args.count == 2:
+            await asyncio.wait_for(both.wait(), 2)
+        await asyncio.sleep(0)
+        running -= 1
+        return str(args.count)
+
+    calls = [tool_use("meet", count=2), tool_use("meet", count=2)]
+    results = await dispatcher(Fake("meet", meet)).run(calls)
+    assert (peak, [r["content"] for r in results]) == (2, ["2", "2"])
+    peak = 0
+    calls = [tool_use("meet", count=n) for n in (3, 4, 5)]
+    results = await dispatcher(Fake("meet", meet, "write")).run(calls)
+    assert (peak, [r["content"] for r in results]) == (1, ["3", "4", "5"])
+
+
+async def test_a_cut_call_is_not_run() -> None:
+    call = tool_use("fine")
+    (result,) = await dispatcher(Fake("fine", fine)).run([call], frozenset({call["id"]}))
+    assert (result["content"], result["is_error"]) == (CUT_OFF, True)
+
+
+async def test_large_and_empty_and_secret_output() -> None:
+    async def large(_: Any) -> str:
+        return "字" * 2 * RESULT_LIMIT
+
+    async def empty(_: Any) -> str:
+        return ""
+
+    async def secret(_: Any) -> str:
+        return "the key is sk-1"
+
+    assert len((await one(Fake("large", large)))["content"]) <= RESULT_LIMIT
+    assert (await one(Fake("empty", empty)))["content"] == "(no output)"
+    hiding = dispatcher(Fake("secret", secret), redact=lambda words: words.replace("sk-1", "[redacted]"))
+    (result,) = await hiding.run([tool_use("secret")])
+    assert result["content"] == "the key is [redacted]"
+
+
+async def test_the_log_has_previews_or_with_text_off_only_lengths() -> None:
+    async def long(_: Any) -> str:
+        return "canary " + "x" * 50_000
+
+    log = MemoryLog()
+    await dispatcher(Fake("long", long), log=log).run([tool_use("long", count=7)])
+    (result,) = log.of("tool_result")
+    assert "canary" in result.details["result"]
+    assert len(result.details["result"]) <= 4_000
+    silent = MemoryLog()
+    await dispatcher(Fake("long", long), log=silent, log_content=False).run([tool_use("long", count=7)])
+    assert "canary" not in silent.text
+    assert silent.of("tool_result")[0].details["result_length"] == 50_007
+    assert "input" not in silent.of("tool_call")[0].details
+
+
+async def test_a_cancelled_turn_cancels_its_tools() -> None:
+    stopped = asyncio.Event()
+
+    async def hang(_: Any) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    task = asyncio.create_task(dispatcher(Fake("hang", hang)).run([tool_use("hang")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert stopped.is_set()
+
+
+async def test_the_context_of_a_turn_is_its_own() -> None:
+    async def who(_: Any) -> str:
+        await asyncio.sleep(0)
+        return context.current().chat_key
+
+    runner = dispatcher(Fake("who", who))
+
+    async def turn(number: int) -> str:
+        with tool_scope(ToolExecutionContext(f"chat {number}", "r", None, None, None)):  # type: ignore[arg-type]
+            (result,) = await runner.run([tool_use("who")])
+            return str(result["content"])
+
+    assert await asyncio.gather(*map(turn, range(20))) == [f"chat {n}" for n in range(20)]
+    (outside,) = await runner.run([tool_use("who")])
+    assert "only while a message is being answered" in outside["content"]
+
+
+def test_definitions_are_sorted_and_without_titles_and_docstrings() -> None:
+    registry = Registry([Fake("b", fine), Fake("a", fine)])
+    assert [tool["name"] for tool in registry.definitions] == ["a", "b"]
+    assert definition(Fake("a", fine)) == {
+        "name": "a",
+        "description": "A tool.",
+        "input_schema": {
+            "additionalProperties": False,
+            "properties": {
+                "count": {"default": 1, "description": "How many.", "minimum": 1, "type": "integer"}
+            },
+            "type": "object",
+        },
+    }
