@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _carry_out(words: list[str]) -> int:
     try:
-        typer.main.get_command(app).main(args=words, prog_name="shipmate")
+        return int(typer.main.get_command(app).main(args=words, prog_name="shipmate") or 0)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except errors.ConfigError as error:
@@ -123,7 +123,6 @@ def _carry_out(words: list[str]) -> int:
         reason = error.strerror or f"{error}"
         complain(f"shipmate: {reason}: {error.filename}" if error.filename else f"shipmate: {reason}")
         return 1
-    return 0
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

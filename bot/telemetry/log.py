@@ -217,8 +217,7 @@ def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[byte
             group = []
         day = when
         group.append(line)
-    if group:
-        yield day, group
+    yield day, group
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -26,7 +27,9 @@ class Done:
 
 
 Shipmate = Callable[..., Done]
-ENV = {"PATH": "/usr/bin:/bin", "TZ": "UTC"}
+ENV = {"PATH": "/usr/bin:/bin", "TZ": "UTC"} | {
+    name: value for name, value in os.environ.items() if name.startswith("COV")
+}
 
 
 @pytest.fixture

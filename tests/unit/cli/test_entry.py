@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.cli import entry
 
 from .conftest import ENV, Shipmate, process
 
-HEAVY = "{'slack_bolt', 'slack_sdk', 'telegram', 'anthropic', 'apscheduler', 'aiohttp', 'sqlite3', 'rich'}"
+HEAVY = "{'slack_bolt', 'slack_sdk', 'telegram', 'anthropic', 'apscheduler', 'aiohttp', 'rich'}"
 
 
 def app_that(monkeypatch: pytest.MonkeyPatch, outcome: int | BaseException) -> list[Path]:
@@ -182,3 +183,29 @@ def test_output_that_nobody_reads_is_no_traceback(project: Path) -> None:
 
 def test_python_m_bot_is_shipmate() -> None:
     assert process("--version").out.startswith("shipmate ")
+
+
+def test_a_checkout_that_is_not_installed_has_a_version_too(
+    shipmate: Shipmate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    monkeypatch.setattr(importlib.metadata, "requires", missing)
+    assert shipmate("version").out.splitlines()[0] == "shipmate not installed"
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [(["run", "--dir", "a"], "a"), (["run", "--dir=b c"], "b c"), (["run", "--dir"], "."), (["run"], ".")],
+)
+def test_the_folder_is_known_before_the_words_are_read(words: list[str], folder: str) -> None:
+    assert entry._folder(words) == Path(folder)
+
+
+def test_text_that_the_terminal_cannot_show_is_no_error(project: Path) -> None:
+    (project / "ship.json").write_text('{"name": "Möwe 🐦"}', encoding="utf-8")
+    done = process("check", "--dir", project, env={"PYTHONIOENCODING": "ascii:strict"})
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("M?we ?: ship.json is fine.")

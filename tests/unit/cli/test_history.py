@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from bot.cli import history
+from bot.cli.common import when
+
 from .conftest import Shipmate
 
 KEY = "telegram:chat:1"
@@ -102,3 +105,23 @@ def test_reading_needs_no_archive_and_makes_none(shipmate: Shipmate, project: Pa
     assert shipmate("chats", "--dir", project, "--json").out == ""
     assert shipmate("history", KEY, "--dir", project).code == 0
     assert not (project / ".ship" / "chats").exists()
+
+
+def test_lines_that_cannot_be_read_are_told_of(shipmate: Shipmate, archive: Path) -> None:
+    with (archive / ".ship" / "chats" / "telegram%3Achat%3A1.jsonl").open("a") as file:
+        file.write("{torn\n")
+    done = shipmate("history", KEY, "--dir", archive, "--json")
+    assert len(done.lines) == 5
+    assert "1 lines of the archive cannot be read" in done.err
+
+
+def test_only_what_an_operator_should_know_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    complaints = history._Complaints()
+    complaints.write("storage", "all is well")
+    complaints.write("storage", "all is not well", level="warn", lines=3)
+    assert capsys.readouterr().err == "shipmate: all is not well\n"
+
+
+def test_a_time_out_of_this_world_is_shown_as_unknown() -> None:
+    assert when(10**20) == "????-??-?? ??:??:??"
+    assert when(START)[:4] == "2027"

@@ -130,3 +130,17 @@ def test_exit_codes_reach_the_shell(project: Path) -> None:
     done = process("check", "--dir", project)
     assert (done.code, done.out) == (78, "")
     assert done.err.startswith("ship.json line 1 column 2: found broken JSON")
+
+
+def test_init_does_without_the_slack_channel(
+    shipmate: Shipmate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "channels.slack.app_manifest", None)
+    done = shipmate("init", tmp_path)
+    assert done.code == 0
+    assert "api.slack.com" not in done.out
+
+
+def test_the_schemas_of_a_folder_can_be_written_anew(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "bot.cli.schema"], cwd=tmp_path, check=True, env=ENV)
+    assert (tmp_path / ".ship" / "schema" / "log-line.schema.json").is_file()

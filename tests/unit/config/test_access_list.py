@@ -142,3 +142,20 @@ def test_a_lock_that_is_held_is_waited_for_and_then_told(path: Path, monkeypatch
         pytest.raises(errors.StorageError, match="held"),
     ):
         lists.allow("telegram", "1")
+
+
+async def test_a_file_that_stays_as_it_is_is_read_once(path: Path) -> None:
+    class Counting(SystemDisk):
+        reads = 0
+
+        def read(self, path: Path) -> bytes:
+            self.reads += 1
+            return super().read(path)
+
+    disk, clock = Counting(), FakeClock()
+    make(path).allow("telegram", "1")
+    lists = AccessList(path, disk, clock)
+    for _ in range(5):
+        await clock.advance(2)
+        assert lists.allowed("telegram") == {"1"}
+    assert disk.reads == 1

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from bot import config, errors
+from bot.config.findings import from_error
+from bot.contracts import ChannelSettings
 
 from .conftest import MANIFESTS, TOKENS, Load
 
@@ -47,6 +50,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("name in an allow list", {"channels": {"pigeon": {"allow": ["@alice"]}}}, 'channels.pigeon.allow[0]: found "@alice" (text); expected a stable id of pigeon; .*shipmate pending'),
     ("display name in an allow list", {"channels": {"pigeon": {"allow": ["P1", "Алиса"]}}}, "channels.pigeon.allow[1]: .*stable id"),
     ("id of many", {"channels": {"pigeon": {"allow": ["P0"]}}}, "channels.pigeon.allow[0]: .*stands for many people"),
+    ("number among the operators", {"operators": [5]}, "operators[0]: found 5 (a number); expected text; put it into quotes"),
+    ("text that is no number", {"llm": {"maxTokens": "many"}}, 'llm.maxTokens: found "many" (text); expected a whole number; change it'),
     ("number in an allow list", {"channels": {"pigeon": {"allow": [5]}}}, "channels.pigeon.allow[0]: found 5 (a number); expected text; put it into quotes"),
     ("operator without channel", {"operators": ["alice"]}, 'operators[0]: found "alice" (text); expected channel:ID with one of door, pigeon; '),
     ("operator by name", {"operators": ["pigeon:alice@example.org"]}, 'operators[0]: found "pigeon:alice@example.org" (text); expected a stable id'),
@@ -213,3 +218,20 @@ def test_any_json_is_either_settings_or_findings(
         findings = error.findings
     assert findings
     assert all(len(line.splitlines()) == 1 for line in findings)
+
+
+def test_a_setting_that_must_be_there_is_asked_for() -> None:
+    class Needy(ChannelSettings):
+        address: str
+
+    with pytest.raises(ValidationError) as caught:
+        Needy.model_validate({})
+    (error,) = caught.value.errors()
+    assert from_error(dict(error), known=["address"], hidden=False) == (
+        'address: found nothing; expected a value; add "address"'
+    )
+
+
+def test_an_address_that_cannot_be_read_has_no_password(load: Load) -> None:
+    with pytest.raises(errors.ConfigError, match=r"llm\.baseUrl: .*expected an address"):
+        load({"llm": {"baseUrl": "http://me:password-1@[::1/"}})

@@ -3,8 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,69 +10,10 @@ import pytest
 
 from bot import contracts, telemetry
 from bot.system import SystemDisk, UlidSource
-from bot.telemetry.log import MAX_LINE_BYTES, JsonlLog
+from bot.telemetry.log import JsonlLog
 from bot.testing.clock import FakeClock
 
-NOON = 1_800_000_000.0 - 1_800_000_000.0 % 86_400 + 43_200  # 2027-01-15T12:00:00Z
-Make = Callable[..., JsonlLog]
-
-
-class GatedDisk(SystemDisk):
-    """A disk that can be held up, and can fail."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.reached = threading.Event()
-        self.error: OSError | None = None
-        self.half = False
-
-    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        self.reached.set()
-        assert self.gate.wait(10)
-        if self.error is not None:
-            if self.half:
-                super().append(path, data[:10])
-            raise self.error
-        super().append(path, data, sync=sync)
-
-
-@pytest.fixture
-def disk() -> GatedDisk:
-    return GatedDisk()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(NOON)
-
-
-@pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def make(tmp_path: Path, disk: GatedDisk, clock: FakeClock, said: list[str]) -> Iterator[Make]:
-    made: list[JsonlLog] = []
-
-    def build(**how: Any) -> JsonlLog:
-        made.append(
-            JsonlLog(tmp_path / "logs", clock=clock, disk=disk, ids=UlidSource(), complain=said.append, **how)
-        )
-        return made[-1]
-
-    yield build
-    disk.gate.set()
-    for log in made:
-        log.close()
-
-
-def lines(folder: Path) -> list[dict[str, Any]]:
-    found = []
-    for path in sorted((folder / "logs").iterdir()):
-        found += [json.loads(line) for line in path.read_text().split("\n") if line]
-    return found
+from .conftest import NOON, GatedDisk, Make, lines
 
 
 def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
@@ -160,67 +99,6 @@ def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -
     whole = (tmp_path / "logs" / "2027-01-15.jsonl").read_text()
     assert "hunter2" not in whole
     assert "A" * 30 not in whole
-
-
-@pytest.mark.parametrize(
-    "huge",
-    [
-        "密" * 1_000_000,
-        ["x" * 900] * 900,
-        {f"key{number}": "😀" * 500 for number in range(4_000)},
-        [[[["deep" * 100] * 20] * 20] * 20] * 20,
-        {"k" * 500_000: 1},
-    ],
-)
-def test_no_line_is_over_64_kilobytes(make: Make, tmp_path: Path, huge: Any) -> None:
-    log = make()
-    log.write("a", "big", payload=huge)
-    log.write("a", "m" * 500_000)
-    assert log.flush(30)
-    raw = (tmp_path / "logs" / "2027-01-15.jsonl").read_bytes().splitlines(keepends=True)
-    assert len(raw) == 2
-    assert all(len(line) <= MAX_LINE_BYTES and json.loads(line) for line in raw)
-
-
-class Sulky:
-    def __str__(self) -> str:
-        raise RuntimeError
-
-    __repr__ = __str__
-
-
-@dataclass
-class Pair:
-    left_hand: Any
-    right: Any
-
-
-def test_nothing_a_caller_passes_makes_it_raise(make: Make, tmp_path: Path) -> None:
-    loop: list[Any] = []
-    loop.append(loop)
-    log = make()
-    log.write(
-        "a",
-        "lone \ud800 surrogate \x00",
-        nan=float("nan"),
-        inf=float("-inf"),
-        huge=10**5000,
-        data=b"\xff\xfe",
-        path=Path("/a/b"),
-        odd=Sulky(),
-        error=ValueError(Sulky()),
-        loop=loop,
-        pair=Pair({1: "x", None: 2}, {"set"}),
-        inbound=contracts.Attachment(kind="photo"),
-        level_of=contracts.Usage,
-    )
-    assert log.flush()
-    (line,) = lines(tmp_path)
-    assert line["message"] == "lone � surrogate \x00"
-    assert line["details"]["pair"] == {"leftHand": {"1": "x", "None": 2}, "right": ["set"]}
-    assert line["details"]["data"] == "<2 bytes>"
-    assert line["details"]["error"] == "ValueError: <Sulky>"
-    assert line["details"]["inbound"]["kind"] == "photo"
 
 
 def test_writing_never_waits_for_the_disk_and_debug_lines_go_first(
@@ -358,3 +236,37 @@ def test_threads_may_write_at_once(make: Make, tmp_path: Path) -> None:
     found = lines(tmp_path)
     assert len(found) == 1_600
     assert len({line["id"] for line in found}) == 1_600
+
+
+def test_a_folder_that_cannot_be_listed_has_no_days(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file in the place of the folder")
+    assert telemetry.day_files(tmp_path / "logs", SystemDisk()) == []
+
+
+def test_the_complaint_goes_to_stderr(
+    tmp_path: Path, disk: GatedDisk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk.error = OSError(5, "Input/output error")
+    log = JsonlLog(tmp_path, clock=FakeClock(NOON), disk=disk, ids=UlidSource())
+    log.write("a", "b")
+    log.close()
+    assert capsys.readouterr().err == "shipmate: the log cannot be written: Input/output error\n"
+
+
+def test_a_batch_over_midnight_goes_into_two_files(
+    make: Make, tmp_path: Path, disk: GatedDisk, clock: FakeClock
+) -> None:
+    log = make()
+    disk.gate.clear()
+    log.write("a", "held")
+    assert disk.reached.wait(10)
+    log.write("a", "before midnight")
+    clock.jump(43_200)
+    log.write("a", "after midnight")
+    disk.gate.set()
+    assert log.flush()
+    files = telemetry.day_files(tmp_path / "logs", SystemDisk())
+    assert [[line["message"] for line in _file(path)] for _, _, path in files] == [
+        ["held", "before midnight"],
+        ["after midnight"],
+    ]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import contracts
+from bot.telemetry.log import MAX_LINE_BYTES
+
+from .conftest import Make, lines
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [
+        "密" * 1_000_000,
+        ["x" * 900] * 900,
+        ["x" * 900] * 250,
+        {f"key{number}": "😀" * 500 for number in range(4_000)},
+        [[[["deep" * 100] * 20] * 20] * 20] * 20,
+        {"k" * 500_000: 1},
+    ],
+)
+def test_no_line_is_over_64_kilobytes(make: Make, tmp_path: Path, huge: Any) -> None:
+    log = make()
+    log.write("a", "big", payload=huge)
+    log.write("a", "m" * 500_000)
+    assert log.flush(30)
+    raw = (tmp_path / "logs" / "2027-01-15.jsonl").read_bytes().splitlines(keepends=True)
+    assert len(raw) == 2
+    assert all(len(line) <= MAX_LINE_BYTES and json.loads(line) for line in raw)
+
+
+class Sulky:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+@dataclass
+class Pair:
+    left_hand: Any
+    right: Any
+
+
+def test_nothing_a_caller_passes_makes_it_raise(make: Make, tmp_path: Path) -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    log = make()
+    log.write(
+        "a",
+        "lone \ud800 surrogate \x00",
+        nan=float("nan"),
+        inf=float("-inf"),
+        huge=10**5000,
+        data=b"\xff\xfe",
+        path=Path("/a/b"),
+        odd=Sulky(),
+        error=ValueError(Sulky()),
+        loop=loop,
+        pair=Pair({1: "x", None: 2}, {"set"}),
+        inbound=contracts.Attachment(kind="photo"),
+        level_of=contracts.Usage,
+    )
+    assert log.flush()
+    (line,) = lines(tmp_path)
+    assert line["message"] == "lone � surrogate \x00"
+    assert line["details"]["pair"] == {"leftHand": {"1": "x", "None": 2}, "right": ["set"]}
+    assert line["details"]["data"] == "<2 bytes>"
+    assert line["details"]["error"] == "ValueError: <Sulky>"
+    assert line["details"]["inbound"]["kind"] == "photo"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+def test_values_with_a_meaning_of_their_own_are_written_as_that(make: Make, tmp_path: Path) -> None:
+    log = make()
+    log.write(
+        "a", "b", colour=Colour.RED, many=dict.fromkeys(range(6_000), 1), path=OSError(2, "No such file", "x")
+    )
+    assert log.flush()
+    (line,) = lines(tmp_path)
+    assert line["details"]["colour"] == "red"
+    assert line["details"]["many"]["…"].endswith(" more")
+    assert line["details"]["path"] == "FileNotFoundError: 2 No such file (x)"
