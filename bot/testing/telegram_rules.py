@@ -43,6 +43,8 @@ _FOUND = re.compile(
     r"|(?P<url>https?://[^\s<>]+)"
 )
 
+_INVISIBLE = re.compile(r"[\s\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2800\ufeff\ufffc]")
+
 
 class Refused(Exception):
     """The service answers with an error."""
@@ -145,7 +147,7 @@ def checked_text(text: str, entities: Iterable[Any], limit: int = TEXT_LIMIT) ->
     body = text.rstrip()
     lead = units(body) - units(body.lstrip())
     body = body.lstrip()
-    if not body:
+    if not _INVISIBLE.sub("", body):
         raise bad("message text is empty")
     if units(body) > limit:
         raise bad("message is too long")

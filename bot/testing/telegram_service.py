@@ -72,11 +72,19 @@ class Service(Loopback):
         return {"message_id": number, "from": who, "chat": chat.json(), "date": int(self.clock.now())}
 
     def _wake(self) -> None:
-        if self._poll is not None and not self._poll.done():
-            self._poll.set_result(True)
+        self._end_poll(delivered=True)
         task = asyncio.ensure_future(self.changed())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    async def stop(self) -> None:
+        self._end_poll(delivered=True)
+        await super().stop()
+
+    def _end_poll(self, *, delivered: bool) -> None:
+        """Answer the open poll: with what there is, or with a conflict."""
+        if self._poll is not None and not self._poll.done():
+            self._poll.set_result(delivered)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -163,8 +171,7 @@ class Service(Loopback):
         return self.updates.first(limit)
 
     async def _long_poll(self, timeout: float) -> None:  # noqa: ASYNC109
-        if self._poll is not None and not self._poll.done():
-            self._poll.set_result(False)
+        self._end_poll(delivered=False)
         mine = self._poll = asyncio.get_running_loop().create_future()
         timer = asyncio.ensure_future(self.clock.sleep(timeout))
         try:
@@ -180,8 +187,7 @@ class Service(Loopback):
 
     async def _set_webhook(self, args: rules.Args) -> bool:
         self.webhook = args.text("url")
-        if self._poll is not None and not self._poll.done():
-            self._poll.set_result(False)
+        self._end_poll(delivered=False)
         return True
 
     async def _delete_webhook(self, args: rules.Args) -> bool:

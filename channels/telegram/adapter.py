@@ -92,6 +92,8 @@ class TelegramChannel:
     # -- going out -------------------------------------------------------------------------------------------
 
     def split(self, markdown: str) -> list[str]:
+        if not render.visible(markdown):
+            return []
         measured = len(markdown) <= MEASURED
         parts = text.split(render.sendable(markdown), LIMIT, render.units)
         return [piece for part in parts for piece in _fitting(part, measured=measured)]
@@ -102,7 +104,7 @@ class TelegramChannel:
         if render.units(shown.text) > LIMIT:
             shown = render.plain(message.text)
         place = dict(message.target)
-        if not shown.text.strip() or not address.valid_id(place.get("chat_id", "")):
+        if not render.visible(shown.text) or not address.valid_id(place.get("chat_id", "")):
             raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
         # Two refusals are answered by asking for less; both say surely that nothing was sent.
         for _ in range(3):

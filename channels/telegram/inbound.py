@@ -43,7 +43,8 @@ class Event:
 def read(raw: Json, bot: telegram.Bot) -> Event | None:
     """What an update means; None where it is none of the bot's business. Raises `Unreadable`."""
     try:
-        update = Update.de_json(raw, bot)
+        # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
+        update = Update.de_json({name: raw[name] for name in ("update_id", *KINDS) if name in raw}, bot)
         if update.message is not None:
             return _message(update.update_id, update.message, bot.bot, edit=False)
         if update.edited_message is not None:

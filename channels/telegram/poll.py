@@ -52,6 +52,7 @@ class Poll:
         self.heard = self._clock.now()
         self.trouble = ""
         self._failures = 0
+        self._contested = False
         self._offset: int | None = None
         self._confirmed: int | None = None
         self._taken: set[int] = set()
@@ -104,13 +105,16 @@ class Poll:
     async def _round(self) -> float:
         """One poll and what came of it; the seconds to wait before the next one."""
         with self._may_be_cut():
-            raws = await self._fetch(0 if self._albums else HOLD)
+            raws = await self._fetch(self._hold())
         self.heard = self._clock.now()
         self.connected = True
-        before = self._offset
-        pause = await self._take(raws)
-        stuck = bool(raws) and self._offset == before and not self._albums
-        return max(pause, 1.0) if stuck else pause
+        return await self._take(raws)
+
+    def _hold(self) -> int:
+        """No waiting while an album is open, nor after trouble, so that the end of it shows at once. Only
+        a whole poll proves that nobody else polls any more.
+        """
+        return 0 if self._albums or (self.trouble and not self._contested) else HOLD
 
     async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
         offset = self._offset
@@ -130,9 +134,11 @@ class Poll:
             self._waiting = False
 
     async def _take(self, raws: Sequence[Any]) -> float:
-        """Hand over what is whole, in order; the seconds after which the open albums are."""
+        """Hand over what is whole, in order; the seconds to wait before the next poll."""
         named = await self._named(raws)
         ready, pause = self._whole(self._units(named))
+        if raws and not ready:
+            pause = pause or 1.0  # the same would come again at once
         try:
             for unit in ready:
                 await self._hand_over(unit)
@@ -227,6 +233,7 @@ class Poll:
         if trouble != self.trouble:
             self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
         self.trouble = trouble
+        self._contested = isinstance(exc, Conflict)
         if not isinstance(exc, errors.StorageError):
             self.connected = False
         self._failures = min(self._failures + 1, 10)

@@ -26,6 +26,7 @@ BULLETS = ("• ", "◦ ", "▪ ")
 RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _LINK = re.compile(r"(?:https?|tg)://[^\s/?#]", re.IGNORECASE)
+_INVISIBLE = re.compile(r"[\s\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2800\ufeff\ufffc]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ def sendable(said: str) -> str:
     return text.clean(said).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
+def visible(said: str) -> bool:
+    """Whether there is anything to see; Telegram takes no message without."""
+    return _INVISIBLE.fullmatch(said) is None and bool(said)
+
+
 def plain(said: str) -> Rendered:
     """A text without any form."""
     return Rendered(sendable(said).strip("\n"))
@@ -111,7 +117,7 @@ def render(markdown: str) -> Rendered:
         rendered = _Writer().write(tokens)
     except _TooDeep:
         return bare
-    return rendered if rendered.text.strip() else bare
+    return rendered if visible(rendered.text) else bare
 
 
 class _Writer:

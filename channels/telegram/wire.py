@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -129,8 +131,8 @@ def connect(token: str, base_url: str, patience: float) -> Bot:
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
     local = urlsplit(base_url).hostname in {"127.0.0.1", "::1", "localhost"}
-    # One TLS context for both clients: making one takes tens of milliseconds. No proxy stands before loopback.
-    options = {"verify": httpx.create_ssl_context(), "trust_env": not local}
+    # No proxy stands before loopback.
+    options = {"verify": _tls(), "trust_env": not local}
 
     def wire(connections: int) -> Wire:
         return Wire(
@@ -149,6 +151,12 @@ def connect(token: str, base_url: str, patience: float) -> Bot:
         request=wire(128),
         get_updates_request=wire(2),
     )
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """One for all clients: reading the certificates takes tens of milliseconds."""
+    return httpx.create_ssl_context()
 
 
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:

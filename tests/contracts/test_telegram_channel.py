@@ -1,0 +1,83 @@
+"""The Telegram channel keeps the contract of channels."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import strategies as st
+
+from bot.testing.telegram import refusal
+from channels.telegram import render
+from channels.telegram.manifest import MANIFEST, TelegramSettings
+from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.unit.telegram.bed import Bed
+
+PEOPLE = {"first": 1001, "second": 1002}
+SAID = "first"
+
+
+class TelegramRig(Bed):
+    """The channel on the real library against the loopback server."""
+
+    last: Any = None
+
+    def build(self, **_: Any) -> Any:
+        settings = TelegramSettings(bot_token=self.server.token, base_url=self.server.url)
+        return MANIFEST.build(settings, surroundings(self.folder, self.clock))
+
+    async def say(self, text: str, *, user: str = SAID) -> None:
+        self.last = self.server.say(text, chat_id=PEOPLE[user])
+
+    async def repeat(self) -> None:
+        await self.server.until(lambda: len(self.server.updates) == 0)
+        self.server.repeat(self.last)
+
+    async def again(self) -> None:
+        if self.intake.accepted:
+            await self.server.until(lambda: len(self.server.updates) == 0)
+        else:
+            await self.wake()
+
+    async def say_as_self(self, text: str) -> None:
+        self.server.say(text, fields={"from": self.server.me})
+        await self.server.until(lambda: len(self.server.updates) == 0)
+
+    async def visible(self) -> list[str]:
+        return [seen.text for seen in self.server.visible(PEOPLE[SAID])]
+
+    async def fail_next_send(self) -> None:
+        self.server.fail("sendMessage", **refusal(429, "Too Many Requests: retry after 2", retry_after=2))
+
+    async def lose_next_answer(self) -> None:
+        self.server.fail("sendMessage", action="lose")
+
+    def fits(self, part: str) -> bool:
+        shown = render.render(part)
+        return render.units(shown.text) <= 4096 and len(shown.entities) <= 100
+
+
+_IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))
+
+
+class TestTelegramChannel(ChannelContract):
+    manifest = MANIFEST
+    addresses = st.fixed_dictionaries(
+        {"chat_id": _IDS}, optional={"message_thread_id": st.integers(1, 2**31).map(str)}
+    )
+    pinned: ClassVar = {
+        "telegram:chat:1001": {"chat_id": "1001"},
+        "telegram:chat:-1001234567890": {"chat_id": "-1001234567890"},
+        "telegram:chat:-1001234567890:topic:7": {"chat_id": "-1001234567890", "message_thread_id": "7"},
+    }
+
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:
+        rig = TelegramRig(tmp_path)
+        async with rig.server:
+            rig.channel = rig.build()
+            await rig.channel.start(rig.intake)
+            yield rig
+            await rig.channel.stop()

@@ -1,0 +1,82 @@
+"""The channel on the real library against the loopback server, on clocks that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bot.contracts import Inbound, Outbound, Surroundings
+from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake, RecordingLog
+from bot.testing.telegram import TelegramServer
+from channels.telegram.adapter import TelegramChannel
+from channels.telegram.manifest import TelegramSettings
+
+GROUP = -100200
+
+
+class Bed:
+    """A bot and the people who write to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = FakeClock()
+        # A clock of its own, so that the sleepers of `clock` are the channel's alone.
+        self.server = TelegramServer(clock=FakeClock())
+        self.intake = RecordingIntake()
+        self.log = RecordingLog()
+        self.folder = folder
+        self.channel = self.build()
+
+    def build(self, *, patience: float = 20.0, **changes: Any) -> TelegramChannel:
+        """Another channel for the same bot; `changes` are settings."""
+        given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
+        around = Surroundings(self.clock, self.log, random.Random(1), self.folder, self.folder)
+        return TelegramChannel(TelegramSettings(**given), around, patience=patience)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the loop run until something holds that no server tells of."""
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0)
+
+    async def polling(self) -> None:
+        """Wait until a poll is open at the server, which has nothing for it."""
+        await self.until(lambda: self.server._poll is not None and not self.server._poll.done())
+
+    async def pausing(self) -> None:
+        """Wait until the channel sleeps before its next poll."""
+        await self.until(lambda: self.clock.sleeping > 0)
+
+    async def wake(self) -> float:
+        """Let the channel sleep until its time has come, and not a moment longer; how long that was."""
+        await self.pausing()
+        due = min(due for due, _, future in self.clock._sleepers if not future.done())
+        slept = due - self.clock.monotonic()
+        await self.clock.advance(slept)
+        return slept
+
+    async def taken(self, count: int = 1) -> Inbound:
+        """Wait until the intake was offered so many inbound; the last."""
+        return await self.intake.offers(count)
+
+    async def kill(self) -> None:
+        """End the process, so to speak: nothing is finished and nothing confirmed."""
+        poll, bot = self.channel._poll, self.channel._bot
+        assert poll is not None
+        assert poll._task is not None
+        assert bot is not None
+        poll._task.cancel()
+        await asyncio.wait({poll._task})
+        await bot.shutdown()
+
+    async def restart(self) -> None:
+        """A new process: another channel, the same intake."""
+        self.channel = self.build()
+        await self.channel.start(self.intake)
+
+
+def message(text: str, target: dict[str, str] | None = None) -> Outbound:
+    return Outbound("0" * 26, "0" * 26, "telegram:chat:1001", target or {"chat_id": "1001"}, text)

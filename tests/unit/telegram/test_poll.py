@@ -1,0 +1,427 @@
+"""Nothing that people write is lost or taken twice, whatever happens to the poll."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Inbound
+from bot.testing.intake import RecordingIntake
+from bot.testing.telegram import refusal
+from tests.unit.telegram.bed import GROUP, Bed
+
+CONFLICT = refusal(409, "Conflict: terminated by other getUpdates request")
+
+
+class SlowIntake(RecordingIntake):
+    """Takes in a message only when the test opens the gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.waiting = 0
+
+    async def accept(self, inbound: Inbound) -> bool:
+        self.waiting += 1
+        await self.gate.wait()
+        return await super().accept(inbound)
+
+
+def offsets(bed: Bed) -> list[str | None]:
+    return [call.params.get("offset") for call in bed.server.called("getUpdates")]
+
+
+def warnings(bed: Bed) -> list[str]:
+    return [line.message for line in bed.log.lines if line.level == "warn"]
+
+
+async def test_an_update_is_confirmed_after_it_was_taken_in(bed: Bed) -> None:
+    update = bed.server.say("hello")
+    assert (await bed.taken()).text == "hello"
+    await bed.polling()
+    assert offsets(bed) == [None, str(update["update_id"] + 1)]
+    assert len(bed.server.updates) == 0
+
+
+async def test_a_kill_before_the_intake_has_it_brings_the_update_again(idle: Bed) -> None:
+    slow = idle.intake = SlowIntake()
+    await idle.channel.start(slow)
+    idle.server.say("keep me")
+    await idle.until(lambda: slow.waiting == 1)
+    await idle.kill()
+    assert len(idle.server.updates) == 1
+    slow.gate.set()
+    await idle.restart()
+    assert (await idle.taken()).text == "keep me"
+    await idle.polling()
+    assert [inbound.text for inbound in slow.accepted] == ["keep me"]
+    assert len(idle.server.updates) == 0
+
+
+async def test_a_kill_before_the_confirmation_brings_the_same_keys_again(idle: Bed) -> None:
+    await idle.channel.start(idle.intake)
+    await idle.polling()
+    idle.server.fail("getUpdates", action="hang")  # the poll that would confirm
+    idle.server.say("once")
+    first = await idle.taken()
+    await idle.server.until(lambda: len(idle.server.called("getUpdates")) == 2)
+    await idle.kill()
+    await idle.restart()
+    second = await idle.taken(2)
+    assert second.keys == first.keys
+    assert len(idle.intake.accepted) == 1
+
+
+async def test_what_cannot_be_written_down_stays_at_telegram(bed: Bed) -> None:
+    bed.intake.failure = errors.StorageError()
+    bed.server.say("one")
+    bed.server.say("two")
+    for _ in range(4):
+        await bed.pausing()
+        assert bed.channel.health().connected
+        assert "written down" in bed.channel.health().detail
+        await bed.wake()
+    assert len(bed.server.updates) == 2
+    assert set(offsets(bed)) == {None}
+    assert [inbound.text for inbound in bed.intake.offered] == ["one"] * len(bed.intake.offered)
+    assert len(warnings(bed)) == 1
+    await bed.pausing()
+    bed.intake.failure = None
+    await bed.wake()
+    await bed.polling()
+    assert [inbound.text for inbound in bed.intake.accepted] == ["one", "two"]
+    assert bed.channel.health().detail == ""
+
+
+async def test_what_was_taken_in_before_a_failure_is_confirmed(bed: Bed) -> None:
+    class Second(RecordingIntake):
+        async def accept(self, inbound: Inbound) -> bool:
+            self.failure = errors.StorageError() if inbound.text == "two" else None
+            return await super().accept(inbound)
+
+    await bed.channel.stop()
+    first = bed.server.say("one")
+    bed.server.say("two")
+    bed.intake = Second()
+    await bed.restart()
+    await bed.wake()
+    await bed.pausing()
+    assert offsets(bed)[-1] == str(first["update_id"] + 1)
+    assert [inbound.text for inbound in bed.intake.offered] == ["one", "two", "two"]
+
+
+async def test_pauses_grow_to_half_a_minute_and_no_further(bed: Bed) -> None:
+    bed.server.fail("getUpdates", times=9, **CONFLICT)
+    bed.server.say("x")
+    waited = [await bed.wake() for _ in range(9)]
+    assert waited == sorted(waited)
+    assert 1 <= waited[0] <= 1.5
+    assert waited[-1] == 30
+
+
+async def test_an_update_delivered_twice_has_the_same_keys(bed: Bed) -> None:
+    update = bed.server.say("once")
+    first = await bed.taken()
+    await bed.polling()
+    bed.server.repeat(update)
+    assert (await bed.taken(2)).keys == first.keys
+    await bed.polling()
+    assert len(bed.server.updates) == 0
+
+
+async def test_a_poison_update_is_buried_and_those_behind_it_are_taken_in(bed: Bed) -> None:
+    poison = bed.server.push_raw({"message": {"message_id": "secret words"}})
+    bed.server.say("after")
+    assert (await bed.taken()).text == "after"
+    await bed.polling()
+    (buried,) = bed.intake.buried
+    assert (buried.channel, buried.key) == ("telegram", f"telegram:4242:update:{poison['update_id']}")
+    assert "secret words" in buried.raw
+    assert "secret words" not in buried.reason + bed.log.text
+    assert len(bed.server.updates) == 0
+    assert len(bed.server.called("getUpdates")) <= 4
+
+
+async def test_an_update_without_an_id_is_buried_once_and_holds_nobody_up(bed: Bed) -> None:
+    bed.server.push_raw("nonsense")
+    for _ in range(3):
+        await bed.wake()
+    await bed.pausing()
+    bed.server.say("after")
+    await bed.wake()
+    assert (await bed.taken()).text == "after"
+    await bed.polling()
+    assert [buried.raw for buried in bed.intake.buried] == ['"nonsense"']
+    assert len(bed.server.updates) == 0
+
+
+async def test_updates_that_mean_nothing_are_passed_over(bed: Bed) -> None:
+    bed.server.say("chatter", chat_id=GROUP)
+    bed.server.say(fields={"new_chat_title": "x"}, chat_id=GROUP)
+    bed.server.push_raw({"message_reaction": {}})
+    bed.server.say("for you")
+    assert (await bed.taken()).text == "for you"
+    await bed.polling()
+    assert len(bed.intake.offered) == 1
+    assert not bed.intake.buried
+    assert len(bed.server.updates) == 0
+
+
+async def test_a_second_poller_is_reported_once_and_outlived(bed: Bed) -> None:
+    bed.server.fail("getUpdates", times=5, **CONFLICT)
+    bed.server.say("before")
+    await bed.taken()
+    for _ in range(5):
+        await bed.pausing()
+        health = bed.channel.health()
+        assert not health.connected
+        assert "somebody else" in health.detail
+        await bed.wake()
+    await bed.polling()
+    assert len(warnings(bed)) == 1
+    assert "terminated by other getUpdates" in warnings(bed)[0]
+    bed.server.say("after")
+    assert (await bed.taken(2)).text == "after"
+    assert bed.channel.health().connected
+
+
+async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> None:
+    other = bed.build()
+    await other.start(bed.intake)
+    await bed.pausing()
+    assert not bed.channel.health().connected
+    await bed.polling()
+    await other.stop()
+    bed.server.say("hello")
+    await bed.clock.advance(2)
+    assert (await bed.taken()).text == "hello"
+    await bed.polling()
+    assert bed.channel.health().connected
+
+
+async def test_a_flood_wait_is_kept(bed: Bed) -> None:
+    bed.server.fail("getUpdates", **refusal(429, "Too Many Requests", retry_after=70))
+    bed.server.say("x")
+    await bed.pausing()
+    calls = len(bed.server.calls)
+    await bed.clock.advance(69)
+    assert bed.clock.sleeping
+    assert len(bed.server.calls) == calls
+    await bed.clock.advance(1)
+    await bed.polling()
+    assert bed.channel.health().connected
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 502, "body": "<html>Bad Gateway</html>"},
+        {"status": 200, "body": "<html>Welcome to the hotel</html>"},
+        {"status": 200, "body": "[" * 100_000},
+        {"status": 200, "body": {"ok": True, "result": {"update_id": 1}}},
+        {"status": 200, "body": {"ok": True}},
+        {"status": 200, "body": {"ok": False, "result": []}},
+        {"status": 429, "body": {"ok": False, "parameters": {"retry_after": "abc"}}},
+        {"status": 400, "body": {"ok": False, "description": ["x"], "parameters": [1]}},
+        {"status": 401, "body": {"ok": False, "description": "Unauthorized"}},
+        {"status": 302, "headers": {"location": "/elsewhere"}},
+        {"action": "cut"},
+    ],
+)
+async def test_whatever_a_poll_brings_the_next_one_heals_it(bed: Bed, fault: dict[str, Any]) -> None:
+    bed.server.fail("getUpdates", **fault)
+    bed.server.say("one")
+    await bed.pausing()
+    assert not bed.channel.health().connected
+    assert bed.channel.health().detail
+    bed.server.say("two")
+    await bed.wake()
+    await bed.polling()
+    assert [inbound.text for inbound in bed.intake.accepted] == ["one", "two"]
+    assert bed.channel.health().connected
+    assert bed.channel.health().detail == ""
+    assert bed.server.token not in bed.log.text
+
+
+async def test_an_answer_lost_on_its_way_is_asked_for_again(bed: Bed) -> None:
+    bed.server.fail("getUpdates", action="lose")
+    bed.server.say("one")
+    await bed.taken()
+    await bed.polling()
+    bed.server.say("two")
+    await bed.pausing()
+    assert len(bed.intake.offered) == 1
+    await bed.wake()
+    assert (await bed.taken(2)).text == "two"
+
+
+async def test_a_network_that_is_gone_for_a_while_is_waited_for(bed: Bed) -> None:
+    heard = bed.channel.health().last_heard
+    assert heard == bed.clock.now()
+    await bed.server.stop()
+    for _ in range(3):
+        await bed.pausing()
+        assert not bed.channel.health().connected
+        assert bed.channel.health().last_heard == heard
+        await bed.wake()
+    await bed.pausing()
+    await bed.server.start()
+    bed.server.say("back")
+    await bed.wake()
+    assert (await bed.taken()).text == "back"
+    await bed.polling()
+    assert bed.channel.health().connected
+    assert bed.channel.health().last_heard == bed.clock.now()
+    assert len(warnings(bed)) <= 2  # the cut connection, then the refused ones
+
+
+async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed) -> None:
+    idle.server.webhook = "https://bot.test/hook"
+    idle.server.say("waiting")
+    await idle.channel.start(idle.intake)
+    assert (await idle.taken()).text == "waiting"
+    assert idle.server.webhook == ""
+
+
+async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:
+    assert bed.server.updates.allowed == ("message", "edited_message")
+
+
+async def test_edits_come_as_edits(bed: Bed) -> None:
+    number = bed.server.say("helo")["message"]["message_id"]
+    await bed.taken()
+    bed.server.edit(number, "hello")
+    assert ((await bed.taken(2)).kind, bed.intake.offered[1].text) == ("edit", "hello")
+
+
+# -- albums --------------------------------------------------------------------------------------------------
+
+
+def photo(bed: Bed, caption: str = "", *, chat_id: int = 1001, group: str = "g") -> None:
+    bed.server.say(caption, media="photo", chat_id=chat_id, fields={"media_group_id": group})
+
+
+async def test_the_items_of_an_album_are_one_message(bed: Bed) -> None:
+    photo(bed)
+    await bed.pausing()
+    assert not bed.intake.offered
+    photo(bed, "compare 这些")
+    photo(bed)
+    await bed.clock.advance(0.9)
+    assert not bed.intake.offered
+    assert len(bed.server.updates) == 3
+    await bed.clock.advance(0.1)
+    found = await bed.taken()
+    assert (found.text, len(found.attachments), len(found.keys)) == ("compare 这些", 3, 6)
+    await bed.polling()
+    assert len(bed.intake.offered) == 1
+    assert len(bed.server.updates) == 0
+
+
+async def test_an_album_holds_up_its_own_chat_only(bed: Bed) -> None:
+    bed.server.say("before")
+    await bed.taken()
+    await bed.polling()
+    await bed.channel.stop()
+    photo(bed)
+    bed.server.say("after the album")
+    bed.server.say("elsewhere", chat_id=2002)
+    await bed.restart()
+    assert (await bed.taken(2)).text == "elsewhere"
+    await bed.pausing()
+    assert len(bed.intake.offered) == 2
+    await bed.clock.advance(1)
+    await bed.taken(4)
+    await bed.polling()
+    assert [inbound.text for inbound in bed.intake.offered] == ["before", "elsewhere", "", "after the album"]
+    assert len(bed.server.updates) == 0
+
+
+async def test_an_album_that_cannot_be_written_down_comes_again_whole(bed: Bed) -> None:
+    bed.intake.failure = errors.StorageError()
+    photo(bed)
+    photo(bed)
+    await bed.wake()
+    await bed.taken()
+    await bed.pausing()
+    bed.intake.failure = None
+    await bed.wake()
+    await bed.wake()
+    await bed.until(lambda: bool(bed.intake.accepted))
+    assert len(bed.intake.accepted[0].attachments) == 2
+    await bed.polling()
+    assert len(bed.server.updates) == 0
+
+
+async def test_albums_of_two_chats_are_two_messages(bed: Bed) -> None:
+    photo(bed, "one")
+    photo(bed, "two", chat_id=2002)
+    while len(bed.intake.offered) < 2:
+        await bed.until(lambda: len(bed.intake.offered) == 2 or bed.clock.sleeping > 0)
+        await bed.clock.advance(1)
+    assert [inbound.text for inbound in bed.intake.offered] == ["one", "two"]
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+
+async def test_a_pause_takes_in_no_more_and_confirms_what_it_took(bed: Bed) -> None:
+    bed.server.fail("getUpdates", action="hang")
+    bed.server.say("before")
+    await bed.taken()
+    await bed.server.until(lambda: len(bed.server.called("getUpdates")) == 2)
+    assert len(bed.server.updates) == 1
+    await bed.channel.pause()
+    assert len(bed.server.updates) == 0
+    bed.server.say("after")
+    assert len(bed.server.updates) == 1
+    assert not bed.channel.health().connected
+    await bed.channel.stop()
+    await bed.restart()
+    assert (await bed.taken(2)).text == "after"
+
+
+async def test_a_pause_lets_the_intake_finish(idle: Bed) -> None:
+    slow = idle.intake = SlowIntake()
+    await idle.channel.start(slow)
+    idle.server.say("one")
+    await idle.until(lambda: slow.waiting == 1)
+    idle.server.say("two")
+    pausing = asyncio.create_task(idle.channel.pause())
+    await asyncio.sleep(0)
+    assert not pausing.done()
+    slow.gate.set()
+    await pausing
+    assert [inbound.text for inbound in slow.accepted] == ["one"]
+    assert len(idle.server.updates) == 1
+
+
+async def test_a_stop_does_not_wait_for_a_pause_between_polls(bed: Bed) -> None:
+    bed.server.fail("getUpdates", times=2, **CONFLICT)
+    bed.server.say("x")
+    await bed.pausing()
+    await bed.channel.stop()
+    assert bed.clock.sleeping == 0
+
+
+async def test_a_stop_does_not_hang_on_a_network_that_is_gone(bed: Bed) -> None:
+    bed.server.fail("getUpdates", action="hang")
+    bed.server.say("x")
+    await bed.taken()
+    await bed.server.until(lambda: len(bed.server.called("getUpdates")) == 2)
+    await bed.server.stop()
+    await bed.channel.stop()
+    assert not bed.channel.health().connected
+
+
+async def test_a_loop_that_ends_by_a_fault_of_ours_shows_in_health_and_log(bed: Bed) -> None:
+    bed.intake.failure = RuntimeError("a bug")
+    bed.server.say("x")
+    await bed.until(lambda: bool(bed.log.lines))
+    assert not bed.channel.health().connected
+    assert bed.log.lines[-1].level == "error"
+    assert "RuntimeError" in bed.log.lines[-1].message
+    assert len(bed.server.updates) == 1

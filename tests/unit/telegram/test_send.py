@@ -1,0 +1,311 @@
+"""Sending: one visible message a call, and the truth about every failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import errors, text
+from bot.testing import telegram_rules as rules
+from bot.testing.telegram import refusal
+from channels.telegram import render
+from channels.telegram.adapter import TelegramChannel
+from tests.unit.telegram.bed import GROUP, Bed, message
+
+
+@pytest.fixture
+async def chat(bed: Bed) -> Bed:
+    """A bed with a private chat that the bot may write to."""
+    bed.server.chat(1001)
+    return bed
+
+
+async def test_a_message_is_shown_with_its_form(chat: Bed) -> None:
+    sent = await chat.channel.send(message("👍 **你好** `x`\n[l](https://a.b)"))
+    (seen,) = chat.server.visible()
+    assert sent.message_id == str(seen.message_id)
+    assert seen.text == "👍 你好 x\nl"
+    assert [(e["type"], e["offset"], e["length"]) for e in seen.entities] == [
+        ("bold", 3, 2),
+        ("code", 6, 1),
+        ("text_link", 8, 1),
+    ]
+    assert not seen.preview
+    (call,) = chat.server.called("sendMessage")
+    assert "parse_mode" not in call.params
+
+
+async def test_a_bare_address_shows_no_preview(chat: Bed) -> None:
+    await chat.channel.send(message("see https://a.b"))
+    assert not chat.server.visible()[0].preview
+
+
+async def test_an_answer_in_a_group_hangs_on_the_question_in_its_topic(bed: Bed) -> None:
+    bed.server.say("/help", chat_id=GROUP, thread_id=7)
+    found = await bed.taken()
+    await bed.channel.send(message("here", found.target))
+    (seen,) = bed.server.visible(GROUP)
+    assert (seen.thread_id, str(seen.reply_to)) == (7, found.message_id)
+
+
+async def test_an_answer_to_a_deleted_question_is_sent_all_the_same(bed: Bed) -> None:
+    bed.server.say("/help", chat_id=GROUP)
+    found = await bed.taken()
+    bed.server.chats[GROUP].messages.clear()
+    await bed.channel.send(message("here", found.target))
+    (seen,) = bed.server.visible(GROUP)
+    assert (seen.text, seen.reply_to) == ("here", None)
+
+
+async def test_a_topic_that_is_gone_is_left_out(chat: Bed) -> None:
+    await chat.channel.send(message("here", {"chat_id": "1001", "message_thread_id": "5"}))
+    (seen,) = chat.server.visible()
+    assert (seen.text, seen.thread_id) == ("here", None)
+    assert len(chat.server.called("sendMessage")) == 2
+
+
+async def test_entities_that_telegram_refuses_are_left_out(chat: Bed) -> None:
+    chat.server.fail("sendMessage", **refusal(400, "Bad Request: can't parse entities: unsupported"))
+    await chat.channel.send(message("**here**"))
+    (seen,) = chat.server.visible()
+    assert (seen.text, seen.entities) == ("**here**", ())
+
+
+async def test_both_refusals_at_once_still_end_in_one_message(chat: Bed) -> None:
+    chat.server.fail("sendMessage", **refusal(400, "Bad Request: can't parse entities: unsupported"))
+    await chat.channel.send(message("**here**", {"chat_id": "1001", "message_thread_id": "5"}))
+    assert [seen.text for seen in chat.server.visible()] == ["**here**"]
+
+
+@pytest.mark.parametrize(
+    "description", ["message thread not found", "can't parse entities: no", "something else"]
+)
+async def test_a_refusal_that_stays_is_a_failure(chat: Bed, description: str) -> None:
+    chat.server.fail("sendMessage", times=9, **refusal(400, f"Bad Request: {description}"))
+    with pytest.raises(errors.DeliveryFailed) as caught:
+        await chat.channel.send(message("**private**", {"chat_id": "1001", "message_thread_id": "5"}))
+    assert type(caught.value) is errors.DeliveryFailed
+    assert "private" not in str(caught.value)
+    assert len(chat.server.called("sendMessage")) <= 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (refusal(429, "Too Many Requests: retry after 7", retry_after=7), errors.DeliveryThrottled),
+        ({"status": 429, "body": "slow down"}, errors.DeliveryThrottled),
+        ({"status": 500, "body": "oops"}, errors.DeliveryUncertain),
+        ({"status": 502, "body": {"ok": False, "description": "Bad Gateway"}}, errors.DeliveryUncertain),
+        ({"status": 200, "body": "<html></html>"}, errors.DeliveryUncertain),
+        ({"status": 200, "body": {"ok": True, "result": True}}, errors.DeliveryUncertain),
+        ({"status": 200, "body": {"ok": True, "result": {"message_id": 1}}}, errors.DeliveryUncertain),
+        ({"action": "cut"}, errors.DeliveryUncertain),
+        (refusal(403, "Forbidden: bot was blocked by the user"), errors.TargetGone),
+        (refusal(403, "Forbidden: bot was kicked from the supergroup chat"), errors.TargetGone),
+        (refusal(400, "Bad Request: chat not found"), errors.TargetGone),
+        (refusal(400, "Bad Request: not enough rights to send text messages"), errors.TargetGone),
+        (refusal(400, "Bad Request: TOPIC_CLOSED"), errors.TargetGone),
+        (refusal(400, "Bad Request: upgraded", migrate_to_chat_id=-1005), errors.TargetGone),
+        (refusal(401, "Unauthorized"), errors.DeliveryFailed),
+        (refusal(413, "Request Entity Too Large"), errors.DeliveryFailed),
+        ({"status": 302, "headers": {"location": "/x"}}, errors.DeliveryFailed),
+    ],
+)
+async def test_failures_say_how_sure_they_are(
+    chat: Bed, fault: dict[str, Any], kind: type[errors.DeliveryFailed]
+) -> None:
+    chat.server.fail("sendMessage", **fault)
+    with pytest.raises(errors.DeliveryFailed) as caught:
+        await chat.channel.send(message("private words"))
+    assert type(caught.value) is kind
+    assert "private" not in str(caught.value)
+    assert chat.server.token not in str(caught.value)
+    assert len(chat.server.called("sendMessage")) == 1
+    assert chat.server.visible() == []
+    await chat.channel.send(message("next"))
+    assert len(chat.server.visible()) == 1
+
+
+async def test_a_flood_wait_is_handed_on(chat: Bed) -> None:
+    chat.server.fail("sendMessage", **refusal(429, "Too Many Requests", retry_after=7))
+    with pytest.raises(errors.DeliveryThrottled) as caught:
+        await chat.channel.send(message("x"))
+    assert caught.value.retry_after == 7
+
+
+async def test_a_lost_answer_is_uncertain_and_not_sent_again(chat: Bed) -> None:
+    chat.server.fail("sendMessage", action="lose")
+    with pytest.raises(errors.DeliveryUncertain):
+        await chat.channel.send(message("once"))
+    assert [seen.text for seen in chat.server.visible()] == ["once"]
+
+
+async def test_an_answer_that_never_comes_is_uncertain(idle: Bed) -> None:
+    idle.server.chat(1001)
+    idle.channel = idle.build(patience=0.2)
+    await idle.channel.start(idle.intake)
+    idle.server.fail("sendMessage", action="hang")
+    with pytest.raises(errors.DeliveryUncertain, match="ReadTimeout"):
+        await idle.channel.send(message("x"))
+
+
+async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:
+    await chat.server.stop()
+    await chat.pausing()  # the poll has noticed, and with it the pool of connections
+    with pytest.raises(errors.DeliveryThrottled, match="ConnectError"):
+        await chat.channel.send(message("x"))
+
+
+async def test_a_blocked_bot_and_a_moved_group_are_gone(bed: Bed) -> None:
+    bed.server.block(1001)
+    with pytest.raises(errors.TargetGone, match="blocked"):
+        await bed.channel.send(message("x"))
+    bed.server.upgrade(-5, GROUP)
+    with pytest.raises(errors.TargetGone, match=str(GROUP)):
+        await bed.channel.send(message("x", {"chat_id": "-5"}))
+    assert bed.server.visible(GROUP) == []  # the new group has not been let in
+
+
+@pytest.mark.parametrize("said", ["", " \n", "\ufeff \n", "\u200b\u202e"])
+async def test_a_blank_message_is_not_sent(chat: Bed, said: str) -> None:
+    assert chat.channel.split(said) == []
+    with pytest.raises(errors.DeliveryFailed):
+        await chat.channel.send(message(said))
+    assert not chat.server.called("sendMessage")
+
+
+@pytest.mark.parametrize("target", [{}, {"chat_id": "@name"}, {"chat_id": ""}])
+async def test_a_target_that_is_none_is_a_failure(chat: Bed, target: dict[str, str]) -> None:
+    with pytest.raises(errors.DeliveryFailed, match="number of a chat"):
+        await chat.channel.send(message("x", target or {"x": "y"}))
+    assert not chat.server.called("sendMessage")
+
+
+async def test_what_telegram_cannot_carry_is_replaced(chat: Bed) -> None:
+    await chat.channel.send(message("a\ud83d\0 **b** \u202e مرحبا"))
+    (seen,) = chat.server.visible()
+    assert seen.text == "a\ufffd\ufffd b \u202e مرحبا"
+    assert [(e["offset"], e["length"]) for e in seen.entities] == [(4, 1)]
+
+
+async def test_more_entities_than_telegram_takes_cost_form_but_no_words(chat: Bed) -> None:
+    await chat.channel.send(message("**a** " * 300))
+    (seen,) = chat.server.visible()
+    assert seen.text == ("a " * 300).strip()
+    assert len(seen.entities) == 100
+
+
+async def test_a_table_that_grows_too_long_is_sent_as_it_is(chat: Bed) -> None:
+    grown = "|" + "a" * 80 + "|b|\n|-|-|\n" + "|c|d|\n" * 200
+    assert render.units(render.render(grown).text) > 4096
+    await chat.channel.send(message(grown))
+    assert chat.server.visible()[0].text == grown.strip()
+
+
+# -- the sign of work ----------------------------------------------------------------------------------------
+
+
+async def test_typing_is_shown_in_the_topic(bed: Bed) -> None:
+    bed.server.topic(GROUP, 7)
+    await bed.channel.indicate({"chat_id": str(GROUP), "message_thread_id": "7"}, working=True)
+    await bed.channel.indicate({"chat_id": str(GROUP), "message_thread_id": "7"}, working=False)
+    (call,) = bed.server.called("sendChatAction")
+    assert (call.params["action"], call.params["message_thread_id"]) == ("typing", "7")
+
+
+async def test_typing_that_fails_is_a_failed_delivery(chat: Bed) -> None:
+    for fault in ({"status": 500}, {"action": "cut"}, refusal(400, "Bad Request: chat not found")):
+        chat.server.fail("sendChatAction", **fault)
+        with pytest.raises(errors.DeliveryFailed):
+            await chat.channel.indicate({"chat_id": "1001"}, working=True)
+
+
+async def test_a_chat_that_must_wait_sees_no_typing(chat: Bed) -> None:
+    chat.server.chat(2002)
+    chat.server.fail("sendMessage", **refusal(429, "Too Many Requests", retry_after=7))
+    with pytest.raises(errors.DeliveryThrottled):
+        await chat.channel.send(message("x"))
+    await chat.channel.indicate({"chat_id": "1001"}, working=True)
+    await chat.channel.indicate({"chat_id": "2002"}, working=True)
+    assert [call.params["chat_id"] for call in chat.server.called("sendChatAction")] == ["2002"]
+    await chat.clock.advance(7)
+    await chat.channel.indicate({"chat_id": "1001"}, working=True)
+    assert len(chat.server.called("sendChatAction")) == 2
+
+
+# -- long text -----------------------------------------------------------------------------------------------
+
+
+def fits(part: str) -> bool:
+    rendered = render.render(part)
+    return render.units(rendered.text) <= 4096 and len(rendered.entities) <= 100
+
+
+def letters(said: str) -> str:
+    return "".join(char for char in said if char.isalnum())
+
+
+@pytest.fixture
+def split(idle: Bed) -> TelegramChannel:
+    return idle.channel
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "word " * 20_000,
+        "👨‍👩‍👧‍👦" * 9_000,
+        "你好。" * 33_000,
+        "x" * 100_000,
+        "- **bold** `code` [l](https://a.b)\n" * 800,
+        "> quoted **words**\n" * 1500,
+        "```py\n" + "x = 1\n" * 4000 + "```",
+        "| a | b |\n|---|---|\n" + "| c | d |\n" * 900,
+        "a\u0301" * 20_000,
+    ],
+)
+async def test_long_text_is_cut_into_messages(split: TelegramChannel, said: str) -> None:
+    parts = split.split(said)
+    assert len(parts) > 1
+    assert all(fits(part) for part in parts)
+    shown = "".join(letters(render.render(part).text) for part in parts)
+    assert shown == letters(render.render(said).text.replace("https", "")) or len(said) > 16_384
+    assert letters("".join(parts).replace("```py", "")) == letters(said.replace("```py", ""))
+
+
+async def test_many_entities_are_spread_over_messages(split: TelegramChannel) -> None:
+    parts = split.split("**a** `b`\n\n" * 150)
+    assert len(parts) >= 3
+    assert all(fits(part) for part in parts)
+    kinds = [entity.type for part in parts for entity in render.render(part).entities]
+    assert kinds == ["bold", "code"] * 150
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.sampled_from(["👨‍👩‍👧‍👦", "🇪🇺", "e\u0301", "你", "word ", "\n", "end. "]), min_size=1, max_size=9
+    )
+)
+def test_no_grapheme_is_cut(pieces: list[str]) -> None:
+    whole = "".join(pieces) * (9000 // len("".join(pieces)) + 1)
+    channel = TelegramChannel.__new__(TelegramChannel)
+    parts = channel.split(whole)
+    assert all(fits(part) for part in parts)
+    assert [g for part in parts for g in text.graphemes(part) if g.strip()] == [
+        g for g in text.graphemes(whole) if g.strip()
+    ]
+
+
+async def test_a_hundred_thousand_characters_arrive_whole(chat: Bed) -> None:
+    said = "Ein Satz mit 你好 und 👨‍👩‍👧‍👦. " * 3500
+    parts = chat.channel.split(said)
+    for part in parts:
+        await chat.channel.send(message(part))
+    seen = chat.server.visible()
+    assert len(seen) == len(parts)
+    assert all(rules.units(one.text) <= 4096 for one in seen)
+    assert letters("".join(one.text for one in seen)) == letters(said)
