@@ -26,11 +26,16 @@ Effect = Literal["read", "write", "run", "network", "message"]
 class Tool(Protocol):
     """Something the model may call: one file in `bot/tools/builtin`."""
 
-    name: str
-    description: str
-    input: type[BaseModel]
-    effects: frozenset[Effect]
-    timeout_seconds: float
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input(self) -> type[BaseModel]: ...
+    @property
+    def effects(self) -> frozenset[Effect]: ...
+    @property
+    def timeout_seconds(self) -> float: ...
 
     async def run(self, args: Any) -> str:
         """Do it. `args` is an instance of `input`; the text returned is for the model.
