@@ -199,8 +199,7 @@ class ChatStore:
     def _write_some(self, name: str, raws: list[bytes]) -> int:
         """Write as many lines as go into the file before it has to be rotated, and rotate it then."""
         main = self._shelf.main(name)
-        if self._shelf.settle(name):
-            self._files.forget(main)
+        self._shelf.settle(name)
         some = raws[: max(1, self._limit + 1 - self._files.tail(main).lines)]
         tail = self._files.append(main, some)
         if tail.lines > self._limit:

@@ -75,16 +75,15 @@ class Shelf:
         self._disk.replace(self.main(name), data[cut:])
         self._disk.remove(self.marker(name))
 
-    def settle(self, name: str) -> bool:
-        """Finish or take back a rotation that was cut off; True where there was one. Needs no free space."""
+    def settle(self, name: str) -> None:
+        """Finish or take back a rotation that was cut off. Needs no free space."""
         if not self._disk.size(self.marker(name)):
-            return False
+            return
         begun = self._begun(name)
         if begun is not None:
             self._disk.remove(self.archive(name, begun))
             self._numbers = None
         self._disk.remove(self.marker(name))
-        return True
 
     def _begun(self, name: str) -> int | None:
         """The number of an archive whose lines are all still in the main file."""

@@ -199,6 +199,15 @@ class JournalContract(abc.ABC):
             ("answer 2", "intent"),
         ]
 
+    async def test_messages_are_intended_all_or_none(self, journal: Journal) -> None:
+        results = await asyncio.gather(
+            journal.intend([outbound(1), outbound(2, kind=None)]),
+            journal.intend([outbound(3)]),
+            return_exceptions=True,
+        )
+        assert [isinstance(result, errors.StorageError) for result in results] == [True, False]
+        assert [record.id for record in await journal.deliveries(outbound(1).request_id)] == [outbound(3).id]
+
     async def test_a_state_that_does_not_exist_is_refused(self, journal: Journal) -> None:
         await journal.intend([outbound(1)])
         with pytest.raises(errors.StorageError):

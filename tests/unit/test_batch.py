@@ -43,6 +43,20 @@ async def test_what_comes_while_a_batch_is_written_makes_the_next_batch() -> Non
     await batcher.close()
 
 
+async def test_a_batch_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.batch.LARGEST", 3)
+    batches: list[list[int]] = []
+
+    def work(batch: list[int]) -> list[int]:
+        batches.append(batch)
+        return batch
+
+    batcher = Batcher("test", work)
+    assert await asyncio.gather(*(batcher.put(item) for item in range(7))) == list(range(7))
+    assert batches == [[0, 1, 2], [3, 4, 5], [6]]
+    await batcher.close()
+
+
 async def test_a_failure_reaches_the_caller_it_belongs_to() -> None:
     batcher: Batcher[int, int] = Batcher(
         "test", lambda batch: [errors.StorageError("odd") if item % 2 else item for item in batch]

@@ -192,6 +192,23 @@ async def test_a_chat_that_cannot_be_written_at_all_is_told_of_once_for_each_lin
     assert on_disk(folder) == ["t0", "t1"]
 
 
+async def test_a_line_is_not_acknowledged_because_an_owed_one_before_it_was_written(
+    store: Make, folder: Path, said: Said
+) -> None:
+    disk = FaultyDisk(SystemDisk())
+    chats = store(LIMIT, disk)
+    for number in range(LIMIT):
+        await chats.append(said(f"t{number}"))
+    disk.fail(Failure("append"))
+    disk.fail(Failure("append", at=2))
+    for number in (LIMIT, LIMIT + 1):  # the second one comes to stand behind a rotation
+        with pytest.raises(errors.StorageError):
+            await chats.append(said(f"t{number}"))
+    assert on_disk(folder) == numbered(LIMIT + 1)
+    await chats.close()
+    assert on_disk(folder) == numbered(LIMIT + 2)
+
+
 async def test_one_chat_that_fails_does_not_fail_the_others_of_its_batch(
     store: Make, folder: Path, said: Said
 ) -> None:

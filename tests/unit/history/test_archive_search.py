@@ -36,19 +36,19 @@ async def found(store: ChatStore, **query: Any) -> list[str]:
 @given(
     lines=st.lists(
         st.tuples(
-            st.integers(0, 30),
+            st.integers(0, 8),
             st.sampled_from(["user", "assistant", "system", "tool"]),
             st.sampled_from(WORDS),
         ),
         max_size=30,
     ),
-    archive_after=st.integers(1, 12),
+    archive_after=st.integers(1, 8),
     limit=st.integers(0, 40),
     offset=st.integers(0, 20),
     keyword=st.sampled_from([None, "", "f", "strasse", "東", "(a+)+$", "SS", "i"]),
     role=st.sampled_from([None, "user", "assistant"]),
-    before=st.none() | st.integers(0, 31),
-    after=st.none() | st.integers(0, 31),
+    before=st.none() | st.integers(0, 9),
+    after=st.none() | st.integers(0, 9),
     skipped=st.none() | st.sets(st.integers(0, 29)),
 )
 def test_every_window_is_the_one_of_a_naive_model(

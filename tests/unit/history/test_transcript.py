@@ -125,14 +125,17 @@ async def test_what_utf8_cannot_carry_is_replaced_and_does_no_harm(make: Make) -
     await transcript.close()
 
 
-async def test_a_line_is_written_once_however_often_it_is_appended(make: Make) -> None:
+async def test_a_line_is_written_once_however_often_it_is_appended(make: Make, folder: Path) -> None:
     transcript = make()
-    await transcript.append(KEY, [line("a"), line("b"), line("a")])
+    await transcript.append(KEY, [line("a", ts=5), line("b"), line("a", ts=6)])
     await transcript.append(KEY, [line("b"), line("c")])
     await transcript.close()
     again = make(start=50)
     await again.append(KEY, [line("a"), line("c"), line("d")])
     assert await uuids(again) == ["a", "b", "c", "d"]
+    (path,) = folder.rglob("*.jsonl")
+    assert path.read_bytes().count(b"\n") == 4
+    assert (await again.load(KEY))[0].ts == 5
     await again.close()
 
 
