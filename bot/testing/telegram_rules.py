@@ -102,10 +102,8 @@ class Args:
         value = self._values.get(name)
         if not isinstance(value, str):
             return value
-        if not value:
-            return None
         try:
-            return json.loads(value)
+            return json.loads(value or "null")
         except ValueError:
             raise bad(f"can't parse {name} JSON object") from None
 

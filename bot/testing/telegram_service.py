@@ -133,15 +133,15 @@ class Service(Loopback):
         if not args.has("chat_id"):
             raise rules.bad("chat_id is empty")
         wanted = args.text("chat_id")
-        for chat in self.chats.values():
-            if str(chat.id) == wanted or (chat.username and f"@{chat.username}" == wanted):
-                if chat.gone is not None:
-                    raise rules.Refused(403, chat.gone)
-                if chat.moved_to is not None:
-                    description = "Bad Request: group chat was upgraded to a supergroup chat"
-                    raise rules.Refused(400, description, migrate_to_chat_id=chat.moved_to)
-                return chat
-        raise rules.bad("chat not found")
+        chat = next((chat for chat in self.chats.values() if str(chat.id) == wanted), None)
+        if chat is None:
+            raise rules.bad("chat not found")
+        if chat.gone is not None:
+            raise rules.Refused(403, chat.gone)
+        if chat.moved_to is not None:
+            description = "Bad Request: group chat was upgraded to a supergroup chat"
+            raise rules.Refused(400, description, migrate_to_chat_id=chat.moved_to)
+        return chat
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         file_id = request.match_info["path"].removeprefix("documents/")

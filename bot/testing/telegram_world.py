@@ -43,8 +43,6 @@ class Chat:
 
     id: int
     kind: str
-    title: str = ""
-    username: str | None = None
     forum: bool = False
     topics: dict[int, Json] = field(default_factory=dict)
     messages: dict[int, Json] = field(default_factory=dict)
@@ -60,9 +58,7 @@ class Chat:
         if self.kind == "private":
             body["first_name"] = f"Person {self.id}"
         else:
-            body["title"] = self.title or f"Group {self.id}"
-        if self.username:
-            body["username"] = self.username
+            body["title"] = f"Group {self.id}"
         if self.forum:
             body["is_forum"] = True
         return body

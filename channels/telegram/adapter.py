@@ -106,8 +106,8 @@ class TelegramChannel:
         place = dict(message.target)
         if not render.visible(shown.text) or not address.valid_id(place.get("chat_id", "")):
             raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
-        # Two refusals are answered by asking for less; both say surely that nothing was sent.
-        for _ in range(3):
+        # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
+        while True:
             try:
                 return await self._post(bot, place, shown)
             except BadRequest as exc:
@@ -122,7 +122,6 @@ class TelegramChannel:
                 raise self._undelivered(exc, place) from None
             except wire.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
-        raise errors.DeliveryFailed("Telegram refused every form of the message")
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show `typing`, which ends by itself after five seconds or with the next message."""

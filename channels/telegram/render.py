@@ -147,7 +147,6 @@ class _Writer:
             "list_item_close": self._item_close,
         }
         self._inlines: dict[str, Callable[[Token], None]] = {
-            "text": lambda token: self._put(token.content),
             "code_inline": lambda token: self._code(token.content),
             "softbreak": self._break,
             "hardbreak": self._break,
@@ -220,8 +219,6 @@ class _Writer:
 
     def _inline_block(self, token: Token) -> None:
         for child in token.children or ():
-            if child.level + token.level > DEEPEST - 4:
-                raise _TooDeep
             self._inline(child)
 
     def _verbatim(self, token: Token) -> None:
@@ -285,8 +282,11 @@ class _Writer:
         kind, _, edge = token.type.partition("_")
         if kind in STYLES and edge:
             (self._begin if edge == "open" else self._end)(STYLES[kind])
-        elif handle := self._inlines.get(token.type):
-            handle(token)
+        else:
+            self._inlines.get(token.type, self._text)(token)
+
+    def _text(self, token: Token) -> None:
+        self._put(token.content)
 
     def _break(self, _: Token) -> None:
         self._put("\n" + "  " * len(self._items))

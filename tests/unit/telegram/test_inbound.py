@@ -302,6 +302,12 @@ def test_what_is_no_update_is_unreadable(
     assert "secret" not in str(caught.value)
 
 
+def test_an_edit_without_its_date_is_unreadable(server: TelegramServer, me: wire.Bot) -> None:
+    said = server.say("x")["message"]
+    with pytest.raises(inbound.Unreadable):
+        read({"update_id": 1, "edited_message": said}, me)
+
+
 def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
     server: TelegramServer, me: wire.Bot
 ) -> None:

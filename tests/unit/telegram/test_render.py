@@ -44,6 +44,11 @@ def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
         ("[doc](README.md)", "doc README.md", [("code", "README.md")]),
         ("![alt](https://a.b/i.png)", "alt https://a.b/i.png", [("code", "https://a.b/i.png")]),
         ("[![alt](https://a.b/i)](https://c.d)", "alt", [("text_link", "alt")]),
+        ("![a\nb *c*](https://a.b)", "a b c https://a.b", [("code", "https://a.b")]),
+        ("![a ![b](https://c.d)](https://e.f)", "a b https://c.d https://e.f", [("code", "https://e.f")]),
+        ("[![](https://a.b/i)](https://c.d)", "https://a.b/i", [("text_link", "https://a.b/i")]),
+        ("![]()", "![]()", []),
+        ("**a " * 80 + "b**" * 80, "a " * 80 + "b" * 80, [("bold", "a " * 80 + "b" * 80)]),
         ("# Title\ntext", "Title\ntext", [("bold", "Title")]),
         ("# A **b**", "A b", [("bold", "A b")]),
         ("Title\n=====", "Title", [("bold", "Title")]),
@@ -99,8 +104,23 @@ def test_a_link_keeps_its_address() -> None:
 
 
 def test_a_table_is_aligned_whatever_its_script() -> None:
-    table = "| name | 价格 |\n|---|--:|\n| **你好** | `1` |\n| b | [x](https://a.b) |\n| c |"
-    lines = ["name | 价格", "-----+----------------", "你好 | 1", "b    | x (https://a.b)", "c    |"]
+    rows = [
+        "| name | 价格 |",
+        "|---|--:|",
+        "| **你好** | `1` |",
+        "| b | [x](https://a.b) |",
+        "| c |",
+        "| ☺️ | <https://a> |",
+    ]
+    table = "\n".join(rows)
+    lines = [
+        "name | 价格",
+        "-----+----------------",
+        "你好 | 1",
+        "b    | x (https://a.b)",
+        "c    |",
+        "☺️   | https://a",
+    ]
     assert shown(table) == ("\n".join(lines), [("pre", "\n".join(lines))])
 
 
