@@ -137,8 +137,14 @@ def _pieces(words: str, chunk: int) -> Sequence[str]:
 # How a stream goes wrong. `after` counts frames; message_start is the first.
 
 
+def edited(answer: Reply, edit: Edit) -> Reply:
+    """The reply with one more edit of its frames, after those it has."""
+    before = answer.edit
+    return replace(answer, edit=edit if before is None else lambda wire: edit(before(wire)))
+
+
 def _then(answer: Reply, after: int, *tail: Frame) -> Reply:
-    return replace(answer, edit=lambda wire: [*wire[:after], *tail])
+    return edited(answer, lambda wire: [*wire[:after], *tail])
 
 
 def cut(answer: Reply, after: int = 4) -> Reply:
@@ -166,9 +172,9 @@ def error_event(
 
 def garble(answer: Reply, after: int = 4) -> Reply:
     """A frame that is no JSON."""
-    return replace(
+    return edited(
         answer,
-        edit=lambda wire: [
+        lambda wire: [
             *wire[:after],
             b'event: content_block_delta\ndata: {"type": "content\n\n',
             *wire[after:],
@@ -179,14 +185,14 @@ def garble(answer: Reply, after: int = 4) -> Reply:
 def unknown_event(answer: Reply, after: int = 4) -> Reply:
     """An event that nobody has heard of; everything else is fine."""
     event = sse({"type": "brand_new_event", "index": 0, "value": [1, None]})
-    return replace(answer, edit=lambda wire: [*wire[:after], event, *wire[after:]])
+    return edited(answer, lambda wire: [*wire[:after], event, *wire[after:]])
 
 
 def nameless(answer: Reply) -> Reply:
     """No frame has an `event:` line, as behind some proxies."""
-    return replace(
+    return edited(
         answer,
-        edit=lambda wire: [
+        lambda wire: [
             frame[frame.index(b"data:") :] if isinstance(frame, bytes) else frame for frame in wire
         ],
     )
@@ -194,7 +200,7 @@ def nameless(answer: Reply) -> Reply:
 
 def pause(answer: Reply, gate: asyncio.Event, after: int = 4) -> Reply:
     """The stream waits until the gate is opened."""
-    return replace(answer, edit=lambda wire: [*wire[:after], gate, *wire[after:]])
+    return edited(answer, lambda wire: [*wire[:after], gate, *wire[after:]])
 
 
 def empty_body() -> Reply:

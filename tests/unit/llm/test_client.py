@@ -11,6 +11,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm import client
 from bot.llm.client import AnthropicModel, Timeouts
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script
@@ -408,3 +409,41 @@ async def test_many_answers_stream_side_by_side(server: AnthropicServer, model: 
     gate.set()
     replies = await asyncio.gather(*tasks)
     assert [reply.content[0]["text"] for reply in replies] == [f"chat {number}" for number in range(30)]
+
+
+async def test_a_redirect_does_not_carry_the_key_elsewhere(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    async with AnthropicServer() as elsewhere:
+        server.fail("messages", status=307, headers={"location": f"{elsewhere.url}/v1/messages"})
+        with pytest.raises(errors.RequestInvalid) as caught:
+            await reply_of(model)
+        assert caught.value.status == 307
+        assert elsewhere.calls == []
+
+
+async def test_a_stream_that_is_given_up_is_closed_at_once(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.garble(script.pause(LONG, asyncio.Event(), after=5)))
+    with pytest.raises(errors.StreamBroken):
+        await reply_of(model)
+    await server.until(lambda: server.requests[0].aborted)
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:3000", True),
+        ("http://127.8.9.1", True),
+        ("http://[::1]:80/v1", True),
+        ("http://localhost:11434", True),
+        ("http://model.localhost", True),
+        ("https://api.anthropic.com", False),
+        ("http://localhost.example.org", False),
+        ("http://10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_what_is_loopback(url: str, loopback: bool) -> None:
+    assert client._is_loopback(url) is loopback
