@@ -112,7 +112,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
         quoted=_quoted(message, me),
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
-    return Event(update_id, inbound, direct or bool((command or addressed) and not foreign), album)
+    return Event(update_id, inbound, direct or bool(command or addressed), album)
 
 
 def _keys(me: User, update_id: int, message: Message, *, edit: bool) -> tuple[str, str]:

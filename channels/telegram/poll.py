@@ -111,10 +111,10 @@ class Poll:
         return await self._take(raws)
 
     def _hold(self) -> int:
-        """No waiting while an album is open, nor after trouble, so that the end of it shows at once. Only
-        a whole poll proves that nobody else polls any more.
+        """No waiting after trouble, so that its end shows at once; but only a whole poll proves that nobody
+        else polls any more.
         """
-        return 0 if self._albums or (self.trouble and not self._contested) else HOLD
+        return 0 if self.trouble and not self._contested else HOLD
 
     async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
         offset = self._offset

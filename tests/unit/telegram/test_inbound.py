@@ -72,6 +72,7 @@ def test_a_private_message_is_direct(server: TelegramServer, me: wire.Bot) -> No
         ("/help@other_bot @shipmate_bot", None),
         ("try /help", None),
         ("/usr/bin", None),
+        ("/usr/bin then /abc", None),
         ("shipmate_bot", None),
     ],
 )
@@ -160,7 +161,7 @@ def test_commands_are_told_from_text(
 
 
 def test_what_is_no_command_of_this_bot_stays_text(server: TelegramServer, me: wire.Bot) -> None:
-    for text in ("/help@other_bot", "/usr/bin", "say /help", "/"):
+    for text in ("/help@other_bot", "/usr/bin then /abc", "say /help", "/"):
         found = must(server.say(text), me)
         assert (found.command, found.text, found.addressed) == (None, text, "direct")
     broken = [{"type": "bot_command", "offset": 0, "length": 3}]

@@ -120,6 +120,23 @@ async def test_pauses_grow_to_half_a_minute_and_no_further(bed: Bed) -> None:
     assert waited == sorted(waited)
     assert 1 <= waited[0] <= 1.5
     assert waited[-1] == 30
+    bed.server.say("y")
+    await bed.taken(2)
+    await bed.polling()
+    bed.server.fail("getUpdates", **CONFLICT)
+    bed.server.say("z")
+    assert await bed.wake() <= 1.5
+
+
+async def test_the_end_of_trouble_shows_at_once_and_that_of_a_conflict_after_a_whole_poll(bed: Bed) -> None:
+    for fault, hold in (({"status": 502}, "0"), (CONFLICT, "30")):
+        bed.server.fail("getUpdates", **fault)
+        bed.server.say("x")
+        await bed.pausing()
+        polls = len(bed.server.called("getUpdates"))
+        await bed.wake()
+        await bed.polling()
+        assert bed.server.called("getUpdates")[polls].params["timeout"] == hold
 
 
 async def test_an_update_delivered_twice_has_the_same_keys(bed: Bed) -> None:
@@ -318,10 +335,10 @@ async def test_a_pause_takes_in_no_more_and_confirms_what_it_took(bed: Bed) -> N
 
 async def test_a_pause_lets_the_intake_finish(idle: Bed) -> None:
     slow = idle.intake = SlowIntake()
-    await idle.channel.start(slow)
     idle.server.say("one")
-    await idle.until(lambda: slow.waiting == 1)
     idle.server.say("two")
+    await idle.channel.start(slow)
+    await idle.until(lambda: slow.waiting == 1)
     pausing = asyncio.create_task(idle.channel.pause())
     await asyncio.sleep(0)
     assert not pausing.done()
