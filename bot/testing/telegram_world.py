@@ -82,10 +82,11 @@ class Chat:
 
     def seen(self, message: Json, bot_id: int) -> Seen:
         number = message["message_id"]
+        said, spans = ("text", "entities") if "text" in message else ("caption", "caption_entities")
         return Seen(
             number,
-            message.get("text", message.get("caption", "")),
-            tuple(message.get("entities", message.get("caption_entities", ()))),
+            message.get(said, ""),
+            tuple(message.get(spans, ())),
             message.get("message_thread_id"),
             message.get("reply_to_message", {}).get("message_id"),
             preview=self.previews.get(number, False),
