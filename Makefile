@@ -20,7 +20,7 @@ help:
 	@echo "make test     all tests but torture and bench"
 	@echo "make check    lint, format, types, imports, house rules"
 	@echo "make torture  crash points, fuzz, soak"
-	@echo "make bench    measurements"
+	@echo "make bench    measurements; BENCH=--json adds a line for machines"
 	@echo "make schema   write .ship/schema anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"
 	@echo "make clean    remove everything that was built"
@@ -78,7 +78,7 @@ torture: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m torture || [ $$? -eq 5 ]
 
 bench: $(VENV)/.dev
-	@$(BIN)/python -m pytest -m bench -s || [ $$? -eq 5 ]
+	@$(BIN)/python -m tests.bench $(BENCH)
 
 schema: $(VENV)/.project
 	@$(BIN)/python -m bot.cli.schema

@@ -1,0 +1,158 @@
+"""Measurements: `python -m tests.bench`, with `--json` one more line for machines.
+
+Times depend on the machine; the ratios to something plain that runs beside it should not. Fails only where a
+message was not answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench import figures, gateway, rooms
+from tests.bench.programs import Plain, Program, Shipmate, Unanswered
+from tests.bench.servers import Board, TimedModel
+
+BLOCKED = 50.0
+"""Milliseconds for which nothing may keep the event loop."""
+
+
+async def bench(folder: Path, *, quick: bool) -> dict[str, Any]:
+    """Everything, printed as it is found; returns the figures."""
+    found: dict[str, Any] = {}
+    board = Board()
+    model = TimedModel(board)
+    await model.start()
+    shipmate = Shipmate(folder / "shipmate", board, first_chat=1_000_000)
+    both: list[Program] = [shipmate, Plain(board, first_chat=2_000_000)]
+    try:
+        for program in both:
+            await program.start(model)
+        found |= _told_one(await gateway.one_chat(both, model, 20 if quick else gateway.PAIRS))
+        found |= _told_crowd(await gateway.crowd(both, model, 2 if quick else gateway.ROUNDS))
+        _told_tool(await gateway.by_tool(shipmate, model, 10 if quick else 40))
+    finally:
+        for program in both:
+            await program.stop()
+        await model.stop()
+    found |= await _told_watch(folder)
+    found |= _told_rooms(await rooms.measured(folder))
+    return found
+
+
+def _told_one(times: list[gateway.Times]) -> dict[str, Any]:
+    ours, theirs = times
+    say(figures.heading("one chat, ms"))
+    rows = {
+        "inboundMs": ("inbound to model request", ours.inbound, theirs.inbound),
+        "outboundMs": ("model answer to delivery", ours.outbound, theirs.outbound),
+        "overheadMs": ("both", ours.total, theirs.total),
+    }
+    return {"oneChat": _rows(rows)}
+
+
+def _told_crowd(crowds: list[gateway.Crowd]) -> dict[str, Any]:
+    ours, theirs = crowds
+    say()
+    say(figures.heading(f"{gateway.CROWD} chats at once, ms"))
+    rows = {
+        "inboundMs": ("inbound to model request", ours.times.inbound, theirs.times.inbound),
+        "outboundMs": ("model answer to delivery", ours.times.outbound, theirs.times.outbound),
+        "wholeMs": ("all answered (1 s is thinking)", ours.whole, theirs.whole),
+    }
+    if ours.cpu and theirs.cpu:
+        rows["cpuMs"] = ("processor time a message", ours.cpu, theirs.cpu)
+    return {"crowd": _rows(rows)}
+
+
+def _rows(rows: dict[str, tuple[str, list[float], list[float]]]) -> dict[str, Any]:
+    found = {}
+    for key, (label, ours, theirs) in rows.items():
+        line, found[key] = figures.paired(label, ours, theirs)
+        say(line)
+    return found
+
+
+def _told_tool(times: gateway.Times) -> None:
+    say()
+    say("for information: shipmate's own way, chat_send and a second call of the model, one chat, ms")
+    for label, values in (
+        ("inbound to model request", times.inbound),
+        ("tool call to delivery", times.outbound),
+    ):
+        spread = figures.Spread.of(values)
+        say(
+            f"  {label:<30}"
+            + "".join(f"{figures.number(v):>9}" for v in (spread.min, spread.p50, spread.p99))
+        )
+
+
+async def _told_watch(folder: Path) -> dict[str, Any]:
+    blocks = await gateway.watched(folder / "watched", rooms.long_markdown())
+    say()
+    longest = max(blocks, key=lambda block: float(block["wall"]), default=None)
+    words = f"{longest['wall']:.0f} ms" if longest else "under 20 ms"
+    say(f"event loop of shipmate, {2 * gateway.CROWD} messages and a long answer: longest block {words}")
+    over = [block for block in blocks if block["wall"] > BLOCKED]
+    for block in over:
+        say(f"  {block['wall']:.0f} ms ({block['cpu']:.0f} ms of them computing): {block['what'][:100]}")
+        say(f"    {block['where']}")
+    return {"loop": {"longestMs": longest["wall"] if longest else 0.0, "over50": len(over)}}
+
+
+def _told_rooms(lines: list[rooms.Line]) -> dict[str, Any]:
+    say()
+    say(f"{'rooms':<44}{'shipmate':>10}{'reference':>11}{'ratio':>8}")
+    for line in lines:
+        cells = f"{figures.number(line.shipmate):>10}{figures.number(line.reference):>11}{line.ratio:>8.2f}"
+        say(f"  {line.what:<42}{cells}  {line.unit}, {line.beside}")
+    return {"rooms": {line.what.strip(): {"shipmate": line.shipmate, "ratio": line.ratio} for line in lines}}
+
+
+def say(line: str = "") -> None:
+    """One line of the report."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measurements of Shipmate.")
+    parser.add_argument(
+        "--json", action="store_true", help="print the figures as one line of JSON at the end"
+    )
+    parser.add_argument("--quick", action="store_true", help="few rounds: does it run at all?")
+    wanted = parser.parse_args()
+    load = os.getloadavg()[0]
+    say(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {load:.1f}")
+    if load > 1:
+        say("something else is running here: compare ratios, not times")
+    say()
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # a client that stops cuts its connections
+    gc.freeze()
+    gc.disable()  # the servers share this process: their times are the measure
+    began = time.monotonic()
+    # Beside the project and not in the system's temporary folder, which may be memory only.
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as folder:
+        try:
+            found = asyncio.run(bench(Path(folder), quick=wanted.quick))
+        except Unanswered as error:
+            sys.stderr.write(f"bench failed: {error}\n")
+            return 1
+    say(f"\ntook {time.monotonic() - began:.0f} s")
+    if wanted.json:
+        say(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Smallest, middle and nearly largest of many values."""
+
+    min: float
+    p50: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """By nearest rank: every figure is one that was measured."""
+        ranked = sorted(values)
+        return cls(ranked[0], _rank(ranked, 0.50), _rank(ranked, 0.99))
+
+
+def _rank(ranked: Sequence[float], share: float) -> float:
+    return ranked[max(0, -int(-share * len(ranked) // 1) - 1)]
+
+
+def number(value: float) -> str:
+    """Three digits that matter, thousands apart."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def paired(label: str, ours: Sequence[float], theirs: Sequence[float]) -> tuple[str, dict[str, float]]:
+    """A line with the spread of both programs and the ratios of middle and tail; and the same for machines."""
+    a, b = Spread.of(ours), Spread.of(theirs)
+    cells = [number(value) for spread in (a, b) for value in (spread.min, spread.p50, spread.p99)]
+    ratios = (_over(a.p50, b.p50), _over(a.p99, b.p99))
+    line = f"  {label:<30}" + "".join(f"{cell:>9}" for cell in cells)
+    line += "".join(f"{ratio:>8.2f}" for ratio in ratios)
+    return line, {"shipmate": a.p50, "plain": b.p50, "ratio": ratios[0], "ratioP99": ratios[1]}
+
+
+def heading(title: str) -> str:
+    """What the columns of `paired` are."""
+    names = ("min", "p50", "p99") * 2
+    top = f"{'':<32}{'shipmate':>27}{'plain script':>27}{'ratio':>16}"
+    return f"{top}\n{title:<32}" + "".join(f"{name:>9}" for name in names) + f"{'p50':>8}{'p99':>8}"
+
+
+def _over(ours: float, theirs: float) -> float:
+    return ours / theirs if theirs else 0.0

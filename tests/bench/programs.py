@@ -1,0 +1,133 @@
+"""The two programs under test, each a process of its own against a platform of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from bot.testing import telegram_service
+from bot.testing.anthropic import KEY
+from tests.bench.servers import Board, Flight, TimedModel, TimedTelegram
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 60.0
+ANSWER_SECONDS = 30.0
+
+
+class Unanswered(Exception):
+    """A message got no answer: the one thing that fails a bench."""
+
+
+class Program:
+    """A bot as a process. `chats` are numbers that nobody else uses."""
+
+    def __init__(self, name: str, command: list[str], board: Board, *, first_chat: int) -> None:
+        self.name = name
+        self.command = command
+        self.env: dict[str, str] = {}
+        self.telegram = TimedTelegram(board)
+        self._next_chat = first_chat
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, model: TimedModel) -> None:
+        """Start the platform and the process; returns once it polls."""
+        await self.telegram.start()
+        self.env = {
+            "ANTHROPIC_API_KEY": KEY,
+            "TELEGRAM_BOT_TOKEN": telegram_service.TEST_TOKEN,
+            "NO_PROXY": "127.0.0.1",
+            "MODEL_URL": model.url,
+            "TELEGRAM_URL": self.telegram.url,
+            **self.env,
+        }
+        self.prepare(model)
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *self.command, cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+            env={**os.environ, **self.env},
+        )  # fmt: skip
+        polls = asyncio.create_task(self.telegram.polled.wait())
+        ends = asyncio.create_task(self._process.wait())
+        await asyncio.wait({polls, ends}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        started = polls.done()
+        polls.cancel()
+        ends.cancel()
+        if not started:
+            raise Unanswered(f"{self.name} did not start within {START_SECONDS:.0f} s")
+
+    def prepare(self, model: TimedModel) -> None:
+        """What the program needs on disk."""
+
+    def cpu(self) -> float | None:
+        """Seconds of processor time so far, where the system tells."""
+        assert self._process is not None
+        try:
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
+        except OSError:
+            return None
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    async def stop(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(15):
+                    await self._process.wait()
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        await self.telegram.stop()
+
+    def new_chats(self, count: int) -> list[int]:
+        first, self._next_chat = self._next_chat, self._next_chat + count
+        return list(range(first, first + count))
+
+    async def answered(self, chats: list[int]) -> list[Flight]:
+        """One message in each of these chats at once, until all are answered. Raises `Unanswered`."""
+        flights = [self.telegram.ask(chat) for chat in chats]
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                for flight in flights:
+                    await flight.landed.wait()
+        except TimeoutError:
+            missing = sum(not flight.sent for flight in flights)
+            raise Unanswered(
+                f"{self.name} left {missing} of {len(flights)} messages unanswered for {ANSWER_SECONDS:.0f} s"
+            ) from None
+        return flights
+
+
+class Shipmate(Program):
+    """`shipmate run` with Telegram alone, everybody allowed."""
+
+    def __init__(self, root: Path, board: Board, *, first_chat: int, watch: Path | None = None) -> None:
+        start = ["tests.bench.watched", str(watch)] if watch is not None else ["bot"]
+        super().__init__("shipmate", [*start, "run", "--dir", str(root)], board, first_chat=first_chat)
+        self._root = root
+
+    def prepare(self, model: TimedModel) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        config = {
+            "llm": {"provider": "anthropic", "baseUrl": model.url},
+            "channels": {
+                "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": ["*"]},
+                "slack": {"enabled": False},
+                "web": {"enabled": False},
+                "console": {"enabled": False},
+            },
+            "dashboard": {"port": 0},
+            "delivery": {"limits": False},
+        }
+        (self._root / "ship.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+class Plain(Program):
+    """The script in `plain.py`."""
+
+    def __init__(self, board: Board, *, first_chat: int) -> None:
+        super().__init__("plain", ["tests.bench.plain"], board, first_chat=first_chat)

@@ -1,0 +1,177 @@
+"""The loopback servers with a stop-watch: when a message was handed out, asked about, answered, sent.
+
+All times are `time.perf_counter` of the servers' process, taken where a request enters or the last byte leaves:
+what happens inside the programs under test is not asked of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from bot.contracts import Json
+from bot.testing import anthropic_script as script
+from bot.testing import telegram_rules as rules
+from bot.testing.anthropic import AnthropicServer, Seen
+from bot.testing.telegram import TelegramServer
+
+ANSWER = (
+    "Certainly. **Here it is**: the number you asked for is 42, as `answer.txt` has it, and nothing else.\n"
+    * 3
+)
+_CHAT = re.compile(r"chat (\d+)\.")
+
+_entered: ContextVar[float] = ContextVar("entered")
+_flight: ContextVar[Flight] = ContextVar("flight")
+
+
+@dataclass(slots=True)
+class Flight:
+    """One message on its way, in seconds; `calls` counts requests to the model."""
+
+    pushed: float
+    handed: float = 0.0
+    asked: float = 0.0
+    answered: float = 0.0
+    sent: float = 0.0
+    calls: int = 0
+    landed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def inbound(self) -> float:
+        """From the platform's answer to the poll until the model is asked."""
+        return self.asked - self.handed
+
+    @property
+    def outbound(self) -> float:
+        """From the last byte of the model's answer until the platform is asked to deliver."""
+        return self.sent - self.answered
+
+
+class Board:
+    """Every message that is under way, by chat: the programs' chats have different numbers."""
+
+    def __init__(self) -> None:
+        self.flights: dict[int, Flight] = {}
+
+
+class TimedTelegram(TelegramServer):
+    """One bot's platform."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self._board = board
+        self.polled = asyncio.Event()
+
+    def ask(self, chat_id: int) -> Flight:
+        """A person writes; the bot may answer once."""
+        flight = self._board.flights[chat_id] = Flight(time.perf_counter())
+        self.say(
+            f"What is the number that we spoke about, here in chat {chat_id}. Thank you!", chat_id=chat_id
+        )
+        return flight
+
+    async def _request(self, request: web.Request) -> web.StreamResponse:
+        _entered.set(time.perf_counter())
+        self.calls.clear()  # a bench remembers nothing
+        return await super()._request(request)
+
+    async def _get_updates(self, args: rules.Args) -> list[Any]:
+        self.polled.set()
+        found = await super()._get_updates(args)
+        now = time.perf_counter()
+        for update in found:
+            flight = self._board.flights[update["message"]["chat"]["id"]]
+            flight.handed = flight.handed or now
+        return found
+
+    async def _send_message(self, args: rules.Args) -> Json:
+        flight = self._board.flights[args.integer("chat_id")]
+        if not flight.sent:
+            flight.sent = _entered.get()
+            flight.landed.set()
+        return await super()._send_message(args)
+
+
+class TimedModel(AnthropicServer):
+    """A model that thinks for `thinking` seconds and then says the same to everybody, by `chat_send` or plainly."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self._board = board
+        self.thinking = 0.0
+        self.by_tool = False
+        self.words = ANSWER
+        self.script(self._say)
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        _entered.set(time.perf_counter())
+        self.calls.clear()
+        del self.requests[:-1]
+        return await super()._messages(request)
+
+    async def _answer(self, request: web.Request, seen: Seen, request_id: str) -> web.StreamResponse:
+        _flight.set(self._board.flights[_chat_of(seen.body)])
+        response = await super()._answer(request, seen, request_id)
+        if isinstance(response, web.Response):
+            # Not streamed: written here and not after this method, to see its last byte leave.
+            await response.prepare(request)
+            _leaves()
+            await response.write_eof()
+        return response
+
+    async def _stream(
+        self, request: web.Request, response: web.StreamResponse, wire: Sequence[script.Frame], **how: Any
+    ) -> web.StreamResponse:
+        return await super()._stream(request, response, _LastSeen(wire), **how)
+
+    def _check(self, body: Json, request: web.Request) -> None:
+        """Nothing: strictness is for tests, its cost would be counted as the programs'."""
+
+    def _say(self, body: Json) -> script.Answer:
+        flight = self._board.flights[_chat_of(body)]
+        flight.calls += 1
+        flight.asked = flight.asked or _entered.get()
+        if not self.by_tool:
+            return script.reply(self.words, delay=self.thinking)
+        if flight.calls > 1:
+            return script.reply("Done.", delay=self.thinking)
+        return script.reply(script.tool_use("chat_send", {"text": self.words}), delay=self.thinking)
+
+
+class _LastSeen(list[script.Frame]):
+    """The frames of an answer; the moment in which the last one is taken to be written is noted."""
+
+    def __iter__(self) -> Iterator[script.Frame]:
+        last = len(self) - 1
+        for at in range(len(self)):
+            if at == last:
+                _leaves()
+            yield self[at]
+
+
+def _leaves() -> None:
+    flight = _flight.get()
+    flight.answered = flight.answered or time.perf_counter()
+
+
+def _chat_of(body: Json) -> int:
+    for message in reversed(body["messages"]):
+        for block in _blocks(message):
+            found = _CHAT.search(block.get("text", ""))
+            if found is not None:
+                return int(found[1])
+    raise web.HTTPBadRequest(text="nobody asked for this")
+
+
+def _blocks(message: Json) -> list[Json]:
+    """The blocks of a message, the last first."""
+    content = message["content"]
+    return [{"text": content}] if isinstance(content, str) else list(reversed(content))

@@ -1,0 +1,86 @@
+"""Shipmate with a watch on its event loop: `python -m tests.bench.watched FILE run --dir DIR`.
+
+Whatever keeps the loop for long after `ready` goes into FILE, one JSON object a line: wall-clock and processor
+milliseconds, what ran, and where it was when a second thread looked. (asyncio's own debug mode would tell the
+names too, but makes everything several times slower.)
+"""
+
+from __future__ import annotations
+
+import asyncio.events
+import json
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import bot.app
+import bot.cli
+
+WORTH_TELLING = 0.02
+LOOK_EVERY = 0.01
+
+
+class Watch:
+    """Times every callback of the loop."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._main = threading.get_ident()
+        self._begun = 0.0
+        self._seen = ""
+        self.ready = False
+        self._run = asyncio.events.Handle._run
+
+    def start(self) -> None:
+        watch = self
+
+        def timed(handle: asyncio.events.Handle) -> None:
+            watch._seen = ""
+            watch._begun = begun = time.perf_counter()
+            burnt = time.thread_time()
+            watch._run(handle)
+            took = time.perf_counter() - begun
+            watch._begun = 0.0
+            if took > WORTH_TELLING and watch.ready:
+                watch._tell(handle, took, time.thread_time() - burnt)
+
+        asyncio.events.Handle._run = timed  # type: ignore[assignment, method-assign]
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(LOOK_EVERY):
+            if self._begun and time.perf_counter() - self._begun > WORTH_TELLING and not self._seen:
+                self._seen = _where(sys._current_frames().get(self._main))
+
+    def _tell(self, handle: asyncio.events.Handle, took: float, burnt: float) -> None:
+        told = {"wall": took * 1000, "cpu": burnt * 1000, "what": f"{handle!r}"[:300], "where": self._seen}
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(told) + "\n")
+
+
+def _where(frame: FrameType | None) -> str:
+    frames = traceback.extract_stack(frame)[-12:]
+    return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+
+
+def main() -> None:
+    """Run the command line under watch."""
+    watch = Watch(Path(sys.argv.pop(1)))
+    tell = bot.app.ready_line
+
+    def ready_line(*args: Any) -> str:
+        watch.ready = True
+        return tell(*args)
+
+    vars(bot.app)["ready_line"] = ready_line
+    watch.start()
+    bot.cli.main()
+
+
+if __name__ == "__main__":
+    main()
