@@ -5,6 +5,8 @@ Importing it takes more than a second: do it before the event loop runs (`bot.ll
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+DRAIN_SECONDS = 0.25
 
 _NOTHING = ModelRequest(model="", max_tokens=0, system=(), messages=())
 _NO_CONNECTION = (
@@ -97,7 +100,8 @@ class AnthropicModel:
         response: anthropic.AsyncStream[object] | None = None
         try:
             response = await self._open(request)
-            async for event in self._events(response.response, started):
+            events = self._events(response.response, started)
+            async for event in events:
                 delta = answer.feed(event)
                 if first is None and event.get("type") == "content_block_delta":
                     first = self._since(started)
@@ -107,6 +111,7 @@ class AnthropicModel:
                     break
             if not answer.done:
                 raise errors.StreamBroken("The answer ended early.")
+            await _drain(events)
             yield self._reply(request, answer, response.response.headers, started, first)
         except errors.ModelError as error:
             failure = error
@@ -227,6 +232,14 @@ class AnthropicModel:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+async def _drain(events: AsyncIterator[Json]) -> None:
+    """Read a whole answer's body to its end, so that its connection serves the next call; a late end is let go."""
+    with contextlib.suppress(TimeoutError, errors.ModelError, *_TRANSPORT):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in events:
+                pass
 
 
 def body_of(request: ModelRequest) -> Json:

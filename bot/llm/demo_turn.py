@@ -108,8 +108,7 @@ def read(messages: Sequence[Message]) -> Turn:
 def _begins_turn(message: Message) -> bool:
     if message.get("role") != "user":
         return False
-    texts = [str(block.get("text", "")) for block in _blocks(message) if block.get("type") == "text"]
-    return bool(texts) and not texts[0].startswith("<loaded_history>")
+    return any(block.get("type") == "text" for block in _blocks(message))
 
 
 def _read_words(message: Message, turn: Turn) -> None:

@@ -36,13 +36,17 @@ Script = Callable[[Json], "Answer | str | Awaitable[Answer | str]"]
 
 @dataclass(slots=True)
 class Seen:
-    """One request to /v1/messages: its body, when it came, how it was answered, whether its reader went away."""
+    """One request to /v1/messages: its body, when it came, how it was answered, whether its reader went away.
+
+    `connection` is the port it came from: the same for requests over one connection.
+    """
 
     body: Json
     at: float
     headers: Mapping[str, str]
     status: int = 0
     aborted: bool = False
+    connection: int = 0
 
 
 class AnthropicServer(Loopback):
@@ -116,6 +120,8 @@ class AnthropicServer(Loopback):
         try:
             body = await self._read(request)
             seen = Seen(body, self.clock.now(), dict(request.headers))
+            peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+            seen.connection = peer[1] if peer else 0
             self.requests.append(seen)
             await self.record("messages", body, request.headers)
             fault = self.take_fault("messages")

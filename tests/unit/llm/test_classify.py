@@ -197,6 +197,7 @@ SENTENCES: list[tuple[str, int, str, Kind, int | None, int | None]] = [
     ),
     ("llama.cpp", 400, "the request exceeds the available context size, try increasing it", OVER, None, None),
     ("Ollama", 400, "prompt too long; exceeded max context length by 512 tokens", OVER, None, None),
+    ("smaller than the window", 400, "prompt is too long: 100 tokens > 200 maximum", OVER, 100, 200),
     ("thousands", 400, "prompt is too long: 213,462 tokens > 200,000 maximum", OVER, 213_462, 200_000),
     ("not matched by the original", 400, "Input is too large", OVER, None, None),
     ("not matched by the original 2", 400, "ContextWindowExceededError: no", OVER, None, None),

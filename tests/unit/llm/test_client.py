@@ -426,9 +426,11 @@ async def test_a_stream_that_is_given_up_is_closed_at_once(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
     server.then(script.garble(script.pause(LONG, asyncio.Event(), after=5)))
-    with pytest.raises(errors.StreamBroken):
+    with pytest.raises(errors.StreamBroken) as caught:
         await reply_of(model)
+    # The error keeps every frame alive, so that it is not the garbage collector who closes.
     await server.until(lambda: server.requests[0].aborted)
+    assert caught.value.retryable
 
 
 @pytest.mark.parametrize(
@@ -447,3 +449,18 @@ async def test_a_stream_that_is_given_up_is_closed_at_once(
 )
 def test_what_is_loopback(url: str, loopback: bool) -> None:
     assert client._is_loopback(url) is loopback
+
+
+async def test_one_connection_serves_call_after_call(server: AnthropicServer, model: AnthropicModel) -> None:
+    for _ in range(4):
+        await reply_of(model)
+    assert len({seen.connection for seen in server.requests}) == 1
+
+
+async def test_an_answer_is_there_though_its_connection_stays_open(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.stall(script.reply("Whole."), 99))
+    assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
+    server.then(script.cut(script.reply("Whole."), 99))
+    assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
