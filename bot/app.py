@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import config, discovery, errors, instance
@@ -18,7 +19,8 @@ from bot.access_list import AccessList
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentPool
 from bot.context.skills import SkillFolder
-from bot.contracts import Channel, Surroundings
+from bot.contracts import Channel, Manifest, Surroundings
+from bot.dashboard.server import Dashboard
 from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
@@ -34,69 +36,129 @@ from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
 
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What the agent and the gateway share."""
+
+    settings: config.Settings
+    outside: Outside
+    log: JsonlLog
+    redact: Redactor
+    manifests: Mapping[str, Manifest]
+    journal: SqliteJournal
+    archive: ChatStore
+    transcript: Transcript
+
+
 def assemble(
-    settings: config.Settings, outside: Outside, log: JsonlLog, channel_names: Iterable[str]
+    settings: config.Settings,
+    outside: Outside,
+    log: JsonlLog,
+    channel_names: Iterable[str],
+    *,
+    dashboard: bool = True,
 ) -> Gateway:
     """Put the rooms together. Channels' libraries must have been imported (`preload`)."""
-    manifests = discovery.manifests()
-    home, clock, ids = settings.home, outside.clock, outside.ids
-    redact = Redactor(settings.secrets)
-    answering = settings.llm.model if settings.llm.provider != "demo" else "the demo model"
+    home, clock, disk = settings.home, outside.clock, outside.disk
+    limit = settings.history.archive_after_lines
+    rooms = _Rooms(
+        settings,
+        outside,
+        log,
+        Redactor(settings.secrets),
+        discovery.manifests(),
+        SqliteJournal(home / "journal.db", clock=clock, log=log),
+        ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
+        Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
+    )
+    channels = _channels(rooms, channel_names)
+    agent = _agent(rooms)
+    turns = _turns(rooms, channels, agent)
+    gateway = Gateway(
+        settings,
+        outside,
+        log,
+        agent.model,
+        channels,
+        rooms.journal,
+        rooms.archive,
+        rooms.transcript,
+        agent,
+        turns,
+        turns.intake,
+    )
+    shown = settings.dashboard
+    if dashboard and shown.enabled:
+        page = Dashboard(shown.host, shown.port, shown.token, gateway.parts)
+        gateway = replace(gateway, dashboard=page)
+    return gateway
+
+
+def _channels(rooms: _Rooms, names: Iterable[str]) -> dict[str, Channel]:
+    settings, outside = rooms.settings, rooms.outside
     around = Surroundings(
-        clock, log, outside.rng, home, settings.root, settings.operators, settings.name, answering
+        outside.clock,
+        rooms.log,
+        outside.rng,
+        settings.home,
+        settings.root,
+        settings.operators,
+        settings.name,
+        settings.llm.model if settings.llm.provider != "demo" else "the demo model",
     )
-    channels = {name: manifests[name].build(settings.channels[name], around) for name in channel_names}
-    journal = SqliteJournal(home / "journal.db", clock=clock, log=log)
-    archive = ChatStore(
-        home / "chats",
-        disk=outside.disk,
-        log=log,
-        clock=clock,
-        archive_after_lines=settings.history.archive_after_lines,
-    )
-    transcript = Transcript(home / "transcripts", disk=outside.disk, ids=ids, clock=clock, log=log)
+    return {name: rooms.manifests[name].build(settings.channels[name], around) for name in names}
+
+
+def _agent(rooms: _Rooms) -> AgentPool:
+    settings, outside, log = rooms.settings, rooms.outside, rooms.log
+    llm, clock = settings.llm, outside.clock
     skills = SkillFolder(settings.root, settings.skills.paths, log)
     model = build_model(
-        provider=settings.llm.provider,
-        api_key=settings.llm.api_key,
-        base_url=settings.llm.base_url,
+        provider=llm.provider,
+        api_key=llm.api_key,
+        base_url=llm.base_url,
         clock=clock,
         log=log,
-        ids=ids,
+        ids=outside.ids,
         rng=outside.rng,
-        log_messages=settings.llm.log_messages,
-        log_payload=settings.llm.log_payload,
+        log_messages=llm.log_messages,
+        log_payload=llm.log_payload,
     )
-    registry = Registry(builtin_tools(ToolPorts(archive=archive, skills=skills, clock=clock)))
-    agent = AgentPool(
+    registry = Registry(builtin_tools(ToolPorts(archive=rooms.archive, skills=skills, clock=clock)))
+    return AgentPool(
         Kit(
             model=model,
-            model_name=settings.llm.model if settings.llm.provider != "demo" else "demo",
+            model_name=llm.model if llm.provider != "demo" else "demo",
             registry=registry,
             dispatcher=Dispatcher(
-                registry, clock=clock, log=log, log_content=settings.llm.log_messages, redact=redact
+                registry, clock=clock, log=log, log_content=llm.log_messages, redact=rooms.redact
             ),
-            transcript=transcript,
-            archive=archive,
+            transcript=rooms.transcript,
+            archive=rooms.archive,
             skills=skills,
             root=settings.root,
             clock=clock,
-            ids=ids,
+            ids=outside.ids,
             log=log,
-            max_tokens=settings.llm.max_tokens,
+            max_tokens=llm.max_tokens,
             max_messages=settings.context.max_messages,
             max_injected=settings.context.max_injected_messages,
-            context_window=settings.llm.context_window,
-            rules={name: manifest.rules for name, manifest in manifests.items()},
-            redact=redact,
+            context_window=llm.context_window,
+            rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
+            redact=rooms.redact,
         )
     )
+
+
+def _turns(rooms: _Rooms, channels: dict[str, Channel], agent: AgentPool) -> Turns:
+    """The gateway: delivery, access, intake, lanes and commands."""
+    settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
     delivery = Delivery(
         channels,
-        manifests,
-        journal=journal,
-        archive=archive,
-        redact=redact,
+        rooms.manifests,
+        journal=rooms.journal,
+        archive=rooms.archive,
+        redact=rooms.redact,
         clock=clock,
         ids=ids,
         log=log,
@@ -105,41 +167,38 @@ def assemble(
     turns = Turns(
         agent=agent,
         channels=channels,
-        manifests=manifests,
-        journal=journal,
+        manifests=rooms.manifests,
+        journal=rooms.journal,
         delivery=delivery,
         clock=clock,
         log=log,
         max_concurrent=settings.queue.max_concurrent_turns,
         steer=settings.queue.mode == "steer",
     )
-    lists = AccessList(home / ACCESS_FILE, outside.disk, clock)
-    allow = {name: frozenset(getattr(channel, "allow", ())) for name, channel in settings.channels.items()}
-    access = Access(manifests, allow, settings.operators, lists)
-    intake = GatewayIntake(
+    lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
+    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
+    access = Access(rooms.manifests, allow, settings.operators, lists)
+    turns.intake = GatewayIntake(
         access=access,
-        journal=journal,
-        archive=archive,
+        journal=rooms.journal,
+        archive=rooms.archive,
         delivery=delivery,
         pending=lists,
-        redact=redact,
+        redact=rooms.redact,
         queue=turns.queue,
         clock=clock,
         ids=ids,
         log=log,
     )
-    turns.intake = intake
     turns.commands = Commands(
         name=settings.name,
         agent=agent,
         lanes=turns.lanes,
         access=access,
-        manifests=manifests,
+        manifests=rooms.manifests,
         stop=turns.stop,
     )
-    return Gateway(
-        settings, outside, log, model, channels, journal, archive, transcript, agent, turns, intake
-    )
+    return turns
 
 
 def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:
@@ -171,7 +230,7 @@ async def _started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
-                gateway = assemble(settings, outside, log, names)
+                gateway = assemble(settings, outside, log, names, dashboard=only is None)
                 async with serving(gateway, say, stop):
                     yield gateway
         except errors.ShipmateError as error:
@@ -200,16 +259,18 @@ async def run(root: Path) -> int:
                 )
             else:
                 _print(f"{llm.model} is answering")
-            _print(ready_line(gateway.channels))
+            _print(ready_line(gateway))
             await stop.wait()
             _print("stopping: running turns may take a few seconds to end")
     return 0
 
 
-def ready_line(channels: Mapping[str, Channel]) -> str:
+def ready_line(gateway: Gateway) -> str:
     """What `shipmate run` prints once everything is connected: names, then addresses."""
-    addresses = [address for channel in channels.values() for address in channel.addresses]
-    return " ".join(["ready", *sorted(channels), *addresses])
+    addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
+    if gateway.dashboard is not None:
+        addresses.append(gateway.dashboard.address)
+    return " ".join(["ready", *sorted(gateway.channels), *addresses])
 
 
 async def chat(root: Path) -> int:

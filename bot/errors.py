@@ -226,7 +226,7 @@ class ToolInputInvalid(ToolError):
 class StorageError(ShipmateError):
     """The disk or the journal cannot write."""
 
-    person = "I cannot store messages right now, so I have not taken this one in. Please try again later."
+    person = "I cannot read or write my files right now. Please try again later."
 
 
 class TurnStopped(ShipmateError):

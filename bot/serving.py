@@ -12,6 +12,7 @@ from typing import Any
 from bot import config, errors
 from bot.agent.runtime import AgentPool
 from bot.contracts import Channel, Clock, Disk, Ids, Model
+from bot.dashboard.server import Dashboard, Part
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
@@ -56,6 +57,17 @@ class Gateway:
     agent: AgentPool
     turns: Turns
     intake: GatewayIntake
+    dashboard: Dashboard | None = None
+
+    def parts(self) -> dict[str, Part]:
+        """How each part is, for `/readyz`."""
+        now = self.outside.clock.now()
+        found = {"journal": Part(ok=not self.journal.health(), detail=self.journal.health())}
+        for name, channel in self.channels.items():
+            health = channel.health()
+            heard = None if health.last_heard is None else round(now - health.last_heard, 1)
+            found[name] = Part(ok=health.connected, detail=health.detail, heard=heard)
+        return found
 
     def chores(self) -> list[Chore]:
         """What is tidied while the gateway runs."""
@@ -86,6 +98,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     housekeeping = Housekeeping(gateway.chores(), gateway.log)
     try:
         await gateway.journal.open()
+        if gateway.dashboard is not None:
+            await gateway.dashboard.start()
         await _check_model(gateway, say)
         await _connect_all(gateway, say, stop)
         housekeeping.start()
@@ -161,6 +175,8 @@ async def _close(gateway: Gateway) -> None:
     if not await gateway.turns.lanes.drain(DRAIN_SECONDS):
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
     closings = [(f"stop {name}", channel.stop()) for name, channel in channels]
+    if gateway.dashboard is not None:
+        closings.append(("stop the dashboard", gateway.dashboard.stop()))
     closings += [
         ("close the model", gateway.model.close()),
         ("close the archive", gateway.archive.close()),

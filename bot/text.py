@@ -25,7 +25,7 @@ def clean(text: str) -> str:
 
 def utf16_len(text: str) -> int:
     """Length in UTF-16 code units, the unit of Telegram's limits and offsets."""
-    return len(text) + sum(1 for char in text if ord(char) > 0xFFFF)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def graphemes(text: str) -> list[str]:
@@ -101,6 +101,8 @@ def _fit(text: str, start: int, limit: int, size: Callable[[str], int]) -> int:
 def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
     """Markdown text as parts of at most `limit` (measured by `size`), cut at the best border there is.
 
+    `size` of a text is never less than its number of characters.
+
     No part begins or ends inside a grapheme (unless one alone is over the limit); a code fence that is cut
     is closed in one part and opened again, with its language, in the next; parts are never blank, and blank
     text has none.
@@ -108,9 +110,9 @@ def split(text: str, limit: int, size: Callable[[str], int] = len) -> list[str]:
     parts: list[str] = []
     start, prefix = 0, ""
     while start < len(text):
-        rest = prefix + text[start:]
-        if size(rest) <= limit:
-            parts.append(rest)
+        # Measured only where it can fit: measuring all that is left for each part would be quadratic.
+        if len(prefix) + len(text) - start <= limit and size(prefix + text[start:]) <= limit:
+            parts.append(prefix + text[start:])
             break
         room = limit - size(prefix) - (FENCE_ROOM if limit > 4 * FENCE_ROOM else 0)
         end = _fit(text, start, max(1, room), size)

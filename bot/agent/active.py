@@ -72,10 +72,11 @@ class ActiveTurn:
         self._redact = redact
         self._injected_count = 0
         self._injected_keys: set[tuple[int, str, str]] = set()
-        self._began_at = ledger.tip
+        self._began_at: str | None = None
 
     async def begin(self) -> None:
         """Write the user's message: it is in the history before the model is called."""
+        self._began_at = self._ledger.tip
         await self._ledger.mark("turn_start", self.request.request_id)
         await self._add(prompt.user_message(self.request, self._now()))
 

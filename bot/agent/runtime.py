@@ -113,7 +113,11 @@ class AgentRuntime:
             return str((line.meta or {}).get("requestId") or "") >= request.request_id
 
         query = HistoryQuery(limit=self._kit.max_messages, skip=not_yet)
-        page = await self._kit.archive.search(self.chat_key, query)
+        try:
+            page = await self._kit.archive.search(self.chat_key, query)
+        except errors.StorageError as error:
+            self._kit.log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            return
         scratch = AgentContextStore(self._kit.max_messages)
         replay.from_archive(scratch, page.lines, self._kit.max_messages)
         for turn in scratch.turns:
@@ -124,8 +128,6 @@ class AgentRuntime:
 
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         kit = self._kit
-        await self.fill(request)
-        system = await self._system(request)
         turn = ActiveTurn(
             request,
             self.store,
@@ -136,15 +138,18 @@ class AgentRuntime:
             redact=kit.redact,
         )
         began = kit.clock.monotonic()
-        kit.log.write("turn_start", "a turn begins", messages=len(self.store))
         status: TurnStatus = "done"
         try:
+            await self.fill(request)
+            kit.log.write("turn_start", "a turn begins", messages=len(self.store))
+            system = await self._system(request)
             await turn.begin()
             outcome = await take_turn(turn, system, kit)
         except asyncio.CancelledError:
             if self._stopping:
                 # The stop has been carried out; closing the turn must not be interrupted by it.
                 await asyncio.shield(turn.end("stopped"))
+                self._log_end(TurnOutcome("stopped"), began)
             raise
         except errors.ShipmateError as error:
             status = "withdrawn" if isinstance(error, WITHDRAWN) else "failed"
@@ -154,17 +159,20 @@ class AgentRuntime:
             outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
         self._ending = True
         await turn.end(status)
-        kit.log.write(
+        self._log_end(outcome, began)
+        return outcome
+
+    def _log_end(self, outcome: TurnOutcome, began: float) -> None:
+        self._kit.log.write(
             "turn_end",
             f"the turn is {outcome.status}",
             level="error" if outcome.status == "failed" else "info",
-            duration=(kit.clock.monotonic() - began) * 1000,
+            duration=(self._kit.clock.monotonic() - began) * 1000,
             status=outcome.status,
             delivered=outcome.delivered,
             messages=len(self.store),
             cause=outcome.detail if outcome.status == "failed" else None,
         )
-        return outcome
 
     async def _system(self, request: TurnRequest) -> list[Json]:
         """The system prompt. Its static part is read again only when the prompt cache is cold or gone anyway."""
@@ -198,6 +206,7 @@ class AgentPool:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
+        self.model = kit.model
         self._runtimes: dict[str, AgentRuntime] = {}
 
     async def run(self, request: TurnRequest) -> TurnOutcome:

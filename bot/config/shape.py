@@ -160,7 +160,6 @@ NOT_BUILT = (
     "mcp",
     "budgets",
     "schedule",
-    "dashboard",
     "engine",
     "llm.fastModel",
     "queue.mode",

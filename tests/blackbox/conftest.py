@@ -127,6 +127,7 @@ class World:
                 "console": {"enabled": False},
             },
             "delivery": {"limits": False},
+            "dashboard": {"enabled": False},
         }
         self.process.env = {
             "ANTHROPIC_API_KEY": KEY,

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.blackbox.conftest import Process
 
@@ -108,7 +109,7 @@ async def test_a_channel_in_a_new_folder_is_found_configured_and_talks(tmp_path:
     (folder / "manifest.py").write_text(MANIFEST, encoding="utf-8")
     (folder / "adapter.py").write_text(ADAPTER, encoding="utf-8")
     home.mkdir()
-    config = {
+    config: dict[str, Any] = {
         "llm": {"provider": "demo"},
         "channels": {
             "web": {"enabled": False},
@@ -116,6 +117,7 @@ async def test_a_channel_in_a_new_folder_is_found_configured_and_talks(tmp_path:
             "parrot": {"greeting": "ahoy"},
         },
     }
+    config["dashboard"] = {"enabled": False}
     (home / "ship.json").write_text(json.dumps(config), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}
     where = await asyncio.create_subprocess_exec(

@@ -42,7 +42,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("no address", {"llm": {"baseUrl": "example.org"}}, "llm.baseUrl: .*expected an address such as https://"),
     ("port 0 in an address", {"llm": {"baseUrl": "https://a:0/"}}, "llm.baseUrl: .*expected an address"),
     ("odd port in an address", {"llm": {"baseUrl": "https://a:b/"}}, "llm.baseUrl: .*expected an address"),
-    ("feature to come", {"dashboard": {"port": 3002}}, "dashboard.port: found 3002 (a number); expected 3001 (a number); this is not available yet, remove the key"),
+    ("feature to come", {"engine": {"kind": "dbos"}}, 'engine.kind: found "dbos" (text); expected "embedded" (text); this is not available yet, remove the key'),
     ("deep feature to come", {"context": {"compaction": {"idle": {"enabled": False}}}}, "context.compaction.idle.enabled: .*not available yet"),
     ("servers to come", {"mcp": {"servers": {"x": {"command": "y"}}}}, "mcp.servers: found an object; expected an empty object; .*not available yet"),
     ("mode to come", {"queue": {"mode": "interrupt"}}, "queue.mode: .*not available yet"),

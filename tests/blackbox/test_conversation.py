@@ -1,0 +1,341 @@
+"""What people see: access, commands, groups and topics, threads, stops, old turns, overflow, the web and the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bot.testing import anthropic_script as scripts
+from bot.testing.anthropic_script import tool_use
+from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, World, eventually
+
+GROUP = -1001
+
+
+async def shipmate(world: World, *command: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot", *command, "--dir", str(world.root),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    return out.decode()
+
+
+async def test_a_stranger_is_let_in_while_it_runs_and_nothing_they_wrote_before_is_kept(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say("canary-before", chat_id=2002)
+    world.telegram.say("canary-again", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    assert "shipmate allow telegram 2002" in world.texts(2002)[0]
+    assert "2002" in await shipmate(world, "pending")
+    await shipmate(world, "allow", "telegram", "2002")
+    await asyncio.sleep(2)  # the promise is two seconds
+    world.telegram.say("hello", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 2)
+    assert "canary" not in json.dumps(world.model.bodies)
+    assert b"canary" not in world.everything_on_disk()
+
+
+async def test_in_groups_it_answers_those_who_address_it_and_stores_nothing_else(world: World) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"].append(str(GROUP))
+    await world.start()
+    name = world.telegram.me["username"]
+    world.telegram.say("just chatting, canary", chat_id=GROUP, user_id=PERSON)
+    world.telegram.say("/help@otherbot", chat_id=GROUP, user_id=PERSON)
+    world.telegram.say(f"@{name} what is new?", chat_id=GROUP, user_id=PERSON)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 1)
+    (answer,) = world.telegram.visible(GROUP)
+    world.telegram.say("go on", chat_id=GROUP, user_id=PERSON, reply_to=answer.message_id)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 2)
+    world.telegram.say(f"/whoami@{name}", chat_id=GROUP, user_id=PERSON)
+    await world.telegram.until(lambda: len(world.texts(GROUP)) == 3)
+    assert f"telegram:chat:{GROUP}" in world.texts(GROUP)[2]
+    assert b"canary" not in world.everything_on_disk()
+
+
+async def test_topics_are_conversations_of_their_own(world: World) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"].append(str(GROUP))
+    await world.start()
+    name = world.telegram.me["username"]
+    for topic in (5, 6):
+        world.telegram.topic(GROUP, topic)
+        world.telegram.say(f"@{name} topic {topic}", chat_id=GROUP, user_id=PERSON, thread_id=topic)
+        await world.turns(topic - 4)
+    assert [message.thread_id for message in world.telegram.visible(GROUP)] == [5, 6]
+    assert {line["chatKey"] for line in world.archive()} == {
+        f"telegram:chat:{GROUP}:topic:{n}" for n in (5, 6)
+    }
+    assert "topic 5" not in json.dumps(world.model.bodies[-1])
+
+
+async def test_mentioned_in_an_old_thread_it_reads_what_members_said_and_not_what_strangers_did(
+    world: World,
+) -> None:
+    world.only("slack")
+    world.config["channels"]["slack"]["allow"] = [ANN]
+    await world.start()
+    root = await world.slack.say("the build is red", channel=ROOM, user=ANN)
+    await world.slack.say("canary of a stranger", channel=ROOM, user=BOB, thread_ts=root)
+    await world.slack.say("<@U0SHIP> why?", channel=ROOM, user=ANN, thread_ts=root)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    first = json.dumps(world.model.bodies[0]["messages"])
+    assert "the build is red" in first
+    assert "canary" not in first
+    assert "quoted_messages" in first
+    assert b"canary" not in world.everything_on_disk()
+
+
+async def test_everyone_mentions_of_the_model_are_inert_in_slack(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    world.model.answer("Look <!channel> @here <@U0BOB>")
+    ts = await world.slack.say("shout", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
+    (said,) = world.slack.replies("D0ANN", ts)
+    for raw in ("<!channel>", "@here", "<@U0BOB>"):
+        assert raw not in said.text
+
+
+@pytest.mark.parametrize("command", ["start", "help", "whoami", "status", "new", "stop"])
+async def test_commands_work_on_telegram(world: World, command: str) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say(f"/{command}")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    assert world.texts()[0]
+    assert world.model.requests == []
+
+
+async def test_commands_work_on_slack_by_mark_and_by_slash(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    ts = await world.slack.say("!whoami", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
+    assert ANN in world.slack.replies("D0ANN", ts)[0].text
+    delivery = await world.slack.command("status", channel="D0ANN", user=ANN)
+    await asyncio.wait_for(delivery.acked.wait(), 5)
+    await world.slack.until(lambda: any("idle" in m.text for m in world.slack.visible("D0ANN")))
+    assert world.model.requests == []
+
+
+async def test_a_stop_ends_the_turn_within_a_second(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    gate = asyncio.Event()
+
+    async def slow(_: Any) -> str:
+        await gate.wait()
+        return "never"
+
+    world.model.script(slow)
+    world.telegram.say("work long")
+    await world.model.until(lambda: world.model.active == 1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    world.telegram.say("/stop")
+    await world.heard("Stopped.")
+    assert loop.time() - began < 1
+    gate.set()
+    world.model.script(None)
+    world.telegram.say("and now?")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await world.turns(2)
+    assert "never" not in json.dumps(world.telegram.visible(PERSON)[1].text)
+
+
+async def test_a_new_conversation_leaves_the_old_one_on_file_where_it_can_be_loaded(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say("the word is Rosebud")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    world.telegram.say("/new")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    world.model.answer(tool_use("chat_load_history", {"keyword": "rosebud", "role": "user"}))
+    world.model.answer("It was Rosebud.")
+    world.telegram.say("what was the word?")
+    await world.telegram.until(lambda: len(world.texts()) == 3)
+    without, loaded = world.model.bodies[-2:]
+    assert "Rosebud" not in json.dumps(without)
+    texts = [block.get("text") for message in loaded["messages"] for block in message["content"]]
+    assert texts.index("the word is Rosebud") < texts.index("what was the word?")
+    receipt = loaded["messages"][-1]["content"][0]["content"]
+    assert "Loaded 1 older message" in receipt
+    assert "Rosebud" not in receipt
+
+
+async def test_a_history_that_outgrew_the_window_is_halved_and_the_message_answered(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    for number in range(6):
+        world.model.answer(f"answer {number} " + "a" * 3_000)
+        world.telegram.say(f"question {number} " + "q" * 3_000)
+        await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
+    size = world.model.requests[-1]
+    assert size.status == 200
+    world.model.window = 6_000
+    world.telegram.say("and now?")
+    await world.telegram.until(lambda: len(world.texts()) == 7)
+    await world.turns(7)
+    assert "question 0" not in json.dumps(world.model.bodies[-1])
+    assert "question 5" in json.dumps(world.model.bodies[-1])
+    assert any(line["kind"] == "compaction" and line["level"] == "warn" for line in world.log())
+
+
+async def test_after_three_halvings_the_person_is_told_and_the_next_message_is_answered(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    for number in range(16):
+        world.telegram.say(f"question {number}")
+        await world.telegram.until(lambda n=number: len(world.texts()) == n + 1)  # type: ignore[misc]
+    asked = len(world.model.requests)
+    world.model.then(
+        *[scripts.error(400, "invalid_request_error", "input is too long for the context window")] * 9
+    )
+    world.telegram.say("now")
+    await world.telegram.until(lambda: len(world.texts()) == 17)
+    assert "start afresh" in world.texts()[-1]
+    assert len(world.model.requests) - asked == 4
+    world.model._queue.clear()
+    world.telegram.say("fresh")
+    await world.telegram.until(lambda: len(world.texts()) == 18)
+    assert "question" not in json.dumps(world.model.bodies[-1])
+
+
+async def test_a_send_that_fails_is_told_to_the_model_and_logged(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer(tool_use("chat_send", {"text": "lost"}))
+    world.model.answer("Here in plain text.")
+    body = {"ok": False, "error_code": 400, "description": "Bad Request: something"}
+    world.telegram.fail("sendMessage", status=400, body=body)
+    world.telegram.say("hello")
+    await world.heard("Here in plain text.")
+    assert world.model.bodies[-1]["messages"][-1]["content"][0]["is_error"] is True
+
+
+async def test_a_platform_that_asks_to_wait_gets_its_time_and_the_message_arrives_once(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    wait = {
+        "ok": False,
+        "error_code": 429,
+        "description": "Too Many Requests",
+        "parameters": {"retry_after": 1},
+    }
+    world.telegram.fail("sendMessage", status=429, body=wait)
+    world.telegram.say("hello")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.turns(1)
+    assert len(world.telegram.called("sendMessage")) == 2
+
+
+async def test_an_archive_that_cannot_be_written_costs_neither_the_answer_nor_the_lines(world: World) -> None:
+    world.only("telegram")
+    chats = world.root / ".ship" / "chats"
+    chats.parent.mkdir()
+    chats.write_text("not a folder", encoding="ascii")
+    await world.start()
+    world.telegram.say("is there room?")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.turns(1)
+    chats.unlink()
+    world.telegram.say("now there is")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    await eventually(lambda: len(world.archive()) == 4)
+    said = [line["text"] for line in world.archive() if line["role"] == "user"]
+    assert said == ["is there room?", "now there is"]
+    assert any("archive cannot be written" in line["message"] for line in world.log())
+
+
+async def test_no_text_is_in_the_log_where_message_logging_is_off(world: World) -> None:
+    world.only("telegram")
+    world.process.env["SMA_LOG_LLM_MESSAGES"] = "0"
+    world.process.env["SMA_LOG_LLM_PAYLOAD"] = "1"
+    await world.start()
+    world.model.answer(tool_use("chat_send", {"text": "canary out"}))
+    world.model.answer("canary after")
+    world.telegram.say("canary in")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    await world.turns(1)
+    await world.process.stop()
+    assert "canary" not in json.dumps(world.log())
+
+
+async def test_the_dashboard_says_what_is_ready(world: World) -> None:
+    world.only("telegram")
+    world.config["dashboard"] = {"port": 0}
+    process = await world.start()
+    address = process.ready_line.split()[-1]
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{address}/healthz") as answer:
+            assert answer.status == 200
+        async with session.get(f"{address}/readyz") as answer:
+            parts = (await answer.json())["parts"]
+            assert answer.status == 200, parts
+        assert parts["telegram"]["ok"] is True
+        assert parts["journal"]["ok"] is True
+        await world.telegram.stop()
+
+        async def not_ready() -> bool:
+            async with session.get(f"{address}/readyz") as answer:
+                return answer.status == 503
+
+        async with asyncio.timeout(30):
+            while not await not_ready():  # noqa: ASYNC110 - the other process sets no event here
+                await asyncio.sleep(0.05)
+        await world.telegram.start()
+
+
+async def test_the_web_chat_works_over_http(world: World) -> None:
+    world.only("web")
+    world.config["channels"]["web"]["port"] = 0
+    process = await world.start()
+    address = process.ready_line.split()[-1]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        async with session.get(address) as page:
+            assert page.status == 200
+            assert "text/html" in page.headers["Content-Type"]
+        async with session.get(f"{address}/api/events") as events:
+            body = {"text": "hello web", "clientId": "c-1"}
+            async with session.post(
+                f"{address}/api/messages", json=body, headers={"Origin": address}
+            ) as posted:
+                assert posted.status == 202
+            heard = b""
+            async with asyncio.timeout(20):
+                while b"You said" not in heard and b"hello web" not in heard.partition(b"event: message")[2]:
+                    heard += await events.content.readany()
+    await eventually(lambda: [line["role"] for line in world.archive()] == ["user", "assistant"])
+
+
+async def terminal(world: World, *lines: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot", "chat", "--dir", str(world.root),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate("\n".join(lines).encode() + b"\n"), 60)
+    return process.returncode, out.decode()
+
+
+async def test_the_terminal_starts_a_gateway_or_joins_the_running_one(world: World) -> None:
+    world.config = {"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"port": 0}}
+    world.process.env = {}
+    (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
+    code, said = await terminal(world, "hello alone", "what did I say before?")
+    assert code == 0
+    assert "hello alone" in said
+    await world.process.start()
+    code, said = await terminal(world, "hello together", "what did I say before?")
+    assert code == 0
+    assert "hello together" in said
+    assert world.process.running
+    assert "hello alone" in json.dumps(world.archive())

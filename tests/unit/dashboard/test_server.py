@@ -1,0 +1,79 @@
+"""Alive, ready, and closed to everybody who should not ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from bot import errors
+from bot.dashboard.server import Dashboard, Part
+
+PARTS = {"journal": Part(ok=True), "slack": Part(ok=True, heard=1.5)}
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as made:
+        yield made
+
+
+@pytest.fixture
+async def dashboard() -> AsyncIterator[Dashboard]:
+    made = Dashboard("127.0.0.1", 0, None, lambda: PARTS)
+    await made.start()
+    yield made
+    await made.stop()
+    await made.stop()
+
+
+async def test_ready_tells_each_part_and_is_503_where_one_is_not(
+    dashboard: Dashboard, session: aiohttp.ClientSession
+) -> None:
+    async with session.get(f"{dashboard.address}/readyz") as answer:
+        assert answer.status == 200
+        body = await answer.json()
+    assert body["parts"]["slack"] == {"ok": True, "detail": "", "heardSecondsAgo": 1.5}
+    dashboard._parts = lambda: {**PARTS, "telegram": Part(ok=False, detail="another process polls")}
+    async with session.get(f"{dashboard.address}/readyz") as answer:
+        assert answer.status == 503
+        assert (await answer.json())["parts"]["telegram"]["detail"] == "another process polls"
+    async with session.get(f"{dashboard.address}/healthz") as answer:
+        assert (answer.status, await answer.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:3001", "10.0.0.1", ""])
+async def test_a_name_that_is_not_this_machine_is_refused(
+    dashboard: Dashboard, session: aiohttp.ClientSession, host: str
+) -> None:
+    async with session.get(f"{dashboard.address}/readyz", headers={"Host": host}) as answer:
+        assert answer.status == 403
+
+
+async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.ClientSession) -> None:
+    guarded = Dashboard("127.0.0.1", 0, "secret-token-1", lambda: PARTS)
+    await guarded.start()
+    for headers, status in (
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": "Bearer secret-token-1"}, 200),
+    ):
+        async with session.get(f"{guarded.address}/readyz", headers=headers) as answer:
+            assert answer.status == status
+    async with session.get(f"{guarded.address}/healthz") as answer:
+        assert answer.status == 200
+    await guarded.stop()
+
+
+async def test_others_can_reach_it_only_with_a_token() -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"):
+        with pytest.raises(errors.ConfigError):
+            Dashboard(host, 0, None, lambda: PARTS)
+    Dashboard("0.0.0.0", 0, "secret-token-1", lambda: PARTS)
+
+
+async def test_a_port_in_use_is_named(dashboard: Dashboard) -> None:
+    port = int(dashboard.address.rpartition(":")[2])
+    with pytest.raises(errors.TryLater, match=str(port)):
+        await Dashboard("127.0.0.1", port, None, lambda: PARTS).start()
