@@ -41,7 +41,7 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
             with step_scope(step):
                 reply = await recovery.ask(turn, system, kit)
                 if reply.stop_reason == "refusal":
-                    raise Refused(f"refusal: {reply.detail}")
+                    raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
                 calls = await turn.add_reply(reply)
                 if calls:
                     await turn.add_results(await kit.dispatcher.run(calls, reply.cut))

@@ -92,7 +92,7 @@ async def test_failures_say_what_the_model_can_act_on_and_leak_nothing() -> None
         raise RuntimeError("/etc/secret sk-ant-123")
 
     async def store(_: Any) -> str:
-        raise errors.StorageError("/work/.ship: EIO")
+        raise errors.StorageError("/var/x/.ship: EIO")
 
     async def hang(_: Any) -> str:
         await asyncio.Event().wait()

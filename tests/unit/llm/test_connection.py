@@ -1,0 +1,148 @@
+"""Whether the key works, whom the client talks to, and when it lets go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bot import errors
+from bot.contracts import ModelRequest
+from bot.llm import client
+from bot.llm.client import AnthropicModel
+from bot.system import SystemClock
+from bot.testing import anthropic_script as script
+from bot.testing.anthropic import AnthropicServer
+from tests.unit.llm.asking import ask, reply_of, user
+
+LONG = script.reply("A long answer in several pieces, 很长的回答, with emoji 👨‍👩‍👧‍👦.")
+
+BROKEN: dict[str, Callable[[], script.Answer]] = {
+    "cut after the start": lambda: script.cut(LONG, 1),
+    "cut in the text": lambda: script.cut(LONG),
+    "cut in a tool's input": lambda: script.cut(script.reply(script.tool_use("look", {"q": "x" * 90})), 6),
+    "stall after the headers": lambda: script.stall(LONG, 0),
+    "stall in the text": lambda: script.stall(LONG),
+    "stall in a tool's input": lambda: script.stall(
+        script.reply(script.tool_use("look", {"q": "x" * 90})), 6
+    ),
+    "end without message_stop": lambda: script.end_early(LONG),
+    "end after message_delta": lambda: script.Reply(LONG.blocks, edit=lambda wire: wire[:-1]),
+    "empty body": script.empty_body,
+    "page of a proxy": script.html_page,
+    "garbled JSON": lambda: script.garble(LONG),
+    "no stop reason": script.null_stop,
+    "unknown error": lambda: script.error_event(LONG, kind="brand_new_error"),
+}
+
+
+async def test_check_asks_for_the_models_and_tells_a_refused_key(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    await model.check()
+    assert server.called("models")[0].params == {"limit": "1"}
+    wrong = AnthropicModel(api_key="sk-ant-wrong-key", base_url=server.url, clock=SystemClock())
+    with pytest.raises(errors.ModelRefused) as caught:
+        await wrong.check()
+    assert caught.value.exit_code == 78
+    await wrong.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (404, "", None),
+        (405, "", None),
+        (403, '{"type":"error","error":{"type":"permission_error","message":"no"}}', errors.ModelRefused),
+        (500, "", errors.Overloaded),
+        (200, "<html>sign in</html>", errors.ModelUnreachable),
+    ],
+)
+async def test_check_on_other_endpoints(
+    server: AnthropicServer,
+    model: AnthropicModel,
+    status: int,
+    body: str,
+    kind: type[errors.ModelError] | None,
+) -> None:
+    server.fail("models", status=status, body=body, headers={"content-type": "text/html"})
+    if kind is None:
+        await model.check()
+    else:
+        with pytest.raises(kind):
+            await model.check()
+
+
+async def test_check_tells_a_cut_connection_as_unreachable(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.fail("models", action="cut")
+    with pytest.raises(errors.ModelUnreachable):
+        await model.check()
+
+
+async def test_many_answers_stream_side_by_side(server: AnthropicServer, model: AnthropicModel) -> None:
+    gate = asyncio.Event()
+    server.script(lambda body: script.reply(body["messages"][0]["content"][0]["text"], hold=gate))
+    requests: list[ModelRequest] = [ask(user(f"chat {number}")) for number in range(30)]
+    tasks = [asyncio.create_task(reply_of(model, request)) for request in requests]
+    await server.until(lambda: server.active == 30)
+    gate.set()
+    replies = await asyncio.gather(*tasks)
+    assert [reply.content[0]["text"] for reply in replies] == [f"chat {number}" for number in range(30)]
+
+
+async def test_a_redirect_does_not_carry_the_key_elsewhere(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    async with AnthropicServer() as elsewhere:
+        server.fail("messages", status=307, headers={"location": f"{elsewhere.url}/v1/messages"})
+        with pytest.raises(errors.RequestInvalid) as caught:
+            await reply_of(model)
+        assert caught.value.status == 307
+        assert elsewhere.calls == []
+
+
+async def test_a_stream_that_is_given_up_is_closed_at_once(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.garble(script.pause(LONG, asyncio.Event(), after=5)))
+    with pytest.raises(errors.StreamBroken) as caught:
+        await reply_of(model)
+    # The error keeps every frame alive, so that it is not the garbage collector who closes.
+    await server.until(lambda: server.requests[0].aborted)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:3000", True),
+        ("http://127.8.9.1", True),
+        ("http://[::1]:80/v1", True),
+        ("http://localhost:11434", True),
+        ("http://model.localhost", True),
+        ("https://api.anthropic.com", False),
+        ("http://localhost.example.org", False),
+        ("http://10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_what_is_loopback(url: str, loopback: bool) -> None:
+    assert client._is_loopback(url) is loopback
+
+
+async def test_one_connection_serves_call_after_call(server: AnthropicServer, model: AnthropicModel) -> None:
+    for _ in range(4):
+        await reply_of(model)
+    assert len({seen.connection for seen in server.requests}) == 1
+
+
+async def test_an_answer_is_there_though_its_connection_stays_open(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.then(script.stall(script.reply("Whole."), 99))
+    assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
+    server.then(script.cut(script.reply("Whole."), 99))
+    assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
