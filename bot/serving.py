@@ -65,7 +65,7 @@ class Gateway:
         found = {"journal": Part(ok=not self.journal.health(), detail=self.journal.health())}
         for name, channel in self.channels.items():
             health = channel.health()
-            heard = None if health.last_heard is None else round(now - health.last_heard, 1)
+            heard = None if health.last_heard is None else max(0.0, round(now - health.last_heard, 1))
             found[name] = Part(ok=health.connected, detail=health.detail, heard=heard)
         return found
 
