@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,11 +102,11 @@ class Delivery:
         messages = [
             Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind) for part in parts
         ]
-        await self._intend(messages)
+        intended = asyncio.ensure_future(self._intend(messages))
         sent: list[Sent] = []
         try:
             for message in messages:
-                sent.append(await self._one(channel, to, message))  # noqa: PERF401 - kept when a later part fails
+                sent.append(await self._one(channel, to, message, intended))  # noqa: PERF401 - kept when a later part fails
         finally:
             if kind == "reply" and sent:
                 await self._remember(to, "\n".join(parts[: len(sent)]), sent)
@@ -132,12 +133,13 @@ class Delivery:
             # An answer that cannot be recorded is still better delivered than lost.
             self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
 
-    async def _one(self, channel: Channel, to: Address, message: Outbound) -> Sent:
+    async def _one(self, channel: Channel, to: Address, message: Outbound, intended: Awaitable[None]) -> Sent:
         waited = 0.0
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if self._limits:
                 await self._pacer.slot(to.budget, self._pace(to))
-            await self._mark(message, "sending")
+            # Where no slot had to be waited for, both go to the disk at once, in this order.
+            await asyncio.gather(intended, self._mark(message, "sending"))
             try:
                 sent = await channel.send(message)
             except errors.DeliveryThrottled as error:

@@ -71,7 +71,8 @@ class GatewayIntake:
         inbound = inbound.model_copy(update={"quoted": self.admitted(inbound, inbound.quoted)})
         if not await self._journal.receive(inbound):
             return False
-        await self.archive(inbound)
+        # Before its turn begins, so that the archive has the question before the answer; the turn need not wait.
+        archived = asyncio.ensure_future(self.archive(inbound))
         self._log.write(
             "inbound",
             f"{inbound.kind} taken in",
@@ -86,6 +87,7 @@ class GatewayIntake:
             attachments=len(inbound.attachments),
         )
         self._queue(inbound)
+        await archived
         return True
 
     async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:

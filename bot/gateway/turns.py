@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 
 from bot import errors
@@ -114,8 +115,10 @@ class Turns:
     async def work(self, inbound: Inbound) -> None:
         """One inbound from claim to done. Cancelled, it stays unfinished in the journal."""
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
-            await self._recorded(self._journal.claim(inbound.request_id))
+            # The journal keeps its order, so nobody need wait for the claim before the work begins.
+            claimed = asyncio.ensure_future(self._recorded(self._journal.claim(inbound.request_id)))
             outcome = await self._handle(inbound)
+            await claimed
             await self._recorded(self._journal.finish(inbound.request_id, outcome))
 
     async def stop(self, inbound: Inbound) -> str:
