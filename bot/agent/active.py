@@ -75,10 +75,10 @@ class ActiveTurn:
         self._began_at: str | None = None
 
     async def begin(self) -> None:
-        """Write the user's message: it is in the history before the model is called."""
+        """Write the user's message. It is in the transcript before the answer; the model need not wait for it."""
         self._began_at = self._ledger.tip
-        await self._ledger.mark("turn_start", self.request.request_id)
-        await self._add(prompt.user_message(self.request, self._now()))
+        await self._ledger.mark("turn_start", self.request.request_id, wait=False)
+        await self._add(prompt.user_message(self.request, self._now()), wait=False)
 
     async def add_reply(self, reply: ModelReply) -> list[Json]:
         """Append what the model said; returns its tool calls."""
@@ -206,8 +206,8 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ inside
 
-    async def _add(self, message: Message, sources: tuple[str, ...] = ()) -> None:
-        uuid = await self._ledger.message(self.request.request_id, message, sources)
+    async def _add(self, message: Message, sources: tuple[str, ...] = (), *, wait: bool = True) -> None:
+        uuid = await self._ledger.message(self.request.request_id, message, sources, wait=wait)
         self._entries.append(Entry(uuid, message))
         self.view.append(message)
 

@@ -145,7 +145,12 @@ class Transcript:
         try:
             sessions = self._sessions(item.chat_key)
             if isinstance(item, _Append):
-                current = sessions[-1] if sessions else self._begin(item.chat_key, sessions)
+                if sessions:
+                    current = sessions[-1]
+                elif all(line.session_id for line in item.lines):
+                    current = self._begin(item.chat_key, sessions)
+                else:
+                    current = self._named(item.chat_key, sessions)  # its first lines will make the file
                 self._write(item, current)
                 return current
             return self._begin(item.chat_key, sessions)
@@ -153,13 +158,17 @@ class Transcript:
             return errors.StorageError(f"the transcript cannot be written: {error}")
 
     def _begin(self, chat_key: str, sessions: list[str]) -> str:
+        session = self._named(chat_key, sessions)
+        self._disk.replace(self._path(chat_key, session), b"")
+        return session
+
+    def _named(self, chat_key: str, sessions: list[str]) -> str:
+        """The name of a session that is about to begin."""
         session = self._ids.ulid()
         if sessions and session <= sessions[-1]:
             # The clock went back over a restart; the newest session must still be the last by name.
             session = _after(sessions[-1])
-        path = self._path(chat_key, session)
-        jsonl.tidy(self._disk, path.parent)
-        self._disk.replace(path, b"")
+        jsonl.tidy(self._disk, self._path(chat_key, session).parent)
         return session
 
     def _write(self, item: _Append, current: str) -> None:
