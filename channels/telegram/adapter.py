@@ -22,6 +22,8 @@ ENTITIES = 100
 MEASURED = 32_768
 """Characters of a text whose parts are rendered to see whether they fit; longer texts are cut by length."""
 SMALLEST = 256
+SIGNS = 6
+"""Signs of work sent at once: fewer than there are connections, since messages must not wait behind them."""
 COMMANDS = {
     "start": "Begin",
     "help": "What I can do",
@@ -47,6 +49,7 @@ class TelegramChannel:
         self._bot: wire.Bot | None = None
         self._poll: Poll | None = None
         self._frozen: dict[str, float] = {}
+        self._signs = asyncio.Semaphore(SIGNS)
 
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
@@ -129,7 +132,8 @@ class TelegramChannel:
             return
         bot = self._connected()
         try:
-            await bot.send_chat_action(_chat(target), "typing", message_thread_id=_thread(target))
+            async with self._signs:
+                await bot.send_chat_action(_chat(target), "typing", message_thread_id=_thread(target))
         except TelegramError as exc:
             raise self._undelivered(exc, target) from None
 

@@ -140,14 +140,27 @@ class Poll:
         if raws and not ready:
             pause = pause or 1.0  # the same would come again at once
         try:
-            for unit in ready:
-                await self._hand_over(unit)
-                self._taken.update(unit.ids)
-                if self._stopping:
-                    break
+            await self._hand_over_all(ready)
         finally:
             self._advance(sorted(raw["update_id"] for raw in named))
         return pause
+
+    async def _hand_over_all(self, units: Sequence[_Unit]) -> None:
+        """Each chat in its order, chats side by side: what they have to wait for, the disk, they wait for at once."""
+        chats: dict[str | None, list[_Unit]] = {}
+        for unit in units:
+            chats.setdefault(unit.chat_key, []).append(unit)
+        ends = await asyncio.gather(*map(self._hand_over_chat, chats.values()), return_exceptions=True)
+        for end in ends:
+            if end is not None:
+                raise end
+
+    async def _hand_over_chat(self, units: Sequence[_Unit]) -> None:
+        for unit in units:
+            await self._hand_over(unit)
+            self._taken.update(unit.ids)
+            if self._stopping:
+                break
 
     def _advance(self, numbers: Sequence[int]) -> None:
         """Move the offset behind what was taken in, up to the first update that was not."""
