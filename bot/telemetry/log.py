@@ -17,6 +17,8 @@ from bot.telemetry import context, details
 from bot.telemetry.redaction import LogRedactor
 
 MAX_LINE_BYTES = 64 * 1024
+MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
+"""For a line with a whole payload, which operators ask for by `SMA_LOG_LLM_PAYLOAD`: as large as a request."""
 PART_BYTES = 64 * 1024 * 1024
 """A day that grows over this goes on in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
 CAPACITY = 10_000  # lines that may wait for the disk
@@ -224,12 +226,13 @@ def render(line: Line, redact: LogRedactor) -> bytes:
     """One line as bytes: redacted first, then cut down to size, strings in their middle."""
     clean = _clean(redact.deep(line))
     data = _dump(clean)
+    most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
     for limit in (16_000, 4_000, 1_000, 200):
-        if len(data) <= MAX_LINE_BYTES:
+        if len(data) <= most:
             return data
         clean = _shorten(clean, limit)
         data = _dump(clean)
-    if len(data) > MAX_LINE_BYTES:
+    if len(data) > most:
         clean["details"] = {"leftOut": f"{len(data):,} bytes"}
         data = _dump(clean)
     return data

@@ -10,7 +10,8 @@ import pytest
 
 from bot import contracts, telemetry
 from bot.system import SystemDisk, UlidSource
-from bot.telemetry.log import JsonlLog
+from bot.telemetry import LogRedactor
+from bot.telemetry.log import MAX_LINE_BYTES, JsonlLog, Line, render
 from bot.testing.clock import FakeClock
 
 from .conftest import NOON, GatedDisk, Make, lines
@@ -270,3 +271,11 @@ def test_a_batch_over_midnight_goes_into_two_files(
         ["held", "before midnight"],
         ["after midnight"],
     ]
+
+
+def test_a_whole_payload_that_was_asked_for_is_not_cut() -> None:
+    message = "字" * 200_000
+    line: Line = {"id": "1", "details": {"payload": {"messages": [message]}}}
+    assert json.loads(render(line, LogRedactor()))["details"]["payload"]["messages"] == [message]
+    line = {"id": "1", "details": {"messages": [message]}}
+    assert len(render(line, LogRedactor())) <= MAX_LINE_BYTES
