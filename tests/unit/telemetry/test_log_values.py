@@ -27,7 +27,7 @@ from .conftest import Make, lines
 )
 def test_no_line_is_over_64_kilobytes(make: Make, tmp_path: Path, huge: Any) -> None:
     log = make()
-    log.write("a", "big", payload=huge)
+    log.write("a", "big", content=huge)
     log.write("a", "m" * 500_000)
     assert log.flush(30)
     raw = (tmp_path / "logs" / "2027-01-15.jsonl").read_bytes().splitlines(keepends=True)
