@@ -17,9 +17,10 @@
     │   ├── RequestTooLarge         the body has too many bytes
     │   ├── RequestInvalid          the provider calls the request malformed
     │   │   └── ThinkingUnbound     a thinking block stands after a changed position
-    │   ├── RateLimited             wait `retry_after`
+    │   ├── ProviderBusy            try again, after `retry_after` where it was given
+    │   │   ├── RateLimited         429
+    │   │   └── Overloaded          5xx, 529
     │   ├── SpendLimit              a 429 or 402 that waiting does not mend
-    │   ├── Overloaded              5xx, 529
     │   ├── StreamBroken            cut, stalled, ended early or garbled
     │   └── ModelUnreachable        no connection
     ├── ToolError                   a tool failed; its text is for the model
@@ -159,10 +160,9 @@ class ThinkingUnbound(RequestInvalid):
     """A thinking block is bound to a conversation that has changed since: strip them all, try once more."""
 
 
-class RateLimited(ModelError):
-    """Too many requests. `retry_after` is in seconds where the provider gave it."""
+class ProviderBusy(ModelError):
+    """The provider cannot answer now but will later. `retry_after` is in seconds where it gave it."""
 
-    person = "The language model is busy right now. Please try again in a few minutes."
     retryable = True
 
     def __init__(
@@ -175,30 +175,24 @@ class RateLimited(ModelError):
     ) -> None:
         super().__init__(message, status=status, request_id=request_id)
         self.retry_after = retry_after
+
+
+class RateLimited(ProviderBusy):
+    """Too many requests."""
+
+    person = "The language model is busy right now. Please try again in a few minutes."
+
+
+class Overloaded(ProviderBusy):
+    """The provider is overloaded or failing."""
+
+    person = "The language model is overloaded right now. Please try again in a few minutes."
 
 
 class SpendLimit(ModelError):
     """A spending limit is reached; waiting does not help."""
 
     person = "My budget for the language model is used up. Whoever runs me has to look at it."
-
-
-class Overloaded(ModelError):
-    """The provider is overloaded or failing. `retry_after` is in seconds where it gave it."""
-
-    person = "The language model is overloaded right now. Please try again in a few minutes."
-    retryable = True
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        retry_after: float | None = None,
-        status: int | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(message, status=status, request_id=request_id)
-        self.retry_after = retry_after
 
 
 class StreamBroken(ModelError):
