@@ -24,6 +24,8 @@ from bot.telemetry import JsonlLog
 
 DRAIN_SECONDS = 7.0
 """What running turns get at a stop; with what follows, the process ends within ten seconds."""
+CHECK_SECONDS = 5.0
+"""How long a start waits for a provider that is slow to say whether the key is good."""
 IDLE_SECONDS = 1_800.0
 KEEP_LOG_DAYS = 90
 KEEP_JOURNAL_SECONDS = 7 * 86_400.0
@@ -96,15 +98,22 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     the block runs all the same and should end at once.
     """
     housekeeping = Housekeeping(gateway.chores(), gateway.log)
+    checking: asyncio.Task[None] | None = None
     try:
         await gateway.journal.open()
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
-        await _check_model(gateway, say)
+        checking = asyncio.create_task(_check_model(gateway, say))
         await _connect_all(gateway, say, stop)
+        await asyncio.wait([checking], timeout=CHECK_SECONDS)
+        if checking.done():
+            checking.result()
         housekeeping.start()
         yield
     finally:
+        if checking is not None:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
         housekeeping.stop()
         await _close(gateway)
 

@@ -16,6 +16,10 @@ from bot.contracts import Json, ModelReply, ModelRequest
 
 MAX_HALVINGS = 3
 MIN_OUTPUT_TOKENS = 256
+LARGE_TURN = 2_000
+"""Estimated tokens below which a turn is not taken to be what does not fit."""
+MISJUDGED = 3.0
+"""How far the provider's count may be from our estimate and still say something about its parts."""
 OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little between two calls
 
 
@@ -115,11 +119,11 @@ async def _shrink(
             return
         raise TurnTooLarge from error
     dropped = turn.store.oldest_half()
-    if not dropped:
-        if turn.drop_oldest_injected() or turn.shorten_results():
-            return
+    if not dropped and (turn.drop_oldest_injected() or turn.shorten_results()):
+        return
+    if not dropped and not tries.halvings:
         raise TurnTooLarge from error
-    if tries.halvings == MAX_HALVINGS:
+    if not dropped or tries.halvings == MAX_HALVINGS:
         await turn.cut("all", "overflow")
         raise HistoryCleared from error
     tries.halvings += 1
@@ -131,13 +135,16 @@ def _current_turn_too_large(
 ) -> bool:
     """Whether the request would not fit even without any history.
 
-    With the provider's own numbers the share of the current turn is scaled to them; without numbers the turn is
-    taken to be the cause where it is the larger part.
+    With the provider's own numbers the share of the current turn is scaled to them. Without numbers, or with
+    numbers that have nothing to do with our estimate, the turn is taken to be the cause where it is both large
+    and larger than the history.
     """
     frame = estimate.frame_tokens(request.system, request.tools)
     current = frame + estimate.tokens(turn.injected) + estimate.tokens(turn.view)
-    total = current + estimate.tokens(turn.store.messages())
+    history = estimate.tokens(turn.store.messages())
+    total = current + history
+    told = error.tokens or total
     window = error.window or configured
-    if window:
-        return current / total * (error.tokens or total) > window
-    return current - frame > total / 2
+    if window and total / MISJUDGED < told < total * MISJUDGED:
+        return current / total * told > window
+    return current - frame > max(history, LARGE_TURN)

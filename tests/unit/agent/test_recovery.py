@@ -168,3 +168,19 @@ async def test_a_window_that_ended_the_answer_makes_room_for_the_next_turn(bench
     assert "truncated" in bench.chat.seen[-1]
     await bench.say("next")
     assert "question 0" not in json.dumps(bench.sent)
+
+
+@pytest.mark.parametrize("numbers", [{}, {"tokens": 213_462, "window": 200_000}])
+async def test_a_short_history_is_halved_too_and_the_person_told_the_truth_when_nothing_is_left(
+    bench: Bench, numbers: dict[str, int]
+) -> None:
+    await fill(bench, 2, size=5)
+    asked = len(bench.model.requests)
+    bench.model.answers += [_overflow(**numbers)] * 9
+    outcome = await bench.say("now")
+    assert outcome.notice == HistoryCleared.person
+    assert [len(request.messages) for request in bench.model.requests[asked:]] == [5, 3, 1]
+
+
+def _overflow(tokens: int | None = None, window: int | None = None) -> errors.ContextOverflow:
+    return errors.ContextOverflow("prompt is too long", tokens=tokens, window=window)
