@@ -186,14 +186,14 @@ class ChatStore:
     def _write_chat(self, key: str, raws: list[bytes], failures: dict[str, errors.StorageError]) -> int:
         """Write lines of one chat after those it owes; returns how many of `raws` are on disk."""
         owed = self._kept.pop(key, [])
-        todo = owed + raws
+        due = owed + raws
         done = 0
         name = names.encode(key)
         try:
-            while done < len(todo):
-                done += self._write_some(name, todo[done:])
+            while done < len(due):
+                done += self._write_some(name, due[done:])
         except OSError as error:
-            failures[key] = self._keep(key, todo[done:], error, told=not raws)
+            failures[key] = self._keep(key, due[done:], error, told=not raws)
         return max(0, done - len(owed))
 
     def _write_some(self, name: str, raws: list[bytes]) -> int:

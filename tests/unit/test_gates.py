@@ -27,7 +27,7 @@ FINE = {
     "bot/schedule.py": "try:\n    pass\nexcept Exception:\n    pass\n",
     "bot/k.py": "try:\n    pass\nexcept ValueError:\n    pass\n",
     "tests/l.py": LONG + "try:\n    pass\nexcept Exception:\n    pass\n",
-    "docs/m.md": "See https://example.org/root/x and ./work/y and todo lists.\n",
+    "docs/m.md": "See https://example.org/root/x and ./work/y and other lists.\n",
 }
 
 
