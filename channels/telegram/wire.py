@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import ssl
@@ -10,15 +9,17 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+import aiohttp
 import httpx
 import telegram
 from telegram.error import ChatMigrated, Forbidden, NetworkError, TelegramError
-from telegram.request import HTTPXRequest, RequestData
+from telegram.request import BaseRequest, RequestData
 
 from bot import errors
 from bot.contracts import Json
 
-UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+UNCLEAR = (aiohttp.ClientError, TimeoutError, OSError)
 GARBLED = (
     TypeError,
     ValueError,
@@ -44,8 +45,8 @@ GONE = (
 )
 """Parts of a 400's description that mean that nobody can be reached there."""
 
-CONNECTIONS = 16
-"""Requests at once: at a tenth of a second each, five times as many as the service takes of one bot."""
+CONNECTIONS = 64
+"""Requests at once. The service takes some thirty messages a second of one bot; a file may take longer."""
 
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -66,33 +67,53 @@ class Flood(TelegramError):
         self.wait = wait
 
 
-class Wire(HTTPXRequest):
-    """One HTTP client. What it raises or returns is sorted before the library sees it.
-
-    Requests wait here for one of `connections` and never in the client's pool, whose work for each request grows
-    with the number of those that wait.
+class Wire(BaseRequest):
+    """One HTTP client for the library; its own one takes several times as long for each request. What this raises
+    or returns is sorted before the library sees it.
     """
 
-    def __init__(self, *, connections: int, patience: float, options: Json) -> None:
-        super().__init__(
-            connection_pool_size=connections,
-            read_timeout=patience,
-            write_timeout=patience,
-            connect_timeout=patience / 2,
-            pool_timeout=patience,
-            httpx_kwargs=options,
-        )
-        self._places = asyncio.Semaphore(connections)
+    def __init__(self, *, connections: int, patience: float, direct: bool) -> None:
+        self._connections = connections
+        self._patience = patience
+        self._direct = direct
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def read_timeout(self) -> float:
+        return self._patience
+
+    async def initialize(self) -> None:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections, ssl=_tls()),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": self.USER_AGENT},
+                # No proxy stands before loopback.
+                trust_env=not self._direct,
+            )
+
+    async def shutdown(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def do_request(
-        self, url: str, method: str, request_data: RequestData | None = None, *args: Any, **kwargs: Any
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: Any = BaseRequest.DEFAULT_NONE,
+        *_: Any,
+        **__: Any,
     ) -> tuple[int, bytes]:
         try:
-            async with self._places:
-                status, payload = await super().do_request(url, method, request_data, *args, **kwargs)
-        except NetworkError as exc:
-            kind = Unsent if isinstance(exc.__cause__, UNSENT) else Unclear
-            raise kind(type(exc.__cause__ or exc).__name__) from exc
+            status, payload = await self._exchange(
+                url, method, request_data, _seconds(read_timeout, self._patience)
+            )
+        except UNSENT as exc:
+            raise Unsent(type(exc).__name__) from exc
+        except UNCLEAR as exc:
+            raise Unclear(type(exc).__name__) from exc
         body = _json_object(payload)
         if status >= 500 or (
             status < 300 and (body is None or body.get("ok") is not True or "result" not in body)
@@ -103,6 +124,36 @@ class Wire(HTTPXRequest):
         if status >= 300:
             return status, json.dumps(_refusal(body or {})).encode()
         return status, payload
+
+    async def _exchange(
+        self, url: str, method: str, sent: RequestData | None, patience: float
+    ) -> tuple[int, bytes]:
+        if self._session is None:
+            raise Unsent("not connected")
+        connecting = self._patience / 2
+        timeout = aiohttp.ClientTimeout(
+            total=patience + 2 * self._patience,
+            connect=self._patience + connecting,
+            sock_connect=connecting,
+            sock_read=patience,
+        )
+        async with self._session.request(
+            method, url, data=_body(sent), timeout=timeout, allow_redirects=False
+        ) as answer:
+            return answer.status, await answer.read()
+
+
+def _seconds(given: Any, otherwise: float) -> float:
+    return float(given) if isinstance(given, int | float) else otherwise
+
+
+def _body(sent: RequestData | None) -> aiohttp.FormData | None:
+    if sent is None:
+        return None
+    form = aiohttp.FormData(sent.json_parameters)
+    for name, (file_name, content, mime) in sent.multipart_data.items():
+        form.add_field(name, content, filename=file_name, content_type=mime)
+    return form
 
 
 def _json_object(payload: bytes) -> Json | None:
@@ -151,15 +202,13 @@ def connect(token: str, base_url: str, patience: float) -> Bot:
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
     local = urlsplit(base_url).hostname in {"127.0.0.1", "::1", "localhost"}
-    # No proxy stands before loopback.
-    options = {"verify": _tls(), "trust_env": not local}
-
+    _tls()
     return Bot(
         token,
         base_url=f"{base_url}/bot",
         base_file_url=f"{base_url}/file/bot",
-        request=Wire(connections=CONNECTIONS, patience=patience, options=options),
-        get_updates_request=Wire(connections=2, patience=patience, options=options),
+        request=Wire(connections=CONNECTIONS, patience=patience, direct=local),
+        get_updates_request=Wire(connections=2, patience=patience, direct=local),
     )
 
 

@@ -75,6 +75,20 @@ async def test_a_kill_before_the_confirmation_brings_the_same_keys_again(idle: B
     assert len(idle.intake.accepted) == 1
 
 
+async def test_one_chat_that_is_slow_to_take_in_holds_up_no_other_and_keeps_its_order(idle: Bed) -> None:
+    slow = idle.intake = SlowIntake()
+    await idle.channel.start(slow)
+    await idle.polling()
+    for chat, text in ((1001, "a1"), (1002, "b1"), (1001, "a2"), (1003, "c1")):
+        idle.server.say(text, chat_id=chat)
+    await idle.until(lambda: slow.waiting == 3)
+    slow.gate.set()
+    await idle.taken(4)
+    texts = [inbound.text for inbound in slow.accepted]
+    assert sorted(texts) == ["a1", "a2", "b1", "c1"]
+    assert texts.index("a1") < texts.index("a2")
+
+
 async def test_what_cannot_be_written_down_stays_at_telegram(bed: Bed) -> None:
     bed.intake.failure = errors.StorageError()
     bed.server.say("one")
