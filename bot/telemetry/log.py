@@ -22,6 +22,10 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 PART_BYTES = 64 * 1024 * 1024
 """A day that grows over this goes on in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
 CAPACITY = 10_000  # lines that may wait for the disk
+LINGER = 0.03
+"""Seconds for which the first line waits for more: a turn writes many at once, and each wake of the writer's
+thread would stop the one that answers people.
+"""
 
 Line = dict[str, Any]
 
@@ -57,6 +61,8 @@ class JsonlLog:
         self._dropped = 0
         self._queued = 0
         self._written = 0
+        self._asleep = False
+        self._hurried = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="shipmate-log", daemon=True)
         self._thread.start()
@@ -85,7 +91,8 @@ class JsonlLog:
         with self._wake:
             if not self._closed and self._admit(line, level):
                 self._queued += 1
-                self._wake.notify_all()
+                if self._asleep:
+                    self._wake.notify_all()
 
     def _line(self, kind: str, message: str, level: Level, extra: dict[str, Any]) -> Line:
         return {
@@ -112,7 +119,7 @@ class JsonlLog:
     def _run(self) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._waiting or self._debug or self._closed)
+                self._gather()
                 batch = sorted((*self._waiting, *self._debug), key=lambda line: str(line["id"]))
                 self._waiting.clear()
                 self._debug.clear()
@@ -130,10 +137,20 @@ class JsonlLog:
             if closing:
                 return
 
+    def _gather(self) -> None:
+        """Wait for a line, and a moment for those behind it unless somebody waits for them."""
+        self._asleep = True
+        self._wake.wait_for(lambda: self._waiting or self._debug or self._closed)
+        self._asleep = False
+        self._wake.wait_for(lambda: self._hurried or self._closed, timeout=LINGER)
+        self._hurried = False
+
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until everything written before is on disk (or given up); False where that takes too long."""
         with self._wake:
             target = self._queued
+            self._hurried = True
+            self._wake.notify_all()
             return self._wake.wait_for(
                 lambda: self._written >= target or not self._thread.is_alive(), timeout=seconds
             )
