@@ -287,7 +287,9 @@ async def chat(root: Path) -> int:
 
 
 def _print(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - the command's own output
+    # Whoever read the output may have gone: no reason to stop serving.
+    with contextlib.suppress(BrokenPipeError):
+        print(line, flush=True)  # noqa: T201 - the command's own output
 
 
 def _complain(line: str) -> None:

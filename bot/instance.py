@@ -44,7 +44,9 @@ def held(home: Path) -> Iterator[None]:
 
 
 def is_held(home: Path) -> bool:
-    """Whether another process holds `.ship` now."""
+    """Whether another process holds `.ship` now. A folder that does not exist stays that way."""
+    if not (home / LOCK).exists():
+        return False
     try:
         with held(home):
             return False

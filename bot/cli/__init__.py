@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
-from bot.cli.entry import main
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. See `bot.cli.entry`, whose import takes its time."""
+    gateway = arguments is None and sys.argv[1:2] == ["run"]
+    if gateway:
+        # Until the gateway's own handlers stand there is nothing to drain: a stop is carried out at once.
+        for number in _STOPS:
+            signal.signal(number, lambda *_: os._exit(0))
+    try:
+        from bot.cli import entry
+
+        code = entry.main(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if gateway:
+        # It has drained: a second stop must not make it look as if it had been cut down.
+        for number in _STOPS:
+            signal.signal(number, signal.SIG_IGN)
+    return code
+
 
 __all__ = ["main"]

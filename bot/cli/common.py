@@ -27,6 +27,7 @@ Here = Path()
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 # What a terminal would obey, or what turns the order of a line around.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -40,7 +41,11 @@ def say_json(value: Any) -> None:
 
 
 def say_raw(line: str) -> None:
-    """A line of JSON: unchanged for a program, safe for a terminal."""
+    """A line of JSON: unchanged for a program, safe for a terminal, in escapes where the output is not UTF-8."""
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], line)
     print(printable(line) if sys.stdout.isatty() else line)
 
 

@@ -49,8 +49,9 @@ app.command()(setup.check)
 app.command()(logs.logs)
 app.command()(history.chats)
 app.command()(history.history)
-app.command()(access.allow)
-app.command()(access.block)
+# The id of a group in Telegram begins with a minus, and is no option.
+app.command(context_settings={"ignore_unknown_options": True})(access.allow)
+app.command(context_settings={"ignore_unknown_options": True})(access.block)
 app.command()(access.pending)
 
 
@@ -93,6 +94,7 @@ def _installed(name: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code: 0, 2 wrong usage, 78 configuration, 75 try again later, 1 the rest."""
     sys.excepthook = _unexpected
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -107,10 +109,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _open_streams() -> None:
+    """Somewhere to write for a process that was started without an output."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+
+
 def _carry_out(words: list[str]) -> int:
     try:
         return int(typer.main.get_command(app).main(args=words, prog_name="shipmate") or 0)
     except SystemExit as done:
+        if isinstance(done.__context__, BrokenPipeError):
+            raise done.__context__ from None  # which the library takes for a failure
         return done.code if isinstance(done.code, int) else int(done.code is not None)
     except errors.ConfigError as error:
         for line in error.findings:
