@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from bot import errors, text
 from bot.agent.ledger import Ledger
-from bot.context import blocks, estimate, prompt
+from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
 from bot.contracts import ArchiveLine, Clock, Json, Log, Message, ModelReply, Redact, Reply, Sent, TurnRequest
 
 INJECTED_TOKENS = 30_000
@@ -72,13 +72,15 @@ class ActiveTurn:
         self._redact = redact
         self._injected_count = 0
         self._injected_keys: set[tuple[int, str, str]] = set()
+        self._began = False
         self._began_at: str | None = None
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         """Write the user's message. It is in the transcript before the answer; the model need not wait for it."""
+        self._began = True
         self._began_at = self._ledger.tip
-        await self._ledger.mark("turn_start", self.request.request_id, wait=False)
-        await self._add(prompt.user_message(self.request, self._now()), wait=False)
+        self._ledger.mark("turn_start", self.request.request_id)
+        self._note(prompt.user_message(self.request, self._now()))
 
     async def add_reply(self, reply: ModelReply) -> list[Json]:
         """Append what the model said; returns its tool calls."""
@@ -105,22 +107,35 @@ class ActiveTurn:
             self._log.write("steer", "a message joined the running turn", joined=inbound.request_id)
 
     async def end(self, status: TurnStatus) -> None:
-        """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn."""
-        if self._entries and (calls := blocks.tool_uses(self._entries[-1].message)):
-            await self._add(blocks.interrupted_results({"content": calls}, INTERRUPTED))
-        await self._ledger.mark("turn_end", self.request.request_id, {"status": status})
+        """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn.
+
+        One that was stopped before it began leaves nothing behind. Everything is done before the first await, so
+        that an end that is interrupted is an end all the same.
+        """
+        if not self._began:
+            return
+        if self._entries and blocks.tool_uses(self._entries[-1].message):
+            self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
+        self._ledger.mark("turn_end", self.request.request_id, {"status": status})
         if status == "withdrawn":
             self._ledger.rewind(self._began_at)
-            return
-        turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
-        self.store.commit(turn, strip_thinking=bool(self._injected_count))
-        if dropped := self.store.over_cap():
-            await self.cut(dropped, "message_cap")
+        else:
+            turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
+            self.store.commit(turn, strip_thinking=bool(self._injected_count))
+            if dropped := self.store.over_cap():
+                self._cut(dropped, "message_cap")
+        await self._ledger.flush()
 
     async def cut(self, dropped: list[str] | str, reason: str) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
+        self._cut(dropped, reason)
+        # What this turn thought so far stands behind a changed position now, in every later turn too.
+        self._entries = list(without_thinking(self._entries))
+        await self._ledger.flush()
+
+    def _cut(self, dropped: list[str] | str, reason: str) -> None:
         before = len(self.store)
-        await self._ledger.mark("boundary", None, {"reason": reason, "dropped": dropped})
+        self._ledger.mark("boundary", None, {"reason": reason, "dropped": dropped})
         if isinstance(dropped, str):
             self.store.clear()
         else:
@@ -155,7 +170,9 @@ class ActiveTurn:
         meta = line.meta or {}
         request_id = str(meta.get("requestId") or "")
         # ULIDs sort by time: what came in after this message is not history yet.
-        if request_id and (request_id >= self.request.request_id or request_id in self._visible()):
+        if request_id >= self.request.request_id:
+            return True
+        if not {request_id, replay.line_key(line)}.isdisjoint(self._visible()):
             return True
         inbound = self.request.inbound
         current = (
@@ -164,7 +181,7 @@ class ActiveTurn:
         return (current and line.role == "user") or _key(line) in self._injected_keys
 
     def _visible(self) -> set[str]:
-        return self.store.sources() | set(self._sources)
+        return (self.store.sources() | set(self._sources)) - {""}
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         taken: list[ArchiveLine] = []
@@ -182,9 +199,9 @@ class ActiveTurn:
         self._injected_count += len(messages)
         self._injected_keys |= {_key(line) for line in lines[len(lines) - len(taken) :]}
         self.strip_thinking()
-        await self._ledger.mark(
-            "injection", self.request.request_id, {"before": self._entries[0].uuid, "messages": messages}
-        )
+        record = {"before": self._entries[0].uuid, "messages": messages, "ts": [line.ts for line in taken]}
+        self._ledger.mark("injection", self.request.request_id, record)
+        await self._ledger.flush()
         self._log.write("injection", f"{len(messages)} older messages loaded", count=len(messages))
         return taken
 
@@ -206,8 +223,12 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ inside
 
-    async def _add(self, message: Message, sources: tuple[str, ...] = (), *, wait: bool = True) -> None:
-        uuid = await self._ledger.message(self.request.request_id, message, sources, wait=wait)
+    async def _add(self, message: Message, sources: tuple[str, ...] = ()) -> None:
+        self._note(message, sources)
+        await self._ledger.flush()
+
+    def _note(self, message: Message, sources: tuple[str, ...] = ()) -> None:
+        uuid = self._ledger.message(self.request.request_id, message, sources)
         self._entries.append(Entry(uuid, message))
         self.view.append(message)
 

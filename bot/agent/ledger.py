@@ -12,11 +12,11 @@ BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
 
 
 class Ledger:
-    """The transcript of one chat. A disk that refuses lines does not stop the conversation: they are kept in
-    memory and written before the next ones, and the operator is told.
+    """The transcript of one chat. What is added counts at once and is on its way to the disk, in order; who must know
+    that it arrived awaits `flush`. So a turn that is stopped in the middle of a write leaves memory and disk alike.
 
-    With `wait=False` a line is on its way to the disk and not waited for: those behind it come after it, and
-    whoever waits for one of them has waited for it too.
+    A disk that refuses lines does not stop the conversation: they are owed, written before the next ones, and the
+    operator is told.
     """
 
     def __init__(self, chat_key: str, transcript: Transcript, *, ids: Ids, clock: Clock, log: Log) -> None:
@@ -26,13 +26,20 @@ class Ledger:
         self._clock = clock
         self._log = log
         self._parent: str | None = None
-        self._unwritten: list[TranscriptLine] = []
+        self._owed: list[TranscriptLine] = []
         self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def owes(self) -> bool:
+        """Whether lines are not on disk yet."""
+        return bool(self._owed)
 
     async def load(self) -> list[TranscriptLine]:
         """The lines of the current session; the chain goes on from the last message of a finished turn."""
         lines = await self._transcript.load(self._chat_key)
-        pending: str | None = None
+        on_disk = {line.uuid for line in lines}
+        lines += [line for line in self._owed if line.uuid not in on_disk]
+        self._parent = pending = None
         for line in lines:
             if line.type in {"user", "assistant"}:
                 pending = line.uuid
@@ -41,36 +48,30 @@ class Ledger:
             elif line.type == "turn_end":
                 self._parent = pending
             elif line.type == "boundary":
-                self._parent = None
+                self._parent = pending = None
         return lines
 
     async def new_session(self) -> None:
-        """Begin an empty transcript; the old one stays on disk."""
-        await self._written()
-        self._unwritten.clear()
-        self._parent = None
+        """Begin an empty transcript; the old one stays on disk. Raises `errors.StorageError`; nothing has changed
+        then.
+        """
+        if not await self.flush():
+            raise errors.StorageError("the transcript cannot be written")
         await self._transcript.new_session(self._chat_key)
+        self._parent = None
 
-    async def message(
-        self, request_id: str, message: Message, sources: tuple[str, ...] = (), *, wait: bool = True
-    ) -> str:
-        """Append a message; returns its uuid."""
+    def message(self, request_id: str, message: Message, sources: tuple[str, ...] = ()) -> str:
+        """Add a message; returns its uuid."""
         kind: LineType = "assistant" if message["role"] == "assistant" else "user"
         data: Json | None = {"sources": list(sources)} if sources else None
-        line = self._line(kind, request_id, message=message, data=data)
-        self._parent = line.uuid
-        await self._write(line, wait=wait)
-        return line.uuid
+        self._parent = self._add(kind, request_id, message=message, data=data)
+        return self._parent
 
-    async def mark(
-        self, kind: LineType, request_id: str | None, data: Json | None = None, *, wait: bool = True
-    ) -> None:
-        """Append a line that is no message. A boundary breaks the parent chain; the others are never parents."""
-        line = self._line(kind, request_id, data=data)
+    def mark(self, kind: LineType, request_id: str | None, data: Json | None = None) -> None:
+        """Add a line that is no message. A boundary breaks the parent chain; the others are never parents."""
         if kind == "boundary":
-            line = line.model_copy(update={"parent_uuid": None})
             self._parent = None
-        await self._write(line, wait=wait)
+        self._add(kind, request_id, data=data)
 
     def rewind(self, parent: str | None) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""
@@ -81,15 +82,44 @@ class Ledger:
         """The uuid that the next message will have as its parent."""
         return self._parent
 
-    def _line(
+    async def flush(self) -> bool:
+        """Wait until every line is on disk; False where the disk refuses."""
+        self._begin_writing()
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+        return not self._owed
+
+    def _begin_writing(self) -> None:
+        if self._owed and (self._writing is None or self._writing.done()):
+            self._writing = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """Write what there is, and what came meanwhile; the first refusal ends it until the next line."""
+        while self._owed:
+            lines = list(self._owed)
+            try:
+                await self._transcript.append(self._chat_key, lines)
+            except errors.StorageError as error:
+                self._log.write(
+                    "error",
+                    "the transcript cannot be written",
+                    level="error",
+                    cause=str(error),
+                    waiting=len(self._owed),
+                )
+                del self._owed[:-BACKLOG_LIMIT]
+                return
+            del self._owed[: len(lines)]
+
+    def _add(
         self,
         kind: LineType,
         request_id: str | None,
         *,
         message: Message | None = None,
         data: Json | None = None,
-    ) -> TranscriptLine:
-        return TranscriptLine(
+    ) -> str:
+        line = TranscriptLine(
             uuid=self._ids.ulid(),
             parent_uuid=self._parent,
             type=kind,
@@ -99,33 +129,6 @@ class Ledger:
             message=message,
             data=data,
         )
-
-    async def _write(self, line: TranscriptLine, *, wait: bool) -> None:
-        self._unwritten.append(line)
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._drain())
-        if wait:
-            await self._written()
-
-    async def _written(self) -> None:
-        """Until every line is on disk, or the disk has refused."""
-        if self._writing is not None:
-            await asyncio.shield(self._writing)
-
-    async def _drain(self) -> None:
-        """Write what there is, and what came meanwhile; the first refusal ends it until the next line."""
-        while self._unwritten:
-            lines = list(self._unwritten)
-            try:
-                await self._transcript.append(self._chat_key, lines)
-            except errors.StorageError as error:
-                self._log.write(
-                    "error",
-                    "the transcript cannot be written",
-                    level="error",
-                    cause=str(error),
-                    waiting=len(self._unwritten),
-                )
-                del self._unwritten[:-BACKLOG_LIMIT]
-                return
-            del self._unwritten[: len(lines)]
+        self._owed.append(line)
+        self._begin_writing()
+        return line.uuid

@@ -40,6 +40,16 @@ class AgentRuntime:
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._stopping = False
         self._ending = False
+        self._filling = asyncio.Lock()
+
+    @property
+    def owes(self) -> bool:
+        """Whether lines of the transcript are in memory alone."""
+        return self._ledger.owes
+
+    async def flush(self) -> None:
+        """Try again to write what the disk refused."""
+        await self._ledger.flush()
 
     @property
     def busy(self) -> bool:
@@ -61,9 +71,11 @@ class AgentRuntime:
                 self.last_used = self._kit.clock.monotonic()
 
     def stop(self) -> bool:
-        """Stop the running turn; False where none runs."""
+        """Stop the running turn; False where none runs. Asked again, it lets the first stop do its work."""
         if self._task is None or self._ending:
             return False
+        if self._stopping:
+            return True
         self._stopping = True
         self._task.cancel()
         return True
@@ -71,10 +83,10 @@ class AgentRuntime:
     async def reset(self) -> int:
         """An empty store and a new transcript."""
         await self.fill()
+        await self._ledger.new_session()
         count = len(self.store)
         self.store.clear()
         self._static = None
-        await self._ledger.new_session()
         self._filled = True
         return count
 
@@ -83,14 +95,17 @@ class AgentRuntime:
 
         Without a turn that asks for it the archive is left alone: what it ends with may not be answered yet.
         """
-        if self._filled:
-            return
-        if not await self._kit.transcript.has(self.chat_key):
-            if request is None:
+        self.last_used = self._kit.clock.monotonic()
+        # A question for the status may come while a turn begins: the store must not be filled twice.
+        async with self._filling:
+            if self._filled:
                 return
-            await self._adopt_archive(request)
-        replay.replay(self.store, await self._ledger.load())
-        self._filled = True
+            if not await self._kit.transcript.has(self.chat_key):
+                if request is None:
+                    return
+                await self._adopt_archive(request)
+            replay.replay(self.store, await self._ledger.load())
+            self._filled = True
 
     async def settle(self, request_id: str) -> None:
         """Close a turn that a crash cut off after its reply was delivered, so that the history has it."""
@@ -101,8 +116,9 @@ class AgentRuntime:
         self._ledger.rewind(cut_off.entries[-1].uuid if cut_off.entries else self._ledger.tip)
         if cut_off.entries and blocks.tool_uses(cut_off.entries[-1].message):
             results = blocks.interrupted_results(cut_off.entries[-1].message, RESTARTED)
-            await self._ledger.message(request_id, results)
-        await self._ledger.mark("turn_end", request_id, {"status": "done"})
+            self._ledger.message(request_id, results)
+        self._ledger.mark("turn_end", request_id, {"status": "done"})
+        await self._ledger.flush()
         self._filled = False
         self.store.clear()
 
@@ -121,10 +137,12 @@ class AgentRuntime:
         scratch = AgentContextStore(self._kit.max_messages)
         replay.from_archive(scratch, page.lines, self._kit.max_messages)
         for turn in scratch.turns:
-            await self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
+            self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
             for entry in turn.entries:
-                await self._ledger.message(turn.request_id, entry.message)
-            await self._ledger.mark("turn_end", turn.request_id, {"status": "done"})
+                self._ledger.message(turn.request_id, entry.message, (entry.uuid,))
+            self._ledger.mark("turn_end", turn.request_id, {"status": "done"})
+        # All at once: a crash leaves the whole of it or nothing.
+        await self._ledger.flush()
 
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         kit = self._kit
@@ -143,7 +161,7 @@ class AgentRuntime:
             await self.fill(request)
             kit.log.write("turn_start", "a turn begins", messages=len(self.store))
             system = await self._system(request)
-            await turn.begin()
+            turn.begin()
             outcome = await take_turn(turn, system, kit)
         except asyncio.CancelledError:
             if self._stopping:
@@ -231,11 +249,18 @@ class AgentPool:
             "maxMessages": self._kit.max_messages,
         }
 
+    async def flush(self) -> None:
+        """Try again to write what the disk refused in any chat."""
+        for runtime in [one for one in self._runtimes.values() if one.owes]:
+            await runtime.flush()
+
     def evict(self, idle_seconds: float) -> int:
         """Forget runtimes that have been idle; their next turn fills them from disk. Returns how many went."""
         limit = self._kit.clock.monotonic() - idle_seconds
         idle = [
-            key for key, runtime in self._runtimes.items() if not runtime.busy and runtime.last_used < limit
+            key
+            for key, runtime in self._runtimes.items()
+            if not (runtime.busy or runtime.owes) and runtime.last_used < limit
         ]
         for key in idle:
             del self._runtimes[key]

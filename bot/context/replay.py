@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from bot.context.store import AgentContextStore, Entry, Turn
+from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
@@ -41,6 +41,8 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             injected = False
         elif line.type == "boundary":
             apply_boundary(store, data)
+            if turn is not None:
+                turn = Turn(turn.request_id, turn.sources, without_thinking(turn.entries))
         elif turn is None or line.request_id != turn.request_id:
             continue
         elif line.type in {"user", "assistant"} and line.message is not None:
@@ -77,15 +79,23 @@ def apply_boundary(store: AgentContextStore, data: Json) -> None:
         store.drop(dropped)
 
 
+def line_key(line: ArchiveLine) -> str:
+    """What tells a line of an archive from the others, whoever wrote it and whether it has an id or not."""
+    return f"archive:{line.ts}:{line.role}:{line.message_id or line.text}"
+
+
 def from_archive(store: AgentContextStore, lines: Sequence[ArchiveLine], max_messages: int) -> None:
-    """Plain turns from what was said: each begins with a message of a person. Newest first into half the cap."""
+    """Plain turns from what was said: each begins with a message of a person. Newest first into half the cap.
+
+    The sources of a turn are its requestId and the keys of its lines, since what others wrote has no requestIds.
+    """
     turns: list[list[Entry]] = []
     requests: list[str] = []
     for line in lines:
         if not line.text.strip() or line.role not in {"user", "assistant"}:
             continue
         entry = Entry(
-            f"archive:{line.ts}:{len(requests)}:{line.message_id or ''}",
+            line_key(line),
             {"role": line.role, "content": [{"type": "text", "text": line.text}]},
         )
         if line.role == "user":
@@ -99,4 +109,5 @@ def from_archive(store: AgentContextStore, lines: Sequence[ArchiveLine], max_mes
         first -= 1
         room -= len(turns[first])
     for entries, request_id in zip(turns[first:], requests[first:], strict=True):
-        store.commit(Turn(request_id, (request_id,), tuple(entries)))
+        keys = [entry.uuid for entry in entries]
+        store.commit(Turn(request_id, (request_id, *keys), tuple(entries)))

@@ -114,9 +114,14 @@ def _oldest_rounds(turn: Turn, at_least: int) -> list[str]:
     return dropped
 
 
+def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries without their thinking blocks; one that held nothing else goes."""
+    return tuple(
+        Entry(entry.uuid, message)
+        for entry in entries
+        for message in blocks.without_thinking([entry.message])
+    )
+
+
 def _stripped(turn: Turn) -> Turn:
-    entries = []
-    for entry in turn.entries:
-        messages = blocks.without_thinking([entry.message])
-        entries += [Entry(entry.uuid, message) for message in messages]
-    return Turn(turn.request_id, turn.sources, tuple(entries))
+    return Turn(turn.request_id, turn.sources, without_thinking(turn.entries))
