@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import ArchiveLine, Attachment, Command, Quoted
+from bot.system import SystemDisk
 from tests.unit.gateway.conftest import SECRET, Bench
 
 
@@ -138,3 +141,23 @@ async def test_a_dead_letter_is_kept_without_our_secrets_and_told(bench: Bench) 
     assert b"no message in it" in stored
     assert SECRET.encode() not in stored
     assert bench.log.at("error")
+
+
+async def test_an_archive_that_is_slow_does_not_hold_up_the_turn_and_keeps_the_order(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    class SlowDisk(SystemDisk):
+        def replace(self, path: Path, data: bytes) -> None:
+            assert gate.wait(10)
+            super().replace(path, data)
+
+    bench = Bench(tmp_path, disk=SlowDisk())
+    await bench.open()
+    taking = asyncio.create_task(bench.say("question"))
+    assert await bench.tele.until(1) == ["re: question"]
+    assert not taking.done()  # the platform is told only once the archive has it too
+    gate.set()
+    assert await taking
+    await bench.idle()
+    assert await bench.lines() == [("user", "question"), ("assistant", "re: question")]
+    await bench.close()
