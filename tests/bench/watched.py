@@ -42,10 +42,11 @@ class Watch:
             watch._seen = ""
             watch._begun = begun = time.perf_counter()
             burnt = time.thread_time()
+            ready = watch.ready
             watch._run(handle)
             took = time.perf_counter() - begun
             watch._begun = 0.0
-            if took > WORTH_TELLING and watch.ready:
+            if took > WORTH_TELLING and ready:
                 watch._tell(handle, took, time.thread_time() - burnt)
 
         asyncio.events.Handle._run = timed  # type: ignore[assignment, method-assign]
