@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 
 from bot import errors, text
 from bot.agent.ledger import Ledger
@@ -19,16 +20,18 @@ INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may n
 
 
 class TrackedReply:
-    """`contracts.Reply` that remembers what became of the last message."""
+    """`contracts.Reply` that remembers what became of the last message, and shows none that is not on file."""
 
-    def __init__(self, inner: Reply) -> None:
+    def __init__(self, inner: Reply, ledger: Ledger) -> None:
         self._inner = inner
+        self._ledger = ledger
         self.delivered = 0
         self.settled = False
 
-    async def send(self, words: str) -> list[Sent]:
+    async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        on_file = asyncio.gather(self._ledger.flush(), *([after] if after is not None else ()))
         try:
-            sent = await self._inner.send(words)
+            sent = await self._inner.send(words, after=on_file)
         except errors.DeliveryUncertain:
             # It may be in the chat: sending the answer again as plain text could show it twice.
             self.settled = True
@@ -60,7 +63,7 @@ class ActiveTurn:
     ) -> None:
         self.request = request
         self.store = store
-        self.reply = TrackedReply(request.reply) if request.reply is not None else None
+        self.reply = TrackedReply(request.reply, ledger) if request.reply is not None else None
         self.view: list[Message] = []
         self._loaded: list[tuple[int, Message]] = []
         self._entries: list[Entry] = []
@@ -83,12 +86,17 @@ class ActiveTurn:
         self._note(prompt.user_message(self.request, self._now()))
 
     async def add_reply(self, reply: ModelReply) -> list[Json]:
-        """Append what the model said; returns its tool calls."""
+        """Append what the model said; returns its tool calls, which may be run: the step is on file. Of an answer
+        without calls nobody has to wait for that but who sends it.
+        """
         content = blocks.redacted(reply.content, self._redact)
         content = [block for block in content if block.get("type") != "text" or block["text"].strip()]
         if any(block.get("type") not in blocks.THINKING for block in content):
-            await self._add({"role": "assistant", "content": content})
-        return [block for block in content if block.get("type") == "tool_use"]
+            self._note({"role": "assistant", "content": content})
+        calls = [block for block in content if block.get("type") == "tool_use"]
+        if calls:
+            await self._ledger.flush()
+        return calls
 
     async def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""

@@ -32,7 +32,7 @@ class AgentRuntime:
     def __init__(self, chat_key: str, kit: Kit) -> None:
         self.chat_key = chat_key
         self.store = AgentContextStore(kit.max_messages)
-        self.last_used = kit.clock.monotonic()
+        self.last_used = self._last_asked = kit.clock.monotonic()
         self._kit = kit
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
         self._static: str | None = None
@@ -68,7 +68,7 @@ class AgentRuntime:
                 raise
             finally:
                 self._task = None
-                self.last_used = self._kit.clock.monotonic()
+                self.last_used = self._last_asked = self._kit.clock.monotonic()
 
     def stop(self) -> bool:
         """Stop the running turn; False where none runs. Asked again, it lets the first stop do its work."""
@@ -195,7 +195,7 @@ class AgentRuntime:
     async def _system(self, request: TurnRequest) -> list[Json]:
         """The system prompt. Its static part is read again only when the prompt cache is cold or gone anyway."""
         kit = self._kit
-        if self._static is None or kit.clock.monotonic() - self.last_used > COLD_AFTER:
+        if self._static is None or kit.clock.monotonic() - self._last_asked > COLD_AFTER:
             fresh = kit.redact(await prompt.static_text(kit.root, kit.skills))
             if self._static not in {None, fresh}:
                 kit.log.write("prompt", "the role file or the skills have changed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -112,8 +112,11 @@ class Skills(Protocol):
 class Reply(Protocol):
     """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
 
-    async def send(self, text: str) -> list[Sent]:
-        """Deliver one message (in parts where it is long). Raises `errors.DeliveryFailed`."""
+    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        """Deliver one message (in parts where it is long). Raises `errors.DeliveryFailed`.
+
+        Nothing is shown before `after` is done: what has to be on disk first, written while the message is prepared.
+        """
         ...
 
 

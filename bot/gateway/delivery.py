@@ -89,9 +89,14 @@ class Delivery:
         self._pacer = Pacer(clock)
 
     async def send(
-        self, to: Address, words: str, *, kind: Literal["reply", "notice"] = "reply"
+        self,
+        to: Address,
+        words: str,
+        *,
+        kind: Literal["reply", "notice"] = "reply",
+        after: Awaitable[object] | None = None,
     ) -> list[Sent]:
-        """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
+        """Deliver one message, in parts where it is long, once `after` is done. Raises `errors.DeliveryFailed`.
 
         A reply that was delivered is archived; a notice never is, since the model must not come to see it.
         """
@@ -102,11 +107,12 @@ class Delivery:
         messages = [
             Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind) for part in parts
         ]
-        intended = asyncio.ensure_future(self._intend(messages))
+        written = [self._intend(messages), *([after] if after is not None else ())]
+        prepared = asyncio.gather(*written)
         sent: list[Sent] = []
         try:
             for message in messages:
-                sent.append(await self._one(channel, to, message, intended))  # noqa: PERF401 - kept when a later part fails
+                sent.append(await self._one(channel, to, message, prepared))  # noqa: PERF401 - kept when a later part fails
         finally:
             if kind == "reply" and sent:
                 await self._remember(to, "\n".join(parts[: len(sent)]), sent)
@@ -133,13 +139,15 @@ class Delivery:
             # An answer that cannot be recorded is still better delivered than lost.
             self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
 
-    async def _one(self, channel: Channel, to: Address, message: Outbound, intended: Awaitable[None]) -> Sent:
+    async def _one(
+        self, channel: Channel, to: Address, message: Outbound, prepared: Awaitable[object]
+    ) -> Sent:
         waited = 0.0
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if self._limits:
                 await self._pacer.slot(to.budget, self._pace(to))
-            # Where no slot had to be waited for, both go to the disk at once, in this order.
-            await asyncio.gather(intended, self._mark(message, "sending"))
+            # Where no slot had to be waited for, all of it goes to the disk at once.
+            await asyncio.gather(prepared, self._mark(message, "sending"))
             try:
                 sent = await channel.send(message)
             except errors.DeliveryThrottled as error:
@@ -213,9 +221,9 @@ class ChatReply:
         self._to = to
         self._footnote = footnote
 
-    async def send(self, words: str) -> list[Sent]:
+    async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
         if not self._footnote:
-            return await self._delivery.send(self._to, words)
-        sent = await self._delivery.send(self._to, f"{words}\n\n{self._footnote}")
+            return await self._delivery.send(self._to, words, after=after)
+        sent = await self._delivery.send(self._to, f"{words}\n\n{self._footnote}", after=after)
         self._footnote = ""
         return sent

@@ -225,3 +225,19 @@ def _query(keyword: str) -> Any:
     from bot.contracts import HistoryQuery
 
     return HistoryQuery(keyword=keyword)
+
+
+async def test_a_changed_role_file_counts_once_the_cache_is_cold_and_not_before(bench: Bench) -> None:
+    role = bench.root / "Agent.md"
+    role.write_text("You are a pilot.", encoding="utf-8")
+    await bench.say("one")
+    role.write_text("You are a 船长.", encoding="utf-8")
+    await bench.clock.advance(299)
+    await bench.pool.describe(KEY)  # a question for the status asks no model
+    await bench.say("two")
+    assert "pilot" in bench.model.requests[-1].system[0]["text"]
+    await bench.clock.advance(200)
+    await bench.pool.describe(KEY)
+    await bench.clock.advance(200)
+    await bench.say("three")
+    assert "船长" in bench.model.requests[-1].system[0]["text"]

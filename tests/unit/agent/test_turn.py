@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 import pytest
@@ -11,9 +12,9 @@ from pydantic import BaseModel
 
 from bot import errors
 from bot.agent import turn as turns
-from bot.contracts import Effect, ModelReply, TurnRequest
+from bot.contracts import Effect, ModelReply, Sent, TurnRequest
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, words
+from tests.unit.agent.conftest import KEY, Bench, Chat, words
 
 
 class Nothing(BaseModel):
@@ -300,3 +301,19 @@ async def test_blank_text_of_the_model_never_stands_in_a_later_request(
     await bench.say("a")
     await bench.say("b")
     assert bench.chat.seen == ["x", "echo: b"]
+
+
+async def test_what_people_see_is_in_the_transcript_before_they_see_it(bench: Bench) -> None:
+    on_file: list[list[str]] = []
+
+    class Witness(Chat):
+        async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+            assert after is not None
+            await after
+            on_file.append([line.type for line in await bench.transcript.load(KEY)])
+            return await super().send(text)
+
+    bench.chat = Witness()
+    bench.model.answers.append(reply(text("plain words")))
+    await bench.say("hello")
+    assert on_file == [["turn_start", "user", "assistant"]]

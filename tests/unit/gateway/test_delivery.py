@@ -137,3 +137,15 @@ async def test_a_frozen_chat_does_not_hold_up_another() -> None:
     assert not pacer.spare("a", pace)
     await clock.advance(1)
     await waiting
+
+
+async def test_nothing_is_shown_before_what_has_to_be_on_disk_first(bench: Bench) -> None:
+    first = asyncio.get_running_loop().create_future()
+    sending = asyncio.create_task(bench.delivery.send(TO, "hello", after=first))
+    async with asyncio.timeout(5):
+        while await states(bench) != [("sending", None)]:  # noqa: ASYNC110 - rows of the outbox tell nobody
+            await asyncio.sleep(0)
+    assert bench.tele.sent == []
+    first.set_result(None)
+    await sending
+    assert bench.tele.texts == ["hello"]
