@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ BODY_LIMIT = 100_000  # characters
 FILE_LIMIT = 1024 * 1024  # bytes
 
 
+_Stamp = tuple[int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     skill: Skill
@@ -40,6 +44,8 @@ class SkillFolder:
         self._root = root
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
+        # What was read, by file, with the stamp it had then: every chat asks, and files seldom change.
+        self._known: dict[Path, tuple[_Stamp, _Found | None]] = {}
 
     async def overview(self) -> list[Skill]:
         return [found.skill for found in (await self._scan()).values()]
@@ -53,16 +59,22 @@ class SkillFolder:
         raise errors.ToolError(f"There is no skill named {text.preview(name, 80)!r}. {hint}")
 
     async def _scan(self) -> dict[str, _Found]:
+        files = await asyncio.to_thread(_skill_files, self._places)
+        known = {path: self._known.get(path) for path in files}
+        self._known = {
+            path: seen
+            if (seen := known[path]) is not None and seen[0] == stamp
+            else (stamp, await self._read(path))
+            for path, stamp in files.items()
+        }
         skills: dict[str, _Found] = {}
-        for place, inside in self._places:
-            for file in await asyncio.to_thread(_skill_files, place, inside):
-                found = await self._read(file)
-                if found is None:
-                    continue
-                if found.skill.name in skills:
-                    self._log.write("skill", f"a second skill {found.skill.name!r} is left out", level="warn")
-                    continue
-                skills[found.skill.name] = found
+        for _, found in self._known.values():
+            if found is None:
+                continue
+            if found.skill.name in skills:
+                self._log.write("skill", f"a second skill {found.skill.name!r} is left out", level="warn")
+                continue
+            skills[found.skill.name] = found
         return skills
 
     async def _read(self, file: Path) -> _Found | None:
@@ -75,17 +87,23 @@ class SkillFolder:
             return None
 
 
-def _skill_files(place: Path, inside: Path | None) -> list[Path]:
-    """Every `SKILL.md` one level below a place, in order of name."""
-    try:
-        folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
-    except OSError:
-        return []
-    files = [folder / "SKILL.md" for folder in folders if (folder / "SKILL.md").is_file()]
-    if inside is None:
-        return files
-    home = inside.resolve()
-    return [file for file in files if file.resolve().is_relative_to(home)]
+def _skill_files(places: Sequence[tuple[Path, Path | None]]) -> dict[Path, _Stamp]:
+    """Every `SKILL.md` one level below the places, in order, with its stamp."""
+    files: dict[Path, _Stamp] = {}
+    for place, inside in places:
+        try:
+            folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
+        except OSError:
+            continue
+        home = inside.resolve() if inside is not None else None
+        for file in (folder / "SKILL.md" for folder in folders):
+            try:
+                seen = file.stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(seen.st_mode) and (home is None or file.resolve().is_relative_to(home)):
+                files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+    return files
 
 
 def _parse(source: str, folder: str) -> _Found:

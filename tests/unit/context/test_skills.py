@@ -72,3 +72,30 @@ async def test_of_two_skills_with_one_name_the_first_counts(tmp_path: Path) -> N
     log = MemoryLog()
     assert [skill.description for skill in await SkillFolder(tmp_path, [], log).overview()] == ["first"]
     assert log.of("skill")
+
+
+async def test_a_skill_is_read_once_and_again_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / ".claude/skills/sail", "description: old")
+    write(tmp_path / ".claude/skills/broken", "- a list")
+    reads: list[Path] = []
+    original = SkillFolder._read
+
+    async def read(self: SkillFolder, file: Path) -> object:
+        reads.append(file)
+        return await original(self, file)
+
+    monkeypatch.setattr(SkillFolder, "_read", read)
+    log = MemoryLog()
+    skills = SkillFolder(tmp_path, [], log)
+    for _ in range(3):
+        assert [skill.description for skill in await skills.overview()] == ["old"]
+    assert len(reads) == 2
+    assert len(log.of("skill")) == 1
+    (tmp_path / ".claude/skills/sail/SKILL.md").write_text(
+        "---\ndescription: newer 帆\n---\n", encoding="utf-8"
+    )
+    assert [skill.description for skill in await skills.overview()] == ["newer 帆"]
+    (tmp_path / ".claude/skills/sail/SKILL.md").unlink()
+    assert await skills.overview() == []
