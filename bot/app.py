@@ -187,6 +187,7 @@ def _turns(rooms: _Rooms, channels: dict[str, Channel], agent: AgentPool) -> Tur
         pending=lists,
         redact=rooms.redact,
         queue=turns.queue,
+        beside=turns.lanes.beside,
         clock=clock,
         ids=ids,
         log=log,

@@ -9,6 +9,7 @@
     │   └── DeliveryFailed          a message did not reach the chat
     │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
     │       ├── DeliveryUncertain   may or may not have been sent
+    │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       └── TargetGone          the chat can no longer be written to
     ├── ModelError
     │   ├── ModelRefused            the key is refused, or the account may not pay: exit 78 at start
@@ -96,6 +97,18 @@ class DeliveryUncertain(DeliveryFailed):
     """The answer to a send was lost: the message may or may not be in the chat."""
 
     code = "uncertain"
+
+
+class DeliveryPartial(DeliveryFailed):
+    """Of a long message the first parts were delivered, and the next one surely was not."""
+
+    person = "I could deliver only the beginning of my answer."
+    code = "partial"
+
+    def __init__(self, message: str | None = None, *, sent: int, parts: int) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.parts = parts
 
 
 class TargetGone(DeliveryFailed):

@@ -75,6 +75,7 @@ class Gateway:
         """What is tidied while the gateway runs."""
 
         async def evict() -> None:
+            await self.agent.flush()
             self.agent.evict(IDLE_SECONDS)
 
         async def sweep_journal() -> None:

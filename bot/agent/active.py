@@ -36,8 +36,9 @@ class TrackedReply:
             # It may be in the chat: sending the answer again as plain text could show it twice.
             self.settled = True
             raise
-        except errors.DeliveryFailed:
+        except errors.DeliveryFailed as error:
             self.settled = False
+            self.delivered += isinstance(error, errors.DeliveryPartial)
             raise
         self.delivered += 1
         self.settled = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +29,11 @@ from bot.gateway.pace import Pacer
 MAX_ATTEMPTS = 6
 MAX_WAIT = 60.0
 """Seconds that one message may wait for a platform that asks for patience before it counts as failed."""
+SEND_SECONDS = 120.0
+"""After this a channel that says nothing counts as one that may have sent."""
+SIGN_SECONDS = 5.0
+GRACE_SECONDS = 3.0
+"""What a send that has begun gets to end when its turn is stopped: else nobody would know what became of it."""
 BOT_USER = "bot"
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 
@@ -112,7 +117,13 @@ class Delivery:
         sent: list[Sent] = []
         try:
             for message in messages:
-                sent.append(await self._one(channel, to, message, prepared))  # noqa: PERF401 - kept when a later part fails
+                await self._one(channel, to, message, prepared, sent)
+        except errors.DeliveryUncertain:
+            raise
+        except errors.DeliveryFailed as error:
+            if sent:
+                raise errors.DeliveryPartial(str(error), sent=len(sent), parts=len(parts)) from error
+            raise
         finally:
             if kind == "reply" and sent:
                 await self._remember(to, "\n".join(parts[: len(sent)]), sent)
@@ -123,8 +134,9 @@ class Delivery:
         if working and self._limits and not self._pacer.spare(to.budget, self._pace(to)):
             return
         try:
-            await self._channels[to.channel].indicate(to.target, working=working)
-        except errors.DeliveryFailed as error:
+            async with asyncio.timeout(SIGN_SECONDS):
+                await self._channels[to.channel].indicate(to.target, working=working)
+        except (TimeoutError, errors.DeliveryFailed) as error:
             self._log.write(
                 "delivery", "the sign of work could not be shown", level="debug", cause=str(error)
             )
@@ -140,8 +152,13 @@ class Delivery:
             self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
 
     async def _one(
-        self, channel: Channel, to: Address, message: Outbound, prepared: Awaitable[object]
-    ) -> Sent:
+        self,
+        channel: Channel,
+        to: Address,
+        message: Outbound,
+        prepared: Awaitable[object],
+        sent: list[Sent],
+    ) -> None:
         waited = 0.0
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if self._limits:
@@ -149,7 +166,7 @@ class Delivery:
             # Where no slot had to be waited for, all of it goes to the disk at once.
             await asyncio.gather(prepared, self._mark(message, "sending"))
             try:
-                sent = await channel.send(message)
+                await _to_its_end(self._attempt(channel, message, sent))
             except errors.DeliveryThrottled as error:
                 waited += error.retry_after
                 if attempt == MAX_ATTEMPTS or waited > MAX_WAIT:
@@ -160,20 +177,33 @@ class Delivery:
                 )
                 self._pacer.freeze(to.budget, error.retry_after)
                 await self._clock.sleep(error.retry_after)
-            except errors.DeliveryFailed as error:
-                await self._failed(message, error)
-                raise
             else:
-                await self._mark(message, "sent", message_id=sent.message_id)
-                self._log.write(
-                    "delivery",
-                    f"{message.kind} delivered",
-                    message_id=sent.message_id,
-                    outbound_id=message.id,
-                    length=len(message.text),
-                )
-                return sent
+                return
         raise AssertionError("unreachable")  # the last attempt returns or raises
+
+    async def _attempt(self, channel: Channel, message: Outbound, sent: list[Sent]) -> None:
+        """Send once and record what became of it. A platform that asks to wait is the caller's matter."""
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                done = await channel.send(message)
+        except TimeoutError:
+            uncertain = errors.DeliveryUncertain(f"the channel said nothing for {SEND_SECONDS:g} s")
+            await self._failed(message, uncertain)
+            raise uncertain from None
+        except errors.DeliveryThrottled:
+            raise
+        except errors.DeliveryFailed as error:
+            await self._failed(message, error)
+            raise
+        sent.append(done)
+        await self._mark(message, "sent", message_id=done.message_id)
+        self._log.write(
+            "delivery",
+            f"{message.kind} delivered",
+            message_id=done.message_id,
+            outbound_id=message.id,
+            length=len(message.text),
+        )
 
     async def _failed(self, message: Outbound, error: errors.DeliveryFailed) -> None:
         state = "uncertain" if isinstance(error, errors.DeliveryUncertain) else "failed"
@@ -213,17 +243,36 @@ class Delivery:
             self._log.write("error", "the archive cannot be written", level="error", cause=str(error))
 
 
-class ChatReply:
-    """`contracts.Reply` to one chat. `footnote` goes below the first message: what could not be looked at."""
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await work that must not be cut in the middle: cancelled, it gets its grace before the caller goes."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=GRACE_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()  # told and recorded already
+        task.cancel()
+        raise
 
-    def __init__(self, delivery: Delivery, to: Address, footnote: str = "") -> None:
+
+class ChatReply:
+    """`contracts.Reply` to one chat. `footnote` goes below the first message: what could not be looked at.
+    `delivered` is awaited after each message that people see.
+    """
+
+    def __init__(
+        self, delivery: Delivery, to: Address, footnote: str, delivered: Callable[[], Awaitable[None]]
+    ) -> None:
         self._delivery = delivery
         self._to = to
         self._footnote = footnote
+        self._delivered = delivered
 
     async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
-        if not self._footnote:
-            return await self._delivery.send(self._to, words, after=after)
-        sent = await self._delivery.send(self._to, f"{words}\n\n{self._footnote}", after=after)
+        if self._footnote:
+            words = f"{words}\n\n{self._footnote}"
+        sent = await self._delivery.send(self._to, words, after=after)
         self._footnote = ""
+        await self._delivered()
         return sent

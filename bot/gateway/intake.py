@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from bot import errors, text
 from bot.contracts import (
     Archive,
     ArchiveLine,
+    Attachment,
     Clock,
+    Command,
     HistoryQuery,
     Ids,
     Inbound,
@@ -33,7 +35,7 @@ class Pending(Protocol):
 
 
 class GatewayIntake:
-    """`contracts.Intake`. `queue` takes what was written down; it must not wait."""
+    """`contracts.Intake`. `queue` takes what was written down, `beside` work that nobody waits for."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class GatewayIntake:
         pending: Pending,
         redact: Redact,
         queue: Callable[[Inbound], None],
+        beside: Callable[[Awaitable[None]], None],
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -59,6 +62,8 @@ class GatewayIntake:
         self._clock = clock
         self._ids = ids
         self._log = log
+        self._beside = beside
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._normalised(inbound)
@@ -69,6 +74,19 @@ class GatewayIntake:
         if inbound.addressed == "thread" and not await self._journal.knows(inbound.chat_key):
             return False
         inbound = inbound.model_copy(update={"quoted": self.admitted(inbound, inbound.quoted)})
+        # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
+        # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
+        task = asyncio.ensure_future(self._take_in(inbound))
+        self._tasks.add(task)
+        task.add_done_callback(self._taken_in)
+        return await asyncio.shield(task)
+
+    def _taken_in(self, task: asyncio.Task[bool]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # for who waits; where nobody does any more, the platform was not told
+
+    async def _take_in(self, inbound: Inbound) -> bool:
         if not await self._journal.receive(inbound):
             return False
         # Before its turn begins, so that the archive has the question before the answer; the turn need not wait.
@@ -166,13 +184,27 @@ class GatewayIntake:
             update={
                 "request_id": self._ids.ulid(),
                 "text": self._clean(inbound.text),
-                "user_name": self._clean(inbound.user_name) if inbound.user_name is not None else None,
+                "user_name": self._cleaned(inbound.user_name),
+                "command": self._clean_command(inbound.command),
+                "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
             }
         )
 
+    def _clean_command(self, command: Command | None) -> Command | None:
+        if command is None:
+            return None
+        return Command(name=self._clean(command.name), args=self._clean(command.args))
+
+    def _clean_attachment(self, attachment: Attachment) -> Attachment:
+        update = {"name": self._cleaned(attachment.name), "mime": self._cleaned(attachment.mime)}
+        return attachment.model_copy(update=update)
+
     def _clean_quote(self, message: Quoted) -> Quoted:
-        name = self._clean(message.user_name) if message.user_name is not None else None
-        return message.model_copy(update={"text": self._clean(message.text), "user_name": name})
+        update = {"text": self._clean(message.text), "user_name": self._cleaned(message.user_name)}
+        return message.model_copy(update=update)
+
+    def _cleaned(self, words: str | None) -> str | None:
+        return self._clean(words) if words is not None else None
 
     def _clean(self, words: str) -> str:
         return self._redact(text.clean(words))
@@ -192,6 +224,10 @@ class GatewayIntake:
         key = f"stranger:{inbound.channel}:{inbound.user_id}"
         if not await self._journal.once(key, self._clock.now(), GREET_EVERY):
             return
+        # Beside: a platform that asks to wait with this must not hold up what others write.
+        self._beside(self._greet(inbound))
+
+    async def _greet(self, inbound: Inbound) -> None:
         try:
             await asyncio.to_thread(self._pending.note, inbound.channel, inbound.user_id)
             await self._delivery.send(Address.of(inbound), greeting(inbound), kind="notice")

@@ -27,6 +27,8 @@ from bot.telemetry.context import turn_scope
 
 EMPTY = "Your message was empty. What would you like to tell me?"
 STOPPED = "Stopped."
+CONTEXT_SECONDS = 20.0
+"""What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
 NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
 _KINDS = {
     "photo": "photos",
@@ -64,6 +66,7 @@ class Turns:
         self._steer = steer
         self._opened: set[str] = set()
         self._held: list[Inbound] = []
+        self._preparing: dict[str, asyncio.Task[tuple[Quoted, ...]]] = {}
         self.lanes = Lanes(self.work, limit=max_concurrent, log=log)
         self.commands: Commands
         self.intake: GatewayIntake
@@ -83,7 +86,7 @@ class Turns:
         """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what
         came in meanwhile. Returns how many go on.
 
-        One whose reply is in the chat already is only closed.
+        One whose answer is in the chat already is only closed.
         """
         unfinished = [inbound for inbound in await self._journal.unfinished() if inbound.channel == channel]
         fresh = {inbound.request_id for inbound in self._held}
@@ -102,14 +105,15 @@ class Turns:
     async def _settled(self, inbound: Inbound) -> bool:
         """Whether an unfinished inbound needs nothing more; it is closed then."""
         deliveries = await self._journal.deliveries(inbound.request_id)
-        if any(row.kind == "reply" and row.state == "sent" for row in deliveries):
-            await self._agent.settle(inbound.chat_key, inbound.request_id)
+        # A notice under an inbound's own id is the last thing that is done about it.
+        if any(row.state == "sent" for row in deliveries):
+            await self._recorded(self._agent.settle(inbound.chat_key, inbound.request_id))
             await self._journal.finish(inbound.request_id, "delivered before a restart")
             return True
         if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):
             await self._journal.finish(inbound.request_id, "nothing runs after a restart")
             return True
-        await self.intake.archive_once(inbound)
+        await self._recorded(self.intake.archive_once(inbound))
         return False
 
     async def work(self, inbound: Inbound) -> None:
@@ -117,7 +121,12 @@ class Turns:
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
             # The journal keeps its order, so nobody need wait for the claim before the work begins.
             claimed = asyncio.ensure_future(self._recorded(self._journal.claim(inbound.request_id)))
-            outcome = await self._handle(inbound)
+            try:
+                outcome = await self._handle(inbound)
+            except errors.ShipmateError as error:
+                self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+                await self._notify(inbound, error.person)
+                outcome = "failed"
             await claimed
             await self._recorded(self._journal.finish(inbound.request_id, outcome))
 
@@ -126,6 +135,9 @@ class Turns:
         waiting = self.lanes.take(inbound.chat_key, lambda other: other.user_id == inbound.user_id)
         for other in waiting:
             await self._recorded(self._journal.finish(other.request_id, "stopped"))
+        preparing = self._preparing.get(inbound.chat_key)
+        if preparing is not None and preparing.cancel():
+            return STOPPED
         if not await self._agent.stop(inbound.chat_key) and not waiting:
             return NOTHING_RUNS
         return STOPPED
@@ -153,29 +165,60 @@ class Turns:
             taken.extend(more)
             return more
 
+        async def answered() -> None:
+            """What joined the turn before a reply was delivered is answered by it: nothing asks it again."""
+            while taken:
+                await self._recorded(
+                    self._journal.finish(taken[0].request_id, f"joined {inbound.request_id}")
+                )
+                taken.pop(0)
+
         every = self._manifests[inbound.channel].indicate_every
         async with working(self._delivery, to, self._clock, every):
+            context = await self._prepared(inbound)
+            if context is None:
+                return "stopped"
             request = TurnRequest(
                 inbound.request_id,
                 inbound.chat_key,
                 inbound=inbound,
-                context=await self._context(inbound),
-                reply=ChatReply(self._delivery, to, cannot_open(inbound.attachments)),
+                context=context,
+                reply=ChatReply(self._delivery, to, cannot_open(inbound.attachments), answered),
                 take_more=take_more if self._steer else None,
             )
             outcome = await self._agent.run(request)
         if outcome.notice is not None:
             await self._notify(inbound, outcome.notice)
-        for other in taken:
-            await self._recorded(self._journal.finish(other.request_id, f"joined {inbound.request_id}"))
+        await answered()
         return outcome.status
+
+    async def _prepared(self, inbound: Inbound) -> tuple[Quoted, ...] | None:
+        """What the turn begins with; None where it was stopped meanwhile."""
+        task = asyncio.ensure_future(self._context(inbound))
+        self._preparing[inbound.chat_key] = task
+        try:
+            await asyncio.wait([task])
+        finally:
+            del self._preparing[inbound.chat_key]
+            task.cancel()
+        return None if task.cancelled() else task.result()
 
     async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Earlier messages of a thread the bot is new to, without those of strangers."""
         facts = await self._agent.describe(inbound.chat_key)
         if facts["messages"]:
             return ()
-        return self.intake.admitted(inbound, await self._channels[inbound.channel].context(inbound))
+        try:
+            async with asyncio.timeout(CONTEXT_SECONDS):
+                earlier = await self._channels[inbound.channel].context(inbound)
+        except (TimeoutError, errors.ShipmateError) as error:
+            self._log.write(
+                "error",
+                f"the earlier messages of the thread cannot be read: {type(error).__name__}: {error}",
+                level="warn",
+            )
+            return ()
+        return self.intake.admitted(inbound, earlier)
 
     async def _notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""
@@ -185,11 +228,11 @@ class Turns:
             return
 
     async def _recorded(self, change: Awaitable[None]) -> None:
-        """Await a change of the journal. A disk that refuses it leaves the inbound unfinished: a restart goes on."""
+        """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""
         try:
             await change
         except errors.StorageError as error:
-            self._log.write("error", "the journal cannot be written", level="error", cause=str(error))
+            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
 
 def _joins(other: Inbound, running: Inbound) -> bool:

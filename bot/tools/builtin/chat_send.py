@@ -46,6 +46,11 @@ class ChatSend:
             raise errors.ToolError(
                 "The platform did not confirm the message; it may have arrived. Do not send it again."
             ) from error
+        except errors.DeliveryPartial as error:
+            raise errors.ToolError(
+                f"Only the first {error.sent} of {error.parts} parts were delivered; people see them. "
+                "Send only what is missing."
+            ) from error
         except errors.TargetGone as error:
             raise errors.ToolError("Not delivered: this chat can no longer be written to.") from error
         except errors.DeliveryFailed as error:

@@ -110,6 +110,19 @@ async def test_a_failed_send_is_told_to_the_model_as_a_failure_and_the_text_afte
     assert outcome.delivered == 1
 
 
+async def test_of_a_long_answer_the_model_is_told_which_parts_arrived_and_may_send_the_rest(
+    bench: Bench,
+) -> None:
+    bench.chat.failures = [errors.DeliveryPartial("blocked", sent=2, parts=3)]
+    bench.model.answers.extend([reply(tool_use("chat_send", text="long")), reply(text("the rest"))])
+
+    outcome = await bench.say("tell me all")
+
+    assert "first 2 of 3 parts" in bench.sent[-1]["content"][0]["content"]
+    assert bench.chat.seen == ["the rest"]
+    assert outcome.delivered == 2
+
+
 async def test_a_send_that_may_have_arrived_is_not_repeated(bench: Bench) -> None:
     bench.chat.failures = [errors.DeliveryUncertain("timeout")]
     bench.model.answers += [reply(tool_use("chat_send", text="maybe")), reply(text("maybe"))]

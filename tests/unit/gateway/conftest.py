@@ -196,7 +196,8 @@ class Bench:
         self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
         self.intake = GatewayIntake(
             access=self.access, journal=self.journal, archive=self.archive, delivery=self.delivery,
-            pending=self.lists, redact=redact, queue=self.turns.queue, clock=self.clock, ids=self.ids, log=self.log,
+            pending=self.lists, redact=redact, queue=self.turns.queue,
+            beside=self.turns.lanes.beside, clock=self.clock, ids=self.ids, log=self.log,
         )  # fmt: skip
         self.turns.intake = self.intake
         self.turns.commands = Commands(

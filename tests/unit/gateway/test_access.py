@@ -108,16 +108,19 @@ async def test_a_stranger_is_told_once_a_day_how_to_be_let_in(bench: Bench) -> N
     stranger = {"user_id": "666", "chat_id": "666", "chat_key": "tele:chat:666"}
     for _ in range(3):
         await bench.say(**stranger)
+    await bench.idle()
     (told,) = bench.tele.texts
     assert "666" in told
     assert "shipmate allow tele 666" in told
     assert [asked.user_id for asked in bench.lists.pending()] == ["666"]
     bench.clock.jump(24 * 3600)
     await bench.say(**stranger)
+    await bench.idle()
     assert len(bench.tele.sent) == 2
     await bench.say(
         user_id="667", chat_id="-5", chat_key="tele:chat:-5", chat_type="group", addressed="thread"
     )
+    await bench.idle()
     assert len(bench.tele.sent) == 2, "in groups only those who addressed the bot are told"
     assert await bench.lines("tele:chat:666") == []
 

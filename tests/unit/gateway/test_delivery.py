@@ -93,8 +93,9 @@ async def test_of_a_long_text_whose_second_part_fails_only_the_first_is_archived
         return await original(message)  # type: ignore[arg-type]
 
     bench.tele.send = send  # type: ignore[assignment, method-assign]
-    with pytest.raises(errors.TargetGone):
+    with pytest.raises(errors.DeliveryPartial) as partial:
         await bench.delivery.send(TO, "a" * 900 + "\n\n" + "b" * 900)
+    assert (partial.value.sent, partial.value.parts) == (1, 2)
     assert await bench.lines() == [("assistant", "a" * 900)]
     assert sorted(state for state, _ in await states(bench)) == ["failed", "sent"]
 

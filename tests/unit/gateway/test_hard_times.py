@@ -1,0 +1,270 @@
+"""Channels that hang, disks that refuse, kills at bad moments: nothing lost, nothing twice, nobody left without a word."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Attachment, Command, Inbound, Json, Outbound, Quoted, Sent, TurnOutcome, TurnRequest
+from bot.gateway import delivery, turns
+from tests.unit.gateway.conftest import SECRET, Bench
+
+
+async def restarted(root: Path) -> Bench:
+    bench = Bench(root)
+    await bench.open()
+    await bench.idle()
+    return bench
+
+
+class Hanging:
+    """Something that is called and never comes back."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+
+    async def __call__(self, *_: Any, **__: Any) -> Any:
+        self.called.set()
+        await asyncio.Event().wait()
+
+
+async def test_what_is_written_down_is_queued_even_if_the_channel_gives_up_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive, receiving, go_on = bench.journal.receive, asyncio.Event(), asyncio.Event()
+
+    async def slow(inbound: Inbound) -> bool:
+        fresh = await receive(inbound)
+        receiving.set()
+        await go_on.wait()
+        return fresh
+
+    monkeypatch.setattr(bench.journal, "receive", slow)
+    handler = asyncio.create_task(bench.say("does it get through?", keys=("once",)))
+    await receiving.wait()
+    handler.cancel()
+    await asyncio.wait([handler])
+    go_on.set()
+
+    assert await bench.tele.until(1) == ["re: does it get through?"]
+    assert not await bench.say("does it get through?", keys=("once",))
+
+
+async def test_a_turn_that_cannot_even_begin_is_told_and_does_not_come_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_: str) -> Json:
+        raise errors.StorageError("EIO")
+
+    monkeypatch.setattr(bench.agent, "describe", broken)
+
+    await bench.say("hello")
+    await bench.idle()
+
+    assert bench.tele.texts == [errors.StorageError.person]
+    assert await bench.journal.unfinished() == []
+
+
+async def test_a_command_that_fails_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(_: str) -> int:
+        raise errors.StorageError("no space left")
+
+    monkeypatch.setattr(bench.agent, "reset", broken)
+
+    await bench.say("/new", command=Command(name="new"))
+    await bench.idle()
+
+    assert bench.tele.texts == [errors.StorageError.person]
+
+
+class TestAHangingChannel:
+    async def test_a_thread_that_cannot_be_read_in_time_costs_its_context_only(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(turns, "CONTEXT_SECONDS", 0.01)
+        monkeypatch.setattr(bench.tele, "context", Hanging())
+
+        await bench.say("hello")
+
+        assert await bench.tele.until(1) == ["re: hello"]
+
+    async def test_a_thread_that_cannot_be_read_costs_its_context_only(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def broken(_: Inbound) -> tuple[Quoted, ...]:
+            raise errors.ChannelUnreachable("502")
+
+        monkeypatch.setattr(bench.tele, "context", broken)
+
+        await bench.say("hello")
+
+        assert await bench.tele.until(1) == ["re: hello"]
+
+    async def test_a_stop_reaches_a_turn_that_still_reads_its_thread(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hanging = Hanging()
+        monkeypatch.setattr(bench.tele, "context", hanging)
+        await bench.say("hello")
+        await hanging.called.wait()
+
+        await bench.say("/stop", command=Command(name="stop"))
+        await bench.idle()
+
+        assert bench.tele.texts == [turns.STOPPED]
+        assert bench.agent.requests == []
+        assert await bench.journal.unfinished() == []
+
+    async def test_a_sign_of_work_that_hangs_does_not_hold_up_the_chat(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delivery, "SIGN_SECONDS", 0.01)
+        hanging = Hanging()
+        monkeypatch.setattr(bench.tele, "indicate", hanging)
+        bench.agent.hold = asyncio.Event()
+        await bench.say("one")
+        await bench.agent.began.wait()
+        await bench.clock.advance(1)
+        await hanging.called.wait()
+        bench.agent.hold.set()
+        await bench.say("two")
+        await bench.idle()
+
+        assert bench.tele.texts == ["re: one", "re: two"]
+
+    async def test_a_send_that_hangs_counts_as_one_that_may_have_arrived(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
+        monkeypatch.setattr(bench.tele, "send", Hanging())
+        to = delivery.Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
+
+        with pytest.raises(errors.DeliveryUncertain):
+            await bench.delivery.send(to, "Hello.")
+
+        assert [row.state for row in await bench.journal.deliveries("R")] == ["uncertain"]
+
+    async def test_greeting_a_stranger_does_not_hold_up_what_the_platform_brings(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delivery, "GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(bench.tele, "send", Hanging())
+
+        async with asyncio.timeout(2):
+            assert not await bench.say(user_id="666", chat_id="666", chat_key="tele:chat:666")
+
+
+class TestAStopDuringDelivery:
+    @pytest.mark.parametrize("grace", [5.0, 0.0])
+    async def test_a_send_that_has_begun_is_recorded_as_what_it_became(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, grace: float
+    ) -> None:
+        monkeypatch.setattr(delivery, "GRACE_SECONDS", grace)
+        sending, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(_: Outbound) -> Sent:
+            sending.set()
+            await go_on.wait()
+            return Sent("m1")
+
+        monkeypatch.setattr(bench.tele, "send", slow)
+        to = delivery.Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
+        task = asyncio.create_task(bench.delivery.send(to, "Hello."))
+        await sending.wait()
+        task.cancel()
+        if grace:
+            asyncio.get_running_loop().call_soon(go_on.set)
+        await asyncio.wait([task])
+
+        assert task.cancelled()
+        (row,) = await bench.journal.deliveries("R")
+        assert row.state == ("sent" if grace else "sending")
+        assert await bench.lines() == ([("assistant", "Hello.")] if grace else [])
+
+
+class TestAfterAKill:
+    async def test_a_message_that_joined_a_turn_and_was_answered_with_it_is_not_answered_again(
+        self, tmp_path: Path
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.open()
+        answered = asyncio.Event()
+
+        async def run(request: TurnRequest) -> TurnOutcome:
+            assert request.take_more is not None
+            assert request.reply is not None
+            await first.say("and this")
+            assert [one.text for one in request.take_more()] == ["and this"]
+            await request.reply.send("both answered")
+            answered.set()
+            await asyncio.Event().wait()  # killed in the model call after the answer
+            raise AssertionError
+
+        first.agent.run = run  # type: ignore[method-assign]
+        await first.say("this")
+        await answered.wait()
+        await first.close()
+
+        second = await restarted(tmp_path)
+
+        assert second.tele.texts == []
+        assert len(second.agent.settled) == 1
+        await second.close()
+
+    async def test_a_notice_that_was_delivered_is_an_answer_and_is_not_given_again(
+        self, tmp_path: Path
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.open()
+        first.agent.answer = lambda _: TurnOutcome("failed", notice="Plain sentence.")
+        finish = first.journal.finish
+
+        async def killed(request_id: str, outcome: str) -> None:
+            raise errors.StorageError("killed before this")
+
+        first.journal.finish = killed  # type: ignore[method-assign]
+        await first.say("hello")
+        await first.idle()
+        first.journal.finish = finish  # type: ignore[method-assign]
+        assert first.tele.texts == ["Plain sentence."]
+        await first.close()
+
+        second = await restarted(tmp_path)
+
+        assert second.tele.texts == []
+        assert second.agent.requests == []
+        await second.close()
+
+    async def test_one_chat_whose_files_cannot_be_read_does_not_keep_the_gateway_from_starting(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.say("held: no channel is open")
+        await first.close()
+        second = Bench(tmp_path)
+
+        async def unreadable(*_: Any) -> Any:
+            raise errors.StorageError("EIO")
+
+        monkeypatch.setattr(second.archive, "search", unreadable)
+        await second.open()
+
+        assert await second.tele.until(1) == ["re: held: no channel is open"]
+        await second.close()
+
+
+async def test_our_secrets_in_commands_and_file_names_are_nowhere_on_disk(bench: Bench) -> None:
+    await bench.say("/new " + SECRET, command=Command(name="new", args=SECRET))
+    await bench.say("look", attachments=(Attachment(kind="file", name=f"{SECRET}.txt", mime=SECRET),))
+    await bench.idle()
+    assert bench.agent.requests[-1].inbound is not None
+    assert SECRET not in bench.agent.requests[-1].inbound.model_dump_json()
+    await bench.journal.close()
+    await bench.archive.close()
+
+    stored = b"".join(path.read_bytes() for path in bench.root.rglob("*") if path.is_file())
+    assert SECRET.encode() not in stored
