@@ -102,6 +102,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     checking: asyncio.Task[None] | None = None
     try:
         await gateway.journal.open()
+        # requestIds tell the order of messages, even where the clock was set back while nobody ran.
+        gateway.outside.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
         checking = asyncio.create_task(_check_model(gateway, say))
@@ -184,6 +186,7 @@ async def _close(gateway: Gateway) -> None:
         await _bounded(gateway.log, f"pause {name}", channel.pause(), 1.0)
     if not await gateway.turns.lanes.drain(DRAIN_SECONDS):
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
+    await _bounded(gateway.log, "write what the transcripts owe", gateway.agent.flush(), 1.0)
     closings = [(f"stop {name}", channel.stop()) for name, channel in channels]
     if gateway.dashboard is not None:
         closings.append(("stop the dashboard", gateway.dashboard.stop()))

@@ -35,6 +35,15 @@ class UlidSource:
         self._last = 0
         self._lock = threading.Lock()
 
+    def after(self, ulid: str) -> None:
+        value = 0
+        for char in ulid:
+            if char not in _CROCKFORD:
+                return  # none of ours
+            value = value << 5 | _CROCKFORD.index(char)
+        with self._lock:
+            self._last = max(self._last, value & (1 << 128) - 1)
+
     def ulid(self) -> str:
         with self._lock:
             fresh = int(self._clock.now() * 1000) << 80 | self._rng.getrandbits(80)

@@ -50,6 +50,10 @@ class Ids(Protocol):
         """A new ULID, greater than every one this process made before."""
         ...
 
+    def after(self, ulid: str) -> None:
+        """Make every later one greater than this, which another process made, whatever the clock says."""
+        ...
+
 
 class Log(Protocol):
     """The operator's log. Never blocks, never raises; redacts everything."""

@@ -50,6 +50,11 @@ class SqliteJournal:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""
         await self._base.run(lambda _: None)
 
+    async def newest(self) -> str:
+        """The greatest requestId that is known; "" where there is none."""
+        row = await self._one("SELECT max(request_id) FROM inbox", ())
+        return row[0] or ""
+
     def health(self) -> str:
         """The last error, or "" where the last batch went through."""
         return self._base.trouble

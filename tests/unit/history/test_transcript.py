@@ -36,6 +36,9 @@ class Numbered:
         self.number += 1
         return f"{self.number:026d}"
 
+    def after(self, ulid: str) -> None:
+        self.number = max(self.number, int(ulid))
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

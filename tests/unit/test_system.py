@@ -1,0 +1,42 @@
+"""Ids only grow, whatever the clock does and whoever made the last one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bot.system import SystemClock, UlidSource
+
+
+class SetClock(SystemClock):
+    def __init__(self, now: float) -> None:
+        self.time = now
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_ids_grow_while_the_clock_stands_or_goes_back() -> None:
+    clock = SetClock(1_800_000_000.0)
+    ids = UlidSource(clock, random.Random(1))
+    made = [ids.ulid()]
+    for moment in (1_800_000_000.0, 1_700_000_000.0, 1_800_000_000.001):
+        clock.time = moment
+        made.append(ids.ulid())
+    assert made == sorted(set(made))
+    assert {len(one) for one in made} == {26}
+
+
+def test_ids_are_greater_than_those_of_an_earlier_process_though_the_clock_was_set_back() -> None:
+    last = UlidSource(SetClock(1_800_000_000.0)).ulid()
+    ids = UlidSource(SetClock(1_700_000_000.0))
+    ids.after(last)
+    assert ids.ulid() > last
+
+
+@pytest.mark.parametrize("foreign", ["", "not an id", "ü" * 26])
+def test_what_is_no_ulid_changes_nothing(foreign: str) -> None:
+    ids = UlidSource(SetClock(0.0), random.Random(1))
+    ids.after(foreign)
+    assert ids.ulid() == UlidSource(SetClock(0.0), random.Random(1)).ulid()
