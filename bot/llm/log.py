@@ -55,6 +55,7 @@ class LoggedModel:
         self._clock = clock
         self._messages = messages
         self._payload = messages and payload
+        self._tools: tuple[Sequence[Json], int] = ((), 0)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         call = self._ids.ulid()
@@ -87,7 +88,7 @@ class LoggedModel:
             "max_tokens": request.max_tokens,
             "message_count": len(request.messages),
             "tool_count": len(request.tools),
-            "characters": sum(map(_size, (request.system, request.tools, request.messages))),
+            "characters": self._tool_size(request.tools) + _size(request.system) + _size(request.messages),
         }
         if self._messages:
             details["messages"] = previews(request.messages)
@@ -100,6 +101,12 @@ class LoggedModel:
                 "messages": list(request.messages),
             }
         self._log.write("llm_request", f"Asking {request.model}.", **details)
+
+    def _tool_size(self, tools: Sequence[Json]) -> int:
+        # The definitions are the same object in call after call.
+        if tools is not self._tools[0]:
+            self._tools = (tools, _size(tools))
+        return self._tools[1]
 
     def _reply(self, call: str, request: ModelRequest, reply: ModelReply) -> None:
         details: dict[str, Any] = {

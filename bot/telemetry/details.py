@@ -8,13 +8,16 @@ import os
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel as _to_camel
 
 MAX_NODES = 5_000  # values in one line's details
 MAX_DEPTH = 20
+
+to_camel = lru_cache(maxsize=4_096)(_to_camel)  # names of arguments and fields: few, and in every line
 
 
 class _Budget:
