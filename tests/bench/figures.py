@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class Spread:
 
 
 def _rank(ranked: Sequence[float], share: float) -> float:
-    return ranked[max(0, -int(-share * len(ranked) // 1) - 1)]
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
 def number(value: float) -> str:
