@@ -83,8 +83,13 @@ class _Post(_Part):
     files: Any = None
 
     @property
+    def source(self) -> str:
+        """As Slack sends it: `<@U…>` is a mention here, and one that was only typed out is escaped."""
+        return self.text or ""
+
+    @property
     def words(self) -> str:
-        return unescape(self.text or "")
+        return unescape(self.source)
 
     @property
     def thread(self) -> str | None:
@@ -207,7 +212,7 @@ def _message(post: _New, event_id: str, me: Me) -> Inbound | None:
     if post.client_msg_id is not None:
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
     command = _command(post.words, me)
-    addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.words))
+    addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
     if addressed is None:
         return None
     return _inbound(post.channel, post, tuple(keys), addressed, command=command)
@@ -223,7 +228,7 @@ def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
     place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
-    said = post.words + (before.words if before is not None else "")
+    said = post.source + (before.source if before is not None else "")
     addressed = _place(event.channel, post, mentioned=me.named_in(said))
     if addressed is None:
         return None
@@ -235,7 +240,7 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound 
     # Without the message that is gone nobody can say whose it was, so nobody's rights can be looked up.
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None):
         return None
-    addressed = _place(channel, post, mentioned=me.named_in(post.words))
+    addressed = _place(channel, post, mentioned=me.named_in(post.source))
     if addressed is None:
         return None
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from bot import text
-from channels.telegram import table
+from channels.telegram import emphasis, table
 
 PARSED = 16_384
 """Characters that are parsed at the most: four messages. Longer text is shown as it is."""
@@ -74,7 +74,7 @@ def _parser(*, references: bool) -> MarkdownIt:
     )
     # Addresses that are no links are still shown: `_Writer` decides, not the parser.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
-    return parser if references else parser.disable("reference")
+    return emphasis.relaxed(parser if references else parser.disable("reference"))
 
 
 _WITH_REFERENCES = _parser(references=True)

@@ -52,6 +52,7 @@ def test_a_mention_may_carry_a_name_and_others_do_not_count() -> None:
     for text, addressed in {
         "<@U0SHIP|ship> hi": "mention",
         "<@U0SHIPPER> hi": None,
+        "write &lt;@U0SHIP&gt; to call it": None,
         "U0SHIP hi": None,
     }.items():
         found = inbound.read_event(body(**post(text=text, channel="C1AA")), ME)
