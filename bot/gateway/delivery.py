@@ -34,6 +34,8 @@ SEND_SECONDS = 120.0
 SIGN_SECONDS = 5.0
 GRACE_SECONDS = 3.0
 """What a send that has begun gets to end when its turn is stopped: else nobody would know what became of it."""
+SHORT = 2_000
+"""Characters that are split where everything else runs: that takes a few milliseconds."""
 BOT_USER = "bot"
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 
@@ -106,7 +108,7 @@ class Delivery:
         A reply that was delivered is archived; a notice never is, since the model must not come to see it.
         """
         channel = self._channels[to.channel]
-        parts = channel.split(self._redact(text.clean(words)))
+        parts = await self._split(channel, self._redact(text.clean(words)))
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         messages = [
@@ -128,6 +130,12 @@ class Delivery:
             if kind == "reply" and sent:
                 await self._remember(to, "\n".join(parts[: len(sent)]), sent)
         return sent
+
+    async def _split(self, channel: Channel, words: str) -> list[str]:
+        if len(words) <= SHORT:
+            return channel.split(words)
+        # Seeing whether the parts of a long text fit takes up to a quarter of a second.
+        return await asyncio.to_thread(channel.split, words)
 
     async def indicate(self, to: Address, *, working: bool) -> None:
         """Show or clear the sign of work. Dropped where the chat's budget is short; a failure is only logged."""

@@ -98,11 +98,11 @@ def _told_tool(times: gateway.Times) -> None:
 
 
 async def _told_watch(folder: Path) -> dict[str, Any]:
-    blocks = await gateway.watched(folder / "watched", rooms.long_markdown())
+    blocks = await gateway.watched(folder / "watched", [rooms.long_markdown(30_000), rooms.long_markdown()])
     say()
     longest = max(blocks, key=lambda block: float(block["wall"]), default=None)
     words = f"{longest['wall']:.0f} ms" if longest else "under 20 ms"
-    say(f"event loop of shipmate, {2 * gateway.CROWD} messages and a long answer: longest block {words}")
+    say(f"event loop of shipmate, {2 * gateway.CROWD} messages and two long answers: longest block {words}")
     over = [block for block in blocks if block["wall"] > BLOCKED]
     for block in over:
         say(f"  {block['wall']:.0f} ms ({block['cpu']:.0f} ms of them computing): {block['what'][:100]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,8 +95,8 @@ async def by_tool(program: Program, model: TimedModel, count: int = 40) -> Times
     return times
 
 
-async def watched(folder: Path, long_answer: str) -> list[Json]:
-    """What kept the loop of a Shipmate of its own: a crowd of new chats, the same again, a very long answer."""
+async def watched(folder: Path, long_answers: Sequence[str]) -> list[Json]:
+    """What kept the loop of a Shipmate of its own: a crowd of new chats, the same again, very long answers."""
     board = Board()
     model = TimedModel(board)
     model.thinking = 0.2
@@ -108,9 +109,10 @@ async def watched(folder: Path, long_answer: str) -> list[Json]:
         for _ in range(2):
             await program.answered(chats)
             await asyncio.sleep(SETTLE)
-        model.words = long_answer
-        await program.answered(program.new_chats(1))
-        await asyncio.sleep(SETTLE)
+        for words in long_answers:
+            model.words = words
+            await program.answered(program.new_chats(1))
+            await asyncio.sleep(SETTLE)
     finally:
         await program.stop()
         await model.stop()

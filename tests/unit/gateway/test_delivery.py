@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,3 +151,19 @@ async def test_nothing_is_shown_before_what_has_to_be_on_disk_first(bench: Bench
     first.set_result(None)
     await sending
     assert bench.tele.texts == ["hello"]
+
+
+async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Bench) -> None:
+    loop_thread, threads = threading.get_ident(), []
+    original = bench.tele.split
+
+    def split(words: str) -> list[str]:
+        threads.append(threading.get_ident())
+        return original(words)
+
+    bench.tele.split = split  # type: ignore[method-assign]
+    await bench.delivery.send(TO, "short")
+    await bench.delivery.send(TO, "长" * 2_001)
+    assert threads[0] == loop_thread
+    assert threads[1] != loop_thread
+    assert "".join(bench.tele.texts[1:]) == "长" * 2_001
