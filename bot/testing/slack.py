@@ -70,6 +70,9 @@ class SlackServer(Loopback):
         self.subscriptions = set(subscriptions)
         self._link = Link(self.clock, self.changed, self.world.app_id)
         self._count = itertools.count(1)
+        self._commands: set[int] = set()
+        self.whispers: list[str] = []
+        """What was shown to the one person who gave a slash command, as mrkdwn."""
         self.add_user(bot_user, name="shipmate", is_bot=True)
 
     # What exists
@@ -151,6 +154,8 @@ class SlackServer(Loopback):
 
     async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
         """Use a slash command; the caller may wait for `Delivery.acked`."""
+        number = next(self._count)
+        self._commands.add(number)
         return await self.envelope(
             {
                 "team_id": self.world.team,
@@ -163,7 +168,7 @@ class SlackServer(Loopback):
                 "text": text,
                 "api_app_id": self.world.app_id,
                 "is_enterprise_install": "false",
-                "response_url": f"{self.url}/commands/{next(self._count)}",
+                "response_url": f"{self.url}/commands/{number}",
                 "trigger_id": f"{next(self._count)}.{self.world.team}.{secrets.token_hex(8)}",
             },
             kind="slash_commands",
@@ -265,6 +270,21 @@ class SlackServer(Loopback):
     def routes(self, app: web.Application) -> None:
         app.router.add_route("*", "/api/{method}", self._web)
         app.router.add_get("/link", self._socket)
+        app.router.add_post("/commands/{number}", self._whisper)
+
+    async def _whisper(self, request: web.Request) -> web.StreamResponse:
+        """An answer to a slash command that only the person who gave it sees."""
+        body = json.loads(await request.text())
+        await self.record("response_url", body, request.headers)
+        fault = self.take_fault("response_url")
+        if fault is not None:
+            return await self.broken(request, fault)
+        if int(request.match_info["number"]) not in self._commands or not body.get("text"):
+            return web.Response(status=404, text="expired_url")
+        if body.get("response_type", "ephemeral") == "ephemeral":
+            self.whispers.append(body["text"])
+        await self.changed()
+        return web.Response(text="ok")
 
     async def _web(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]

@@ -19,6 +19,7 @@ from bot.contracts import Health, Inbound, Intake, Json, Outbound, Quoted, Sent,
 from bot.text import clean
 from channels.slack import events, failures, render
 from channels.slack import inbound as incoming
+from channels.slack.hooks import Hooks
 from channels.slack.letters import skeleton
 from channels.slack.link import Door, Handler, LibraryLog, Link
 from channels.slack.manifest import LOOPBACK, SlackSettings
@@ -59,6 +60,7 @@ class SlackChannel:
         self._intake: Intake | None = None
         self._me: incoming.Me | None = None
         self._strange: set[str] = set()
+        self._hooks = Hooks()
         self._status_works = True
 
     # Coming and going
@@ -172,6 +174,7 @@ class SlackChannel:
             self._mention_strange(event.get("type") if isinstance(event, dict) else None)
             return incoming.read_event(body, self._me)
         if kind is None and "command" in body:
+            self._hooks.remember(body)
             return incoming.read_command(body, self._me, self._outside.clock.now())
         if not isinstance(kind, str):
             raise incoming.Unreadable("type: missing")
@@ -260,10 +263,18 @@ class SlackChannel:
             )
             ts = answer.get("ts")
         except failures.CALL_ERRORS as error:
-            raise failures.of_send(error) from None
+            failure = failures.of_send(error)
+            if isinstance(failure, errors.TargetGone) and await self._whispered(message, markdown):
+                return Sent(message_id=message.id)
+            raise failure from None
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
         return Sent(message_id=ts)
+
+    async def _whispered(self, message: Outbound, markdown: str) -> bool:
+        """Whether the answer to a slash command was shown where the bot itself may not write."""
+        trigger = message.target.get("trigger")
+        return self._session is not None and await self._hooks.answer(trigger, markdown, self._session)
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         thread_ts = target.get("thread_ts")

@@ -175,7 +175,7 @@ def read_command(body: Json, me: Me, now: float) -> Inbound:
         user_id=slash.user_id,
         keys=(f"slack:{me.team}:command:{slash.trigger_id}",),
         ts=int(now * 1000),
-        target={"channel": slash.channel_id},
+        target={"channel": slash.channel_id, "trigger": slash.trigger_id},
         addressed="command",
         command=Command(name=words[0].lstrip("!/").lower(), args=words[1] if len(words) > 1 else ""),
     )

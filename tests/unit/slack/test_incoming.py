@@ -261,7 +261,8 @@ async def test_a_slash_command_is_acked_and_answered_outside_threads(stage: Any)
     assert delivery.reply is None
     assert (message.command.name, message.command.args, message.text) == ("forget", "a < b", "")
     assert message.chat_key == f"slack:chat:{stage.channel}"
-    assert message.target == {"channel": stage.channel}
+    assert message.target["channel"] == stage.channel
+    assert "thread_ts" not in message.target
     assert (message.addressed, message.chat_type, message.message_id) == ("command", "group", None)
     assert message.keys[0].startswith("slack:T0TEAM:command:")
     assert message.ts == 1_800_000_000_000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bot import errors
+from channels.slack.hooks import MOST, Hooks
 
 
 @pytest.fixture
@@ -175,3 +177,44 @@ async def test_other_trouble_with_the_sign_is_reported_each_time(stage: Any, ask
     for _ in range(2):
         with pytest.raises(errors.DeliveryThrottled):
             await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
+
+
+async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_write(
+    stage: Any, out: Any
+) -> None:
+    stage.server.add_channel("C0OUT", members=[stage.ada], bot=False)
+    await stage.server.command("whoami", channel="C0OUT", user=stage.ada)
+    (asked,) = await stage.arrived()
+    answer = replace(out("You are <@U0ADA> & @here 你好", "C0OUT"), target=asked.target)
+    sent = await stage.slack.send(answer)
+    assert sent.message_id == answer.id
+    assert stage.server.whispers == ["You are &lt;\u200b@U0ADA&gt; &amp; @\u200bhere 你好"]
+    assert "/commands/" not in str(asked), "the address lets anyone write who has it"
+
+
+@pytest.mark.parametrize("trouble", ["expired", "unreachable", "unknown"])
+async def test_a_slash_command_that_nobody_can_answer_is_a_failure(
+    stage: Any, out: Any, trouble: str
+) -> None:
+    stage.server.add_channel("C0OUT", members=[stage.ada], bot=False)
+    await stage.server.command("whoami", channel="C0OUT", user=stage.ada)
+    (asked,) = await stage.arrived()
+    target = {**asked.target, "trigger": "another"} if trouble == "unknown" else asked.target
+    if trouble != "unknown":
+        action = "cut" if trouble == "unreachable" else "respond"
+        stage.server.fail("response_url", action=action, status=404)
+    with pytest.raises(errors.TargetGone):
+        await stage.slack.send(replace(out("You are U0ADA", "C0OUT"), target=target))
+
+
+def test_only_addresses_that_are_safe_are_kept_and_the_oldest_are_forgotten() -> None:
+    hooks = Hooks()
+    for url in ("http://example.org/x", "https://[", "file:///x", None):
+        hooks.remember({"command": "/shipmate", "trigger_id": "t", "response_url": url})
+    hooks.remember({"trigger_id": "t", "response_url": "https://hooks.slack.com/x"})
+    assert len(hooks) == 0
+    for number in range(MOST + 5):
+        hooks.remember(
+            {"command": "/x", "trigger_id": str(number), "response_url": "https://hooks.slack.com/x"}
+        )
+    assert len(hooks) == MOST

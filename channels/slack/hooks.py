@@ -1,0 +1,55 @@
+"""Answers to slash commands where the bot is not: Slack lends each command an address for half an hour.
+
+The addresses let anyone who has them write, so they stay in memory and go to no file.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, TypeGuard
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bot.contracts import Json
+from channels.slack.manifest import LOOPBACK
+
+MOST = 500
+
+
+class Hooks:
+    """The addresses of the newest commands, by their trigger."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def remember(self, body: Json) -> None:
+        """Keep the address of a slash command; anything else is passed over."""
+        trigger, url = body.get("trigger_id"), body.get("response_url")
+        if "command" in body and isinstance(trigger, str) and _is_sound(url):
+            self._known[trigger] = url
+            if len(self._known) > MOST:
+                self._known.popitem(last=False)
+
+    async def answer(self, trigger: str | None, words: str, session: aiohttp.ClientSession) -> bool:
+        """Show words to the person who gave the command, and to nobody else; False where that did not work."""
+        url = self._known.get(trigger or "")
+        if url is None:
+            return False
+        plain = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        try:
+            async with session.post(url, json={"response_type": "ephemeral", "text": plain}) as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, OSError):
+            return False
+
+
+def _is_sound(url: Any) -> TypeGuard[str]:
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+    except ValueError:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
