@@ -166,7 +166,12 @@ class RequestTooLarge(ContextOverflow):
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed."""
+    """The provider calls the request malformed, or does not know the model: asking again changes nothing."""
+
+    person = (
+        "The language model did not accept what I sent it. Please put it differently; if that does not help, "
+        "whoever runs me has to look at it."
+    )
 
 
 class ThinkingUnbound(RequestInvalid):
