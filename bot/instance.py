@@ -21,7 +21,14 @@ def prepare_home(home: Path) -> None:
     home.chmod(0o700)
     ignore = home / ".gitignore"
     if not ignore.exists():
-        ignore.write_text("*\n!.gitignore\n!schema/\n!schema/*.json\n", encoding="ascii")
+        _write(ignore, "*\n!.gitignore\n!schema/\n!schema/*.json\n")
+
+
+def _write(path: Path, words: str) -> None:
+    """Write a small file that only its owner may read, whatever the umask."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(words)
 
 
 @contextlib.contextmanager
@@ -36,7 +43,7 @@ def held(home: Path) -> Iterator[None]:
     except filelock.Timeout:
         raise errors.TryLater(_taken(home)) from None
     try:
-        (home / PID).write_text(f"{os.getpid()}\n", encoding="ascii")
+        _write(home / PID, f"{os.getpid()}\n")
         yield
     finally:
         (home / PID).unlink(missing_ok=True)
