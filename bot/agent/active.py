@@ -25,6 +25,7 @@ class TrackedReply:
     def __init__(self, inner: Reply, ledger: Ledger) -> None:
         self._inner = inner
         self._ledger = ledger
+        self.ids: list[str] = []
         self.delivered = 0
         self.settled = False
 
@@ -40,6 +41,7 @@ class TrackedReply:
             self.settled = False
             self.delivered += isinstance(error, errors.DeliveryPartial)
             raise
+        self.ids += [part.message_id for part in sent]
         self.delivered += 1
         self.settled = True
         return sent
@@ -78,6 +80,7 @@ class ActiveTurn:
         self._injected_keys: set[tuple[int, str, str]] = set()
         self._began = False
         self._began_at: str | None = None
+        self._cut_off: replay.CutOff | None = None
 
     def begin(self) -> None:
         """Write the user's message. It is in the transcript before the answer; the model need not wait for it."""
@@ -86,6 +89,46 @@ class ActiveTurn:
         self._ledger.mark("turn_start", self.request.request_id)
         self._note(prompt.user_message(self.request, self._now()))
 
+    def resume(self, cut_off: replay.CutOff) -> None:
+        """Go on with a turn that a crash cut off, as its transcript tells it."""
+        self._began = True
+        self._cut_off = cut_off
+        self._began_at = cut_off.parent
+        self._sources = cut_off.sources
+        self._entries = list(cut_off.entries)
+        self.view = list(cut_off.view)
+        for data in cut_off.loaded:
+            self._load([int(ts) for ts in data["ts"]], data["messages"])
+            self._injected_keys |= {(int(ts), role, key) for ts, role, key in data["keys"]}
+        self._ledger.rewind(self._entries[-1].uuid)
+        if self.reply is not None and self.request.delivered:
+            self.reply.ids = list(self.request.delivered)
+            self.reply.delivered = 1
+            # What the person added after the last answer still wants one.
+            self.reply.settled = "sources" not in cut_off.facts
+
+    def last_reply(self) -> ModelReply | None:
+        """Where a resumed turn ends with a reply of the model: that reply."""
+        if self._cut_off is None or self._entries[-1].message["role"] != "assistant":
+            return None
+        facts = self._cut_off.facts
+        content = list(self._entries[-1].message["content"])
+        return ModelReply(content, facts.get("stopReason"), cut=frozenset(facts.get("cut", ())))
+
+    def known_results(self, reply: ModelReply) -> dict[str, Json]:
+        """The results of calls of a cut-off step that must not run again: they did run, or may have."""
+        assert self._cut_off is not None  # noqa: S101 - asked for after `last_reply` alone
+        known = dict(self._cut_off.results)
+        fresh = [one for one in self.request.delivered if one not in self._cut_off.delivered]
+        for call in blocks.tool_uses({"content": reply.content}):
+            if call["id"] in known or call["id"] not in self._cut_off.started:
+                continue
+            if call["name"] != "chat_send":
+                known[call["id"]] = _result(call, INTERRUPTED, failed=True)
+            elif fresh:
+                known[call["id"]] = _result(call, f"Delivered (message id {', '.join(fresh)}).")
+        return known
+
     async def add_reply(self, reply: ModelReply) -> list[Json]:
         """Append what the model said; returns its tool calls, which may be run: the step is on file. Of an answer
         without calls nobody has to wait for that but who sends it.
@@ -93,7 +136,8 @@ class ActiveTurn:
         content = blocks.redacted(reply.content, self._redact)
         content = [block for block in content if block.get("type") != "text" or block["text"].strip()]
         if any(block.get("type") not in blocks.THINKING for block in content):
-            self._note({"role": "assistant", "content": content})
+            facts = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)}
+            self._note({"role": "assistant", "content": content}, facts)
         calls = [block for block in content if block.get("type") == "tool_use"]
         if calls:
             await self._ledger.flush()
@@ -110,22 +154,34 @@ class ActiveTurn:
         for inbound in self.request.take_more():
             self._sources += (inbound.request_id,)
             more = TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
-            await self._add(prompt.user_message(more, self._now()), (inbound.request_id,))
+            await self._add(prompt.user_message(more, self._now()), {"sources": [inbound.request_id]})
             if self.reply is not None:
                 self.reply.settled = False
             self._log.write("steer", "a message joined the running turn", joined=inbound.request_id)
 
-    async def end(self, status: TurnStatus) -> None:
+    async def started(self, call: Json) -> None:
+        """A tool that does more than read begins."""
+        self._ledger.mark("meta", self.request.request_id, {"started": call["id"]})
+        await self._ledger.flush()
+
+    async def finished(self, result: Json) -> None:
+        """It has ended, with this result."""
+        delivered = list(self.reply.ids) if self.reply is not None else []
+        self._ledger.mark("meta", self.request.request_id, {"result": result, "delivered": delivered})
+        await self._ledger.flush()
+
+    async def end(self, status: TurnStatus, notice: str | None = None) -> None:
         """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn.
 
         One that was stopped before it began leaves nothing behind. Everything is done before the first await, so
-        that an end that is interrupted is an end all the same.
+        that an end that is interrupted is an end all the same. `notice` is what the person will be told of it:
+        after a crash in between they still are.
         """
         if not self._began:
             return
         if self._entries and blocks.tool_uses(self._entries[-1].message):
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
-        self._ledger.mark("turn_end", self.request.request_id, {"status": status})
+        self._ledger.mark("turn_end", self.request.request_id, {"status": status, "notice": notice})
         if status == "withdrawn":
             self._ledger.rewind(self._began_at)
         else:
@@ -202,17 +258,26 @@ class ActiveTurn:
                 break
             taken.insert(0, short)
         messages = prompt.loaded_messages(taken)
-        loaded = [(line.ts, message) for line, message in zip(taken, messages, strict=True)]
-        # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
-        self._loaded = sorted([*loaded, *self._loaded], key=lambda pair: pair[0])
-        self._injected_count += len(messages)
-        self._injected_keys |= {_key(line) for line in lines[len(lines) - len(taken) :]}
+        keys = [_key(line) for line in lines[len(lines) - len(taken) :]]
+        self._load([line.ts for line in taken], messages)
+        self._injected_keys |= set(keys)
         self.strip_thinking()
-        record = {"before": self._entries[0].uuid, "messages": messages, "ts": [line.ts for line in taken]}
+        record = {
+            "before": self._entries[0].uuid,
+            "messages": messages,
+            "ts": [line.ts for line in taken],
+            "keys": [list(key) for key in keys],
+        }
         self._ledger.mark("injection", self.request.request_id, record)
         await self._ledger.flush()
         self._log.write("injection", f"{len(messages)} older messages loaded", count=len(messages))
         return taken
+
+    def _load(self, times: list[int], messages: list[Message]) -> None:
+        # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
+        loaded = list(zip(times, messages, strict=True))
+        self._loaded = sorted([*loaded, *self._loaded], key=lambda pair: pair[0])
+        self._injected_count += len(messages)
 
     def drop_oldest_injected(self) -> bool:
         """Give up the older half of what was injected; False where nothing is left to give up."""
@@ -232,17 +297,22 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ inside
 
-    async def _add(self, message: Message, sources: tuple[str, ...] = ()) -> None:
-        self._note(message, sources)
+    async def _add(self, message: Message, data: Json | None = None) -> None:
+        self._note(message, data)
         await self._ledger.flush()
 
-    def _note(self, message: Message, sources: tuple[str, ...] = ()) -> None:
-        uuid = self._ledger.message(self.request.request_id, message, sources)
+    def _note(self, message: Message, data: Json | None = None) -> None:
+        uuid = self._ledger.message(self.request.request_id, message, data)
         self._entries.append(Entry(uuid, message))
         self.view.append(message)
 
     def _now(self) -> int:
         return int(self._clock.now() * 1000)
+
+
+def _result(call: Json, words: str, *, failed: bool = False) -> Json:
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": words}
+    return result | {"is_error": True} if failed else result
 
 
 def _key(line: ArchiveLine) -> tuple[int, str, str]:

@@ -60,10 +60,9 @@ class Ledger:
         await self._transcript.new_session(self._chat_key)
         self._parent = None
 
-    def message(self, request_id: str, message: Message, sources: tuple[str, ...] = ()) -> str:
-        """Add a message; returns its uuid."""
+    def message(self, request_id: str, message: Message, data: Json | None = None) -> str:
+        """Add a message, with facts about it; returns its uuid."""
         kind: LineType = "assistant" if message["role"] == "assistant" else "user"
-        data: Json | None = {"sources": list(sources)} if sources else None
         self._parent = self._add(kind, request_id, message=message, data=data)
         return self._parent
 

@@ -10,7 +10,7 @@ from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.agent.turn import Refused, take_turn
-from bot.context import blocks, prompt, replay
+from bot.context import prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
 from bot.contracts import ArchiveLine, HistoryQuery, Json, TurnOutcome, TurnRequest
@@ -20,9 +20,6 @@ COLD_AFTER = 300.0
 """Seconds after which the provider's prompt cache has surely expired: a changed role file costs nothing then."""
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """What is wrong with the turn itself: kept in the history, it would fail every later turn too."""
-RESTARTED = (
-    "I was restarted while this ran. What it does has most likely been done; do not do it again unasked."
-)
 BROKEN = "Something went wrong on my side while I worked on that. Please try again."
 
 
@@ -37,6 +34,8 @@ class AgentRuntime:
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
         self._static: str | None = None
         self._filled = False
+        self._cut_off: replay.CutOff | None = None
+        self._ended: dict[str, Json] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._stopping = False
         self._ending = False
@@ -104,23 +103,16 @@ class AgentRuntime:
                 if request is None:
                     return
                 await self._adopt_archive(request)
-            replay.replay(self.store, await self._ledger.load())
+            lines = await self._ledger.load()
+            replay.replay(self.store, lines)
+            self._cut_off = replay.cut_off_turn(lines)
+            self._ended = replay.ended(lines)
             self._filled = True
 
-    async def settle(self, request_id: str) -> None:
-        """Close a turn that a crash cut off after its reply was delivered, so that the history has it."""
-        lines = await self._ledger.load()
-        cut_off = replay.unfinished_turn(lines)
-        if cut_off is None or cut_off.request_id != request_id:
-            return
-        self._ledger.rewind(cut_off.entries[-1].uuid if cut_off.entries else self._ledger.tip)
-        if cut_off.entries and blocks.tool_uses(cut_off.entries[-1].message):
-            results = blocks.interrupted_results(cut_off.entries[-1].message, RESTARTED)
-            self._ledger.message(request_id, results)
-        self._ledger.mark("turn_end", request_id, {"status": "done"})
-        await self._ledger.flush()
-        self._filled = False
-        self.store.clear()
+    async def cut_off(self) -> tuple[str, ...]:
+        """The requestIds that the turn which a crash cut off was answering; () where none was."""
+        await self.fill()
+        return self._cut_off.sources if self._cut_off is not None and self._cut_off.entries else ()
 
     async def _adopt_archive(self, request: TurnRequest) -> None:
         """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
@@ -139,7 +131,7 @@ class AgentRuntime:
         for turn in scratch.turns:
             self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
             for entry in turn.entries:
-                self._ledger.message(turn.request_id, entry.message, (entry.uuid,))
+                self._ledger.message(turn.request_id, entry.message, {"sources": [entry.uuid]})
             self._ledger.mark("turn_end", turn.request_id, {"status": "done"})
         # All at once: a crash leaves the whole of it or nothing.
         await self._ledger.flush()
@@ -159,9 +151,10 @@ class AgentRuntime:
         status: TurnStatus = "done"
         try:
             await self.fill(request)
-            kit.log.write("turn_start", "a turn begins", messages=len(self.store))
+            if (end := self._ended.get(request.request_id)) is not None:
+                return TurnOutcome("done", delivered=len(request.delivered), notice=end.get("notice"))
             system = await self._system(request)
-            turn.begin()
+            self._begin(turn)
             outcome = await take_turn(turn, system, kit)
         except asyncio.CancelledError:
             if self._stopping:
@@ -176,9 +169,22 @@ class AgentRuntime:
             status = "failed"
             outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
         self._ending = True
-        await turn.end(status)
+        await turn.end(status, outcome.notice)
         self._log_end(outcome, began)
         return outcome
+
+    def _begin(self, turn: ActiveTurn) -> None:
+        """Begin a turn, or go on with it where a crash cut it off."""
+        cut_off, self._cut_off = self._cut_off, None
+        again = (
+            cut_off is not None and cut_off.request_id == turn.request.request_id and bool(cut_off.entries)
+        )
+        message = "a turn that was cut off goes on" if again else "a turn begins"
+        self._kit.log.write("turn_start", message, messages=len(self.store))
+        if again and cut_off is not None:
+            turn.resume(cut_off)
+        else:
+            turn.begin()
 
     def _log_end(self, outcome: TurnOutcome, began: float) -> None:
         self._kit.log.write(
@@ -230,8 +236,8 @@ class AgentPool:
     async def run(self, request: TurnRequest) -> TurnOutcome:
         return await self._runtime(request.chat_key).run(request)
 
-    async def settle(self, chat_key: str, request_id: str) -> None:
-        await self._runtime(chat_key).settle(request_id)
+    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+        return await self._runtime(chat_key).cut_off()
 
     async def stop(self, chat_key: str) -> bool:
         runtime = self._runtimes.get(chat_key)

@@ -37,6 +37,13 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
     """Run a turn that has begun. Raises `errors.ShipmateError` where the model failed for good."""
     pauses = cuts = 0
     with tool_scope(_tool_context(turn)):
+        reply = turn.last_reply()
+        if (
+            reply is not None
+            and not await _finish_step(turn, reply, kit)
+            and reply.stop_reason != "pause_turn"
+        ):
+            return await _say_the_rest(turn, reply)
         for step in range(1, MAX_STEPS + 1):
             with step_scope(step):
                 reply = await recovery.ask(turn, system, kit)
@@ -44,7 +51,7 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
                     raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
                 calls = await turn.add_reply(reply)
                 if calls:
-                    await turn.add_results(await kit.dispatcher.run(calls, reply.cut))
+                    await turn.add_results(await kit.dispatcher.run(calls, reply.cut, turn))
                     cuts += bool(reply.cut)
                     if cuts >= MAX_CUTS:
                         return _outcome(turn, TOO_MANY_CUTS)
@@ -55,6 +62,22 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
                     await _make_room(turn, reply)
                     return await _say_the_rest(turn, reply)
     return _outcome(turn, TOO_MANY_STEPS)
+
+
+async def _finish_step(turn: ActiveTurn, reply: ModelReply, kit: Kit) -> bool:
+    """Answer the tool calls of a step that a crash cut off; False where it has none.
+
+    What ended keeps its result, what may have run is reported as interrupted, and only what surely did not run
+    is run.
+    """
+    calls = blocks.tool_uses({"content": reply.content})
+    results = turn.known_results(reply)
+    left = [call for call in calls if call["id"] not in results]
+    fresh = await kit.dispatcher.run(left, reply.cut, turn)
+    results |= {result["tool_use_id"]: result for result in fresh}
+    if calls:
+        await turn.add_results([results[call["id"]] for call in calls])
+    return bool(calls)
 
 
 def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:

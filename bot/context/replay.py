@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from bot.context import blocks
 from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
@@ -57,17 +59,66 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             turn = None
 
 
-def unfinished_turn(lines: Iterable[Line]) -> Turn | None:
-    """The turn that a crash cut off: the last one that began and has no end."""
-    turn: Turn | None = None
+@dataclass(slots=True)
+class CutOff:
+    """A turn that a crash cut off, as far as its lines tell.
+
+    `entries` are its messages and `facts` what was noted with the last reply (`stopReason`, `cut`); `loaded` are
+    the injected older turns with their times and keys; `started` and `results` tell of the tool calls of the
+    last step which of them began and which came to an end, `delivered` the ids of messages that these sent.
+    """
+
+    request_id: str
+    sources: tuple[str, ...]
+    parent: str | None = None
+    entries: list[Entry] = field(default_factory=list)
+    view: list[Message] = field(default_factory=list)
+    facts: Json = field(default_factory=dict)
+    loaded: list[Json] = field(default_factory=list)
+    started: set[str] = field(default_factory=set)
+    results: dict[str, Json] = field(default_factory=dict)
+    delivered: set[str] = field(default_factory=set)
+
+    def take(self, line: Line) -> None:
+        """Carry out one line of the turn."""
+        data = line.data or {}
+        if line.type in {"user", "assistant"} and line.message is not None:
+            self.sources += tuple(data.get("sources", ()))
+            self.entries.append(Entry(line.uuid, line.message))
+            self.view.append(line.message)
+            self.facts = data
+        elif line.type == "injection":
+            self.loaded.append(data)
+            self.view = blocks.without_thinking(self.view)
+        elif line.type == "boundary":
+            self.view = blocks.without_thinking(self.view)
+            self.entries = list(without_thinking(self.entries))
+        elif line.type == "meta":
+            self.started |= {data["started"]} if "started" in data else set()
+            self.delivered |= set(data.get("delivered", ()))
+            if "result" in data:
+                self.results[data["result"]["tool_use_id"]] = data["result"]
+
+
+def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
+    """The turn that has a beginning and no end, the last one; None where every turn has ended."""
+    turn: CutOff | None = None
+    tip: str | None = None
     for line in lines:
         if line.type == "turn_start":
-            turn = Turn(line.request_id or "", (line.request_id or "",), ())
+            turn = CutOff(line.request_id or "", (line.request_id or "",), tip)
         elif line.type == "turn_end":
+            if turn is not None and turn.entries:
+                tip = turn.entries[-1].uuid
             turn = None
-        elif turn is not None and line.type in {"user", "assistant"} and line.message is not None:
-            turn = Turn(turn.request_id, turn.sources, (*turn.entries, Entry(line.uuid, line.message)))
+        elif turn is not None and (line.type == "boundary" or line.request_id == turn.request_id):
+            turn.take(line)
     return turn
+
+
+def ended(lines: Iterable[Line]) -> dict[str, Json]:
+    """How each turn ended, by requestId."""
+    return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}
 
 
 def apply_boundary(store: AgentContextStore, data: Json) -> None:

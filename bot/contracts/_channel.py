@@ -68,6 +68,13 @@ class Channel(Protocol):
         """Create one visible message. Raises an `errors.DeliveryFailed` that says how sure the failure is."""
         ...
 
+    async def find(self, message: Outbound) -> Sent | None:
+        """A message whose send has an unknown outcome: what became of it, None where it surely is not in the chat.
+
+        Raises `errors.DeliveryUncertain` where the platform cannot tell, or another `errors.DeliveryFailed`.
+        """
+        ...
+
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show or clear the sign of work. Cosmetic: raises only `errors.DeliveryFailed`."""
         ...

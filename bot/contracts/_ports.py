@@ -131,6 +131,8 @@ class TurnRequest:
     reply: Reply | None = None
     prompt: str = ""
     """The text of a turn that no chat caused."""
+    delivered: tuple[str, ...] = ()
+    """Ids of the messages that this turn has delivered already, where a crash cut it off."""
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
 
@@ -150,12 +152,14 @@ class Agent(Protocol):
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn. Does not raise for what went wrong inside; cancelled, it leaves the turn unfinished, so that
-        running the same request again begins it anew.
+        running the same request again goes on from its last recorded step. A turn that has ended is not run again.
         """
         ...
 
-    async def settle(self, chat_key: str, request_id: str) -> None:
-        """Close a turn that a crash cut off after its reply was delivered: the history keeps it, as it stands."""
+    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+        """The requestIds of the inbound that a turn which a crash cut off was answering, its own first; () where
+        none was. `run` with its own request goes on from its last recorded step.
+        """
         ...
 
     async def stop(self, chat_key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bot import errors, text
@@ -14,6 +14,7 @@ from bot.contracts import (
     Channel,
     ChatType,
     Clock,
+    HistoryQuery,
     Ids,
     Inbound,
     Journal,
@@ -36,6 +37,7 @@ GRACE_SECONDS = 3.0
 """What a send that has begun gets to end when its turn is stopped: else nobody would know what became of it."""
 SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
+REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
 BOT_USER = "bot"
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 
@@ -195,23 +197,89 @@ class Delivery:
             async with asyncio.timeout(SEND_SECONDS):
                 done = await channel.send(message)
         except TimeoutError:
-            uncertain = errors.DeliveryUncertain(f"the channel said nothing for {SEND_SECONDS:g} s")
-            await self._failed(message, uncertain)
-            raise uncertain from None
+            lost = errors.DeliveryUncertain(f"the channel said nothing for {SEND_SECONDS:g} s")
+            done = await self._resolved(channel, message, lost)
         except errors.DeliveryThrottled:
             raise
+        except errors.DeliveryUncertain as error:
+            done = await self._resolved(channel, message, error)
         except errors.DeliveryFailed as error:
             await self._failed(message, error)
             raise
         sent.append(done)
-        await self._mark(message, "sent", message_id=done.message_id)
+        await self._arrived(message, done)
+
+    async def _arrived(self, message: Outbound, sent: Sent) -> None:
+        await self._mark(message, "sent", message_id=sent.message_id)
         self._log.write(
             "delivery",
             f"{message.kind} delivered",
-            message_id=done.message_id,
+            message_id=sent.message_id,
             outbound_id=message.id,
             length=len(message.text),
         )
+
+    async def _resolved(self, channel: Channel, message: Outbound, error: errors.DeliveryUncertain) -> Sent:
+        """A send that may or may not have arrived. A platform that can tell is asked; where it cannot, a reply goes
+        out once more and says that it may be a repeat, so that it is neither lost nor doubled in silence.
+        """
+        await self._mark(message, "uncertain", detail=error.code)
+        self._log.write("delivery", "a send has an unknown outcome", level="warn", outbound_id=message.id)
+        try:
+            found = await channel.find(message)
+            if found is not None:
+                return found
+            again = message
+        except errors.DeliveryUncertain:
+            if message.kind == "notice":
+                await self._failed(message, error)
+                raise error from None
+            again = replace(message, text=REPEATED + message.text)
+        try:
+            return await channel.send(again)
+        except errors.DeliveryFailed as second:
+            await self._failed(message, second)
+            raise
+
+    async def resume(self, to: Address) -> tuple[str, ...]:
+        """After a crash: bring what this answer had begun to deliver to its end; ids of all that was delivered.
+
+        Parts that were not sent are, a send without a known outcome is resolved, and what was delivered is
+        archived where the crash came before that. Notices are left alone.
+        """
+        channel = self._channels[to.channel]
+        rows = [row for row in await self._journal.deliveries(to.request_id) if row.kind == "reply"]
+        delivered: dict[str, str] = {
+            row.message_id: row.text for row in rows if row.state == "sent" and row.message_id
+        }
+        sent: list[Sent] = []
+        try:
+            for row in rows:
+                message = Outbound(row.id, row.request_id, row.chat_key, to.target, row.text)
+                if row.state in {"sending", "uncertain"}:
+                    lost = errors.DeliveryUncertain("the process ended before the platform answered")
+                    sent.append(await self._resolved(channel, message, lost))
+                    await self._arrived(message, sent[-1])
+                elif row.state == "intent":
+                    await self._one(channel, to, message, _nothing(), sent)
+                else:
+                    continue
+                delivered[sent[-1].message_id] = row.text
+        except errors.DeliveryFailed as error:
+            self._log.write("delivery", "an answer could not be completed", level="warn", cause=str(error))
+        await self._remember_once(to, delivered)
+        return tuple(delivered)
+
+    async def _remember_once(self, to: Address, delivered: Mapping[str, str]) -> None:
+        """Archive what was delivered and is not in the archive yet."""
+
+        def other(line: ArchiveLine) -> bool:
+            return (line.meta or {}).get("requestId") != to.request_id
+
+        page = await self._archive.search(to.chat_key, HistoryQuery(limit=200, role="assistant", skip=other))
+        known = {one for line in page.lines for one in (line.meta or {}).get("messageIds", ())}
+        if new := [one for one in delivered if one not in known]:
+            await self._remember(to, "\n".join(delivered[one] for one in new), [Sent(one) for one in new])
 
     async def _failed(self, message: Outbound, error: errors.DeliveryFailed) -> None:
         state = "uncertain" if isinstance(error, errors.DeliveryUncertain) else "failed"
@@ -262,6 +330,10 @@ async def _to_its_end(work: Coroutine[None, None, None]) -> None:
             task.exception()  # told and recorded already
         task.cancel()
         raise
+
+
+async def _nothing() -> None:
+    """The outbox has this row already."""
 
 
 class ChatReply:

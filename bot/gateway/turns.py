@@ -67,6 +67,8 @@ class Turns:
         self._opened: set[str] = set()
         self._held: list[Inbound] = []
         self._preparing: dict[str, asyncio.Task[tuple[Quoted, ...]]] = {}
+        self._again: set[str] = set()
+        self._joined: dict[str, tuple[str, ...]] = {}
         self.lanes = Lanes(self.work, limit=max_concurrent, log=log)
         self.commands: Commands
         self.intake: GatewayIntake
@@ -85,16 +87,18 @@ class Turns:
     async def open(self, channel: str) -> int:
         """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what
         came in meanwhile. Returns how many go on.
-
-        One whose answer is in the chat already is only closed.
         """
-        unfinished = [inbound for inbound in await self._journal.unfinished() if inbound.channel == channel]
         fresh = {inbound.request_id for inbound in self._held}
-        going_on = [
+        unfinished = [
             inbound
-            for inbound in unfinished
-            if inbound.request_id not in fresh and not await self._settled(inbound)
+            for inbound in await self._journal.unfinished()
+            if inbound.channel == channel and inbound.request_id not in fresh
         ]
+        going_on = [inbound for inbound in unfinished if not await self._settled(inbound)]
+        await self._attach({inbound.request_id for inbound in going_on}, {one.chat_key for one in going_on})
+        attached = {joined for others in self._joined.values() for joined in others}
+        going_on = [inbound for inbound in going_on if inbound.request_id not in attached]
+        self._again |= {inbound.request_id for inbound in going_on}
         self._opened.add(channel)
         held = [inbound for inbound in self._held if inbound.channel == channel]
         self._held = [inbound for inbound in self._held if inbound.channel != channel]
@@ -102,13 +106,19 @@ class Turns:
             self.queue(inbound)
         return len(going_on)
 
+    async def _attach(self, waiting: set[str], chat_keys: set[str]) -> None:
+        """What had joined a turn that a crash cut off is answered by that turn, not by one of its own."""
+        for chat_key in chat_keys:
+            head, *others = await self._agent.cut_off(chat_key) or ("",)
+            if head in waiting and others:
+                self._joined[head] = tuple(others)
+
     async def _settled(self, inbound: Inbound) -> bool:
         """Whether an unfinished inbound needs nothing more; it is closed then."""
         deliveries = await self._journal.deliveries(inbound.request_id)
-        # A notice under an inbound's own id is the last thing that is done about it.
-        if any(row.state == "sent" for row in deliveries):
-            await self._recorded(self._agent.settle(inbound.chat_key, inbound.request_id))
-            await self._journal.finish(inbound.request_id, "delivered before a restart")
+        if any(row.kind == "notice" and row.state == "sent" for row in deliveries):
+            # A notice is the last thing that happens to an inbound.
+            await self._journal.finish(inbound.request_id, "told before a restart")
             return True
         if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):
             await self._journal.finish(inbound.request_id, "nothing runs after a restart")
@@ -185,12 +195,22 @@ class Turns:
                 context=context,
                 reply=ChatReply(self._delivery, to, cannot_open(inbound.attachments), answered),
                 take_more=take_more if self._steer else None,
+                delivered=await self._delivered(to),
             )
             outcome = await self._agent.run(request)
         if outcome.notice is not None:
             await self._notify(inbound, outcome.notice)
         await answered()
+        for request_id in self._joined.pop(inbound.request_id, ()):
+            await self._recorded(self._journal.finish(request_id, f"joined {inbound.request_id}"))
         return outcome.status
+
+    async def _delivered(self, to: Address) -> tuple[str, ...]:
+        """What a turn that goes on after a crash has delivered, its begun deliveries brought to an end first."""
+        if to.request_id not in self._again:
+            return ()
+        self._again.discard(to.request_id)
+        return await self._delivery.resume(to)
 
     async def _prepared(self, inbound: Inbound) -> tuple[Quoted, ...] | None:
         """What the turn begins with; None where it was stopped meanwhile."""

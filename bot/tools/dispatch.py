@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import pydantic
 
@@ -20,6 +20,13 @@ CUT_OFF = (
 RESULT_LIMIT = 100_000  # characters; a single result larger than this helps no model
 LOG_PREVIEW = 4_000  # characters
 _SIDE_BY_SIDE = frozenset({"read"})
+
+
+class Recorder(Protocol):
+    """Writes down what tools do while they do it."""
+
+    async def started(self, call: Json) -> None: ...
+    async def finished(self, result: Json) -> None: ...
 
 
 class Dispatcher:
@@ -40,13 +47,27 @@ class Dispatcher:
         self._clock = clock
         self._log = log
 
-    async def run(self, calls: Sequence[Json], cut: frozenset[str] = frozenset()) -> list[Json]:
-        """The `tool_result` blocks of these `tool_use` blocks, in the same order."""
+    async def run(
+        self, calls: Sequence[Json], cut: frozenset[str] = frozenset(), recorder: Recorder | None = None
+    ) -> list[Json]:
+        """The `tool_result` blocks of these `tool_use` blocks, in the same order.
+
+        The recorder is told of every call that does more than read, before it begins and when it has ended, so
+        that a crash never makes it run twice.
+        """
         if all(self._only_reads(call) for call in calls):
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._one(call, cut)) for call in calls]
             return [task.result() for task in tasks]
-        return [await self._one(call, cut) for call in calls]
+        return [await self._recorded(call, cut, recorder) for call in calls]
+
+    async def _recorded(self, call: Json, cut: frozenset[str], recorder: Recorder | None) -> Json:
+        if recorder is None or call["id"] in cut or self._only_reads(call):
+            return await self._one(call, cut)
+        await recorder.started(call)
+        result = await self._one(call, cut)
+        await recorder.finished(result)
+        return result
 
     def _only_reads(self, call: Json) -> bool:
         tool = self._registry.get(call["name"])

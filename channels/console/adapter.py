@@ -100,6 +100,9 @@ class ConsoleChannel:
             chat.held.append(line)
         return Sent(message.id)
 
+    async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
+        return None
+
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         chat = self._chats.get(target.get("chat", ""))
         if chat is not None and chat.working != working:

@@ -276,6 +276,37 @@ class SlackChannel:
         trigger = message.target.get("trigger")
         return self._session is not None and await self._hooks.answer(trigger, markdown, self._session)
 
+    async def find(self, message: Outbound) -> Sent | None:
+        """By the id in its metadata, in the thread (or the newest of the channel) where it should be."""
+        if self._client is None:
+            raise errors.DeliveryUncertain("Slack is not connected")
+        try:
+            return await self._found(self._client, message)
+        except failures.CALL_ERRORS as error:
+            raise errors.DeliveryUncertain(f"Slack cannot be asked: {failures.name(error)}") from None
+
+    async def _found(self, client: AsyncWebClient, message: Outbound) -> Sent | None:
+        where: dict[str, Any] = {
+            "channel": message.target["channel"],
+            "limit": _PAGE,
+            "include_all_metadata": True,
+        }
+        root = message.target.get("thread_ts")
+        cursor: str | None = None
+        for _ in range(_PAGES if root else 1):
+            if root:
+                answer = await client.conversations_replies(**where, ts=root, cursor=cursor)
+            else:
+                answer = await client.conversations_history(**where)
+            for post in answer.get("messages") or ():
+                payload = (post.get("metadata") or {}).get("event_payload") or {}
+                if payload.get("id") == message.id:
+                    return Sent(message_id=str(post["ts"]))
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor")
+            if not cursor:
+                break
+        return None
+
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         thread_ts = target.get("thread_ts")
         if self._client is None or thread_ts is None or not self._status_works:

@@ -126,6 +126,9 @@ class TelegramChannel:
             except wire.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
 
+    async def find(self, message: Outbound) -> Sent | None:
+        raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
+
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show `typing`, which ends by itself after five seconds or with the next message."""
         if not working or self._is_frozen(target["chat_id"]):

@@ -88,6 +88,9 @@ class Parrot:
         self.writers["one"].write(message.text.replace("\\n", " ").encode() + b"\\n")
         return Sent(message.id)
 
+    async def find(self, message):
+        return None
+
     async def indicate(self, target, *, working):
         pass
 

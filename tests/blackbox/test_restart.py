@@ -103,27 +103,60 @@ async def test_a_message_is_on_disk_before_slack_is_told_that_it_arrived(world: 
     assert b"written first?" in world.everything_on_disk()
 
 
-async def test_a_turn_whose_reply_was_delivered_before_the_kill_stays_in_the_history(world: World) -> None:
-    world.only("telegram")
-    await world.start()
+async def killed_in_call(world: World, number: int) -> None:
+    """Kill the process while the model works on its nth call."""
     gate = asyncio.Event()
 
     async def slow(_: Any) -> str:
         await gate.wait()
         return "never"
 
-    world.model.answer(tool_use("chat_send", {"text": "The code is 4711."}))
     world.model.script(slow)
-    world.telegram.say("tell me the code")
-    await world.heard("The code is 4711.")
-    await world.model.until(lambda: len(world.model.requests) == 2)
+    await world.model.until(lambda: len(world.model.requests) == number and world.model.active == 1)
     await world.process.kill()
     gate.set()
     world.model.script(None)
+
+
+async def test_a_turn_goes_on_from_its_last_step_and_its_reply_is_not_given_again(world: World) -> None:
+    world.only("telegram")
     await world.start()
+    world.model.answer(tool_use("chat_send", {"text": "The code is 4711."}))
+    world.telegram.say("tell me the code")
+    await killed_in_call(world, 2)
+    assert world.texts() == ["The code is 4711."]
+    cut_off = blocks(world.model.bodies[-1])
+    world.model.answer("I have told them.")
+    await world.start()
+    await world.turns(1)
+    assert blocks(world.model.bodies[-1]) == cut_off, "the call that was answered is not paid again"
+    world.model.answer("It was 4711.")
     world.telegram.say("what was it?")
-    await world.telegram.until(lambda: len(world.texts()) == 2)
-    assert world.texts()[0] == "The code is 4711."
+    await world.heard("The code is 4711.", "It was 4711.")
     last = blocks(world.model.bodies[-1])
-    assert "4711" in json.dumps(last)
+    assert last[: len(cut_off)] == cut_off
     assert last[-1]["content"][-1]["text"] == "what was it?"
+
+
+async def test_a_slack_post_whose_answer_was_lost_is_found_again_and_not_repeated(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    world.slack.fail("chat.postMessage", action="lose")
+    ts = await world.slack.say("hello", channel="D0ANN", user=ANN)
+    await world.turns(1)
+    assert len(world.slack.replies("D0ANN", ts)) == 1
+    assert len(world.slack.called("chat.postMessage")) == 1
+    assert [line["role"] for line in world.archive()] == ["user", "assistant"]
+
+
+async def test_a_telegram_send_whose_answer_was_lost_is_repeated_and_says_so(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer("The answer.")
+    world.telegram.fail("sendMessage", action="lose")
+    world.telegram.say("hello")
+    await world.turns(1)
+    first, second = world.texts()
+    assert first == "The answer."
+    assert second.startswith("(I am not sure that this has arrived")
+    assert second.endswith("The answer.")

@@ -59,7 +59,7 @@ async def test_an_eviction_changes_no_byte_of_the_next_request(bench: Bench) -> 
     assert [words(m) for m in after[: len(prefix)]] == [words(m) for m in prefix]
 
 
-async def test_a_turn_cut_off_by_a_crash_is_begun_anew_and_its_dead_branch_is_left_out(bench: Bench) -> None:
+async def test_a_turn_cut_off_by_a_crash_goes_on_in_one_chain(bench: Bench) -> None:
     import asyncio
 
     await bench.say("one")

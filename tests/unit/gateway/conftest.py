@@ -49,7 +49,9 @@ class FakeChannel:
         self.addresses: tuple[str, ...] = ()
         self.sent: list[Outbound] = []
         self.failures: list[errors.DeliveryFailed] = []
+        self.finds: Sent | Exception | None = errors.DeliveryUncertain("cannot tell")
         self.signs: list[bool] = []
+        self.prefix = "m"
         self.thread: tuple[Quoted, ...] = ()
         self.changed = asyncio.Condition()
 
@@ -66,7 +68,12 @@ class FakeChannel:
         self.sent.append(message)
         async with self.changed:
             self.changed.notify_all()
-        return Sent(f"m{len(self.sent)}")
+        return Sent(f"{self.prefix}{len(self.sent)}")
+
+    async def find(self, message: Outbound) -> Sent | None:
+        if isinstance(self.finds, Exception):
+            raise self.finds
+        return self.finds
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         self.signs.append(working)
@@ -102,7 +109,7 @@ class FakeAgent:
         self.answer: Callable[[TurnRequest], str | TurnOutcome] = _echo
         self.running: dict[str, asyncio.Task[Any]] = {}
         self.peak: dict[str, int] = {}
-        self.settled: list[str] = []
+        self.sources: tuple[str, ...] = ()
         self.resets: list[str] = []
         self.messages = 0
 
@@ -131,8 +138,8 @@ class FakeAgent:
         await request.reply.send(answer)
         return TurnOutcome("done", delivered=1)
 
-    async def settle(self, chat_key: str, request_id: str) -> None:
-        self.settled.append(request_id)
+    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+        return self.sources
 
     async def stop(self, chat_key: str) -> bool:
         task = self.running.get(chat_key)

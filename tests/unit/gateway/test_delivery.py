@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Pace
-from bot.gateway.delivery import Address, Delivery
+from bot.contracts import Outbound, Pace, Sent
+from bot.gateway.delivery import REPEATED, Address, Delivery
 from bot.gateway.pace import Pacer
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.conftest import SECRET, Bench
@@ -51,7 +51,6 @@ async def test_a_reply_is_in_the_outbox_before_it_is_sent_and_in_the_archive_aft
     [
         (errors.DeliveryFailed("400"), "failed"),
         (errors.TargetGone("blocked"), "failed"),
-        (errors.DeliveryUncertain("time-out"), "uncertain"),
     ],
 )
 async def test_a_failure_is_raised_recorded_logged_never_repeated_and_not_archived(
@@ -65,6 +64,68 @@ async def test_a_failure_is_raised_recorded_logged_never_repeated_and_not_archiv
     assert await bench.lines() == []
     assert bench.log.at("error")
     assert "Hello." not in bench.log.text
+
+
+async def test_a_send_of_unknown_outcome_that_the_platform_can_tell_of_is_not_repeated(bench: Bench) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    bench.tele.finds = Sent("m99")
+    assert await bench.delivery.send(TO, "Hello.") == [Sent("m99")]
+    assert bench.tele.sent == []
+    assert await states(bench) == [("sent", "m99")]
+    assert await bench.lines() == [("assistant", "Hello.")]
+
+
+async def test_a_send_that_surely_did_not_arrive_is_sent_as_it_was(bench: Bench) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    bench.tele.finds = None
+    await bench.delivery.send(TO, "Hello.")
+    assert bench.tele.texts == ["Hello."]
+
+
+async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(bench: Bench) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    await bench.delivery.send(TO, "Hello.")
+    assert bench.tele.texts == [REPEATED + "Hello."]
+    bench.tele.failures = [errors.DeliveryUncertain("time-out"), errors.DeliveryUncertain("time-out")]
+    with pytest.raises(errors.DeliveryUncertain):
+        await bench.delivery.send(TO, "Again.")
+    assert len(bench.tele.sent) == 1
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    with pytest.raises(errors.DeliveryUncertain):
+        await bench.delivery.send(TO, "Status.", kind="notice")
+    assert len(bench.tele.sent) == 1, "a notice is not repeated"
+
+
+async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    original = first.tele.send
+    reached = asyncio.Event()
+
+    async def send(message: Outbound) -> Sent:
+        if len(first.tele.sent) == 1:
+            reached.set()
+            await asyncio.Event().wait()
+        return await original(message)
+
+    first.tele.send = send  # type: ignore[method-assign]
+    words = "\n\n".join(letter * 900 for letter in "abc")
+    sending = asyncio.create_task(first.delivery.send(TO, words))
+    await reached.wait()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await first.close()
+    second = Bench(tmp_path)
+    second.tele.finds, second.tele.prefix = None, "n"
+    assert len(await second.delivery.resume(TO)) == 3
+    assert second.tele.texts == ["b" * 900, "c" * 900]
+    assert [state for state, _ in await states(second)] == ["sent"] * 3
+    archived = "".join(text for _, text in await second.lines())
+    assert [archived.count(letter * 900) for letter in "abc"] == [1, 1, 1]
+    sent = len(second.tele.sent)
+    await second.delivery.resume(TO)
+    assert len(second.tele.sent) == sent
+    assert "".join(text for _, text in await second.lines()) == archived
+    await second.close()
 
 
 async def test_a_platform_that_asks_to_wait_is_waited_for(bench: Bench) -> None:

@@ -184,7 +184,7 @@ async def test_what_was_unfinished_goes_on_after_a_restart_in_order_and_what_was
     await third.close()
 
 
-async def test_a_reply_that_was_delivered_before_the_crash_is_not_given_again(tmp_path: Path) -> None:
+async def test_a_turn_that_goes_on_is_told_what_it_had_delivered(tmp_path: Path) -> None:
     first = Bench(tmp_path)
     await first.open()
 
@@ -196,8 +196,45 @@ async def test_a_reply_that_was_delivered_before_the_crash_is_not_given_again(tm
     await first.idle()
     await first.close()
     second = Bench(tmp_path)
+    second.agent.answer = lambda request: TurnOutcome("done", delivered=len(request.delivered))
+    assert await second.turns.open("tele") == 1
+    await second.idle()
+    assert second.agent.requests[0].delivered == ("m1",)
+    assert second.tele.sent == []
+    assert await second.journal.unfinished() == []
+    assert await second.lines() == [("user", "one"), ("assistant", "re: one")]
+    await second.close()
+
+
+async def test_what_had_joined_a_cut_off_turn_gets_no_turn_of_its_own(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.say("one")
+    await first.say("and two")
+    await first.say("three", user_id="1")
+    ids = [inbound.request_id for inbound in await first.journal.unfinished()]
+    await first.close()
+    second = Bench(tmp_path)
+    second.agent.sources = (ids[0], ids[1])
+    assert await second.turns.open("tele") == 2
+    await second.idle()
+    assert second.tele.texts == ["re: one", "re: three"]
+    assert await second.journal.unfinished() == []
+    await second.close()
+
+
+async def test_a_notice_that_was_given_before_the_crash_is_not_given_again(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+
+    async def die(*_: object) -> None:
+        raise errors.StorageError("killed here")
+
+    first.journal.finish = die  # type: ignore[method-assign, assignment]
+    await first.say("/help", **command("help"))
+    await first.idle()
+    await first.close()
+    second = Bench(tmp_path)
     assert await second.turns.open("tele") == 0
-    assert len(second.agent.settled) == 1
     assert second.tele.sent == []
     assert await second.journal.unfinished() == []
     await second.close()
