@@ -229,14 +229,15 @@ class Delivery:
             found = await channel.find(message)
             if found is not None:
                 return found
-            again = message
+            again = [message.text]
         except errors.DeliveryUncertain:
             if message.kind == "notice":
                 await self._failed(message, error)
                 raise error from None
-            again = replace(message, text=REPEATED + message.text)
+            again = channel.split(REPEATED + message.text)
         try:
-            return await channel.send(again)
+            sent = [await channel.send(replace(message, text=part)) for part in again]
+            return sent[-1]
         except errors.DeliveryFailed as second:
             await self._failed(message, second)
             raise

@@ -218,3 +218,29 @@ def test_only_addresses_that_are_safe_are_kept_and_the_oldest_are_forgotten() ->
             {"command": "/x", "trigger_id": str(number), "response_url": "https://hooks.slack.com/x"}
         )
     assert len(hooks) == MOST
+
+
+async def test_a_message_whose_answer_was_lost_is_found_by_its_id(stage: Any, out: Any, asked: str) -> None:
+    for number in range(230):  # more than one page of the thread
+        await stage.server.say(f"chatter {number}", channel=stage.direct, user=stage.ada, thread_ts=asked)
+    message = out("answer", stage.direct, asked)
+    assert await stage.slack.find(message) is None
+    stage.server.fail("chat.postMessage", action="lose")
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.send(message)
+    found = await stage.slack.find(message)
+    assert found is not None
+    assert found.message_id == stage.server.replies(stage.direct, asked)[0].ts
+
+
+async def test_without_a_thread_the_newest_of_the_conversation_are_searched(stage: Any, out: Any) -> None:
+    message = out("help", stage.channel)
+    assert await stage.slack.find(message) is None
+    sent = await stage.slack.send(message)
+    assert await stage.slack.find(message) == sent
+
+
+async def test_a_slack_that_cannot_be_asked_leaves_it_open(stage: Any, out: Any, asked: str) -> None:
+    stage.server.limit("conversations.replies", "30")
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.find(out("answer", stage.direct, asked))

@@ -1,0 +1,66 @@
+"""Killed at any moment: every message is answered once. `SEED=… make torture` repeats a run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.gateway.delivery import REPEATED
+from bot.testing.anthropic_script import reply, tool_use
+from tests.blackbox.conftest import ANN, World, eventually
+
+pytestmark = pytest.mark.torture
+KILLS = int(os.environ.get("KILLS", "25"))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with World(tmp_path) as made:
+        yield made
+
+
+def answer(body: Any) -> Any:
+    """First the answer through `chat_send`, then the end of the turn."""
+    last = body["messages"][-1]["content"][-1]
+    if last["type"] == "tool_result":
+        return reply()
+    return reply(tool_use("chat_send", {"text": f"answer to {last['text']}"}))
+
+
+async def test_killed_at_random_moments_it_answers_every_message_once(world: World) -> None:
+    seed = int(os.environ.get("SEED", secrets.randbelow(1_000_000)))
+    print(f"SEED={seed}")  # noqa: T201 - shown where it fails
+    rng = random.Random(seed)
+    world.model.script(answer)
+    await world.start()
+    said: list[str] = []
+    slack: dict[str, str] = {}
+    for number in range(KILLS):
+        words = f"message {number}"
+        if rng.random() < 0.5:
+            world.telegram.say(words)
+            said.append(words)
+        else:
+            slack[words] = await world.slack.say(words, channel="D0ANN", user=ANN)
+        await asyncio.sleep(rng.random() * 0.12)  # the moment of death is what is varied here
+        await world.process.kill()
+        await world.start()
+    await eventually(lambda: len(world.texts()) >= len(said))
+    await eventually(lambda: all(world.slack.replies("D0ANN", ts) for ts in slack.values()), 90)
+    await asyncio.sleep(1)  # a second answer would come now
+    once = Counter(text for text in world.texts() if not text.startswith(REPEATED.strip()[:20]))
+    assert once == Counter(f"answer to {words}" for words in said), f"SEED={seed}"
+    for words, ts in slack.items():
+        texts = [message.text for message in world.slack.replies("D0ANN", ts)]
+        assert texts == [f"answer to {words}"], f"SEED={seed}"
+    await world.process.stop()
+    lines = [line for line in world.archive() if line["role"] == "user"]
+    assert Counter(line["text"] for line in lines) == Counter([*said, *slack])
