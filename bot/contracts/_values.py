@@ -58,7 +58,8 @@ class Inbound(Frozen):
     `keys` identify the platform's event (event id, channel and ts, update id …): an inbound of which any key
     was seen before is a duplicate. `addressed` says why it is for the bot: a direct message, a mention, a
     reply to it, a command, or (`thread`) only because it stands in a thread, which counts where the bot
-    takes part in that thread. `target` is what the channel needs to answer in the same place.
+    takes part in that thread. `target` is what the channel needs to answer in the same place; a `reply_to` in
+    it only says which message the answer hangs on.
     `request_id` (ULID) is given by the intake.
     """
 

@@ -262,8 +262,14 @@ def _joins(other: Inbound, running: Inbound) -> bool:
         and other.kind == "message"
         and other.command is None
         and not other.attachments
+        and _place(other) == _place(running)
         and bool(other.text.strip())
     )
+
+
+def _place(inbound: Inbound) -> dict[str, str]:
+    """Where its answer belongs, but for the message that it hangs on."""
+    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
 
 
 def cannot_open(attachments: tuple[Attachment, ...]) -> str:
