@@ -110,7 +110,7 @@ async def test_a_send_that_the_outbox_knows_to_have_arrived_is_told_to_the_model
     sending = asyncio.Event()
 
     class Slow(Chat):
-        async def send(self, text: str) -> Any:
+        async def send(self, text: str, *, after: Any = None) -> Any:
             self.seen.append(text)
             sending.set()
             await asyncio.Event().wait()
@@ -130,7 +130,8 @@ async def test_a_send_that_never_reached_the_outbox_is_sent(bench: Bench) -> Non
     sending = asyncio.Event()
 
     class Dead(Chat):
-        async def send(self, text: str) -> Any:
+        async def send(self, text: str, *, after: Any = None) -> Any:
+            await after
             sending.set()
             await asyncio.Event().wait()
 
@@ -146,7 +147,8 @@ async def test_the_last_text_is_delivered_without_asking_the_model_again(bench: 
     sending = asyncio.Event()
 
     class Dead(Chat):
-        async def send(self, text: str) -> Any:
+        async def send(self, text: str, *, after: Any = None) -> Any:
+            await after
             sending.set()
             await asyncio.Event().wait()
 
