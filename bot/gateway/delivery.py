@@ -225,19 +225,23 @@ class Delivery:
         """
         await self._mark(message, "uncertain", detail=error.code)
         self._log.write("delivery", "a send has an unknown outcome", level="warn", outbound_id=message.id)
+        again = [message.text]
         try:
-            found = await channel.find(message)
+            async with asyncio.timeout(SEND_SECONDS):
+                found = await channel.find(message)
             if found is not None:
                 return found
-            again = [message.text]
-        except errors.DeliveryUncertain:
+        except (TimeoutError, errors.DeliveryUncertain):
             if message.kind == "notice":
                 await self._failed(message, error)
                 raise error from None
             again = channel.split(REPEATED + message.text)
         try:
-            sent = [await channel.send(replace(message, text=part)) for part in again]
-            return sent[-1]
+            async with asyncio.timeout(SEND_SECONDS):
+                return [await channel.send(replace(message, text=part)) for part in again][-1]
+        except TimeoutError:
+            await self._failed(message, error)
+            raise error from None
         except errors.DeliveryFailed as second:
             await self._failed(message, second)
             raise
@@ -268,7 +272,8 @@ class Delivery:
                 delivered[sent[-1].message_id] = row.text
         except errors.DeliveryFailed as error:
             self._log.write("delivery", "an answer could not be completed", level="warn", cause=str(error))
-        await self._remember_once(to, delivered)
+        if delivered:
+            await self._remember_once(to, delivered)
         return tuple(delivered)
 
     async def _remember_once(self, to: Address, delivered: Mapping[str, str]) -> None:
@@ -277,7 +282,12 @@ class Delivery:
         def other(line: ArchiveLine) -> bool:
             return (line.meta or {}).get("requestId") != to.request_id
 
-        page = await self._archive.search(to.chat_key, HistoryQuery(limit=200, role="assistant", skip=other))
+        query = HistoryQuery(limit=200, role="assistant", skip=other)
+        try:
+            page = await self._archive.search(to.chat_key, query)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            return
         known = {one for line in page.lines for one in (line.meta or {}).get("messageIds", ())}
         if new := [one for one in delivered if one not in known]:
             await self._remember(to, "\n".join(delivered[one] for one in new), [Sent(one) for one in new])

@@ -109,7 +109,12 @@ class Turns:
     async def _attach(self, waiting: set[str], chat_keys: set[str]) -> None:
         """What had joined a turn that a crash cut off is answered by that turn, not by one of its own."""
         for chat_key in chat_keys:
-            head, *others = await self._agent.cut_off(chat_key) or ("",)
+            try:
+                head, *others = await self._agent.cut_off(chat_key) or ("",)
+            except errors.StorageError as error:
+                # The turn itself will meet this and say so; the other chats go on.
+                self._log.write("error", "a transcript cannot be read", level="error", cause=str(error))
+                continue
             if head in waiting and others:
                 self._joined[head] = tuple(others)
 
