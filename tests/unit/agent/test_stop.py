@@ -82,6 +82,8 @@ async def test_a_second_stop_lets_the_first_one_close_the_turn(
     assert await bench.pool.stop(KEY)
     await ending.wait()
     assert await bench.pool.stop(KEY), "it is being stopped, and that is what is asked for"
+    await asyncio.wait([running], timeout=0.05)
+    assert not running.done(), "the next turn must not begin before this one is closed"
     go_on.set()
 
     assert (await running).status == "stopped"
