@@ -143,6 +143,15 @@ class ActiveTurn:
             await self._ledger.flush()
         return calls
 
+    def last_words(self) -> str:
+        """The text with which the turn ends: an answer that paused and went on is one answer."""
+        words: list[str] = []
+        for entry in reversed(self._entries):
+            if entry.message["role"] != "assistant":
+                break
+            words.insert(0, blocks.plain_text(entry.message["content"]))
+        return "".join(words)
+
     async def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
         await self._add({"role": "user", "content": list(results)})

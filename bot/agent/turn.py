@@ -99,7 +99,7 @@ async def _make_room(turn: ActiveTurn, reply: ModelReply) -> None:
 
 async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     """Deliver the last text, unless `chat_send` has settled the matter; an empty one becomes an honest line."""
-    words = blocks.plain_text(reply.content).strip()
+    words = turn.last_words().strip()
     if words and reply.stop_reason in {"max_tokens", "model_context_window_exceeded"}:
         words += TRUNCATED
     if turn.reply is None:

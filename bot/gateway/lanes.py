@@ -18,11 +18,19 @@ class _Lane:
 class Lanes:
     """Queues of inbound by chatKey. A lane exists only while it has work; at most `limit` run at once.
 
-    `work` does one inbound; what it raises is logged, and the lane goes on with the next.
+    `work` does one inbound; what it raises is logged, `sorry` tells the person, and the lane goes on with the next.
     """
 
-    def __init__(self, work: Callable[[Inbound], Awaitable[None]], *, limit: int, log: Log) -> None:
+    def __init__(
+        self,
+        work: Callable[[Inbound], Awaitable[None]],
+        sorry: Callable[[Inbound], Awaitable[None]],
+        *,
+        limit: int,
+        log: Log,
+    ) -> None:
         self._work = work
+        self._sorry = sorry
         self._places = asyncio.Semaphore(limit)
         self._log = log
         self._lanes: dict[str, _Lane] = {}
@@ -39,7 +47,7 @@ class Lanes:
 
     def beside(self, work: Awaitable[None]) -> None:
         """Do something that must not wait for its chat's lane."""
-        self._start(self._supervised(work))
+        self._start(self._ended(work))
 
     def running(self, chat_key: str) -> Inbound | None:
         """The inbound whose turn runs in this chat."""
@@ -93,6 +101,9 @@ class Lanes:
             await asyncio.wait(late, timeout=1.0)
         return not late
 
+    async def _ended(self, work: Awaitable[None]) -> None:
+        await self._supervised(work)
+
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -104,12 +115,13 @@ class Lanes:
                 if not lane.waiting:
                     break
                 lane.running = lane.waiting.popleft()
-                await self._supervised(self._work(lane.running))
+                if not await self._supervised(self._work(lane.running)):
+                    await self._supervised(self._sorry(lane.running))
                 lane.running = None
         del self._lanes[chat_key]
 
-    async def _supervised(self, work: Awaitable[None]) -> None:
-        """Await work in a task of its own: its failure is logged and hurts nobody else."""
+    async def _supervised(self, work: Awaitable[None]) -> bool:
+        """Await work in a task of its own: its failure is logged and hurts nobody else. False where it failed."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait([task])
@@ -121,3 +133,5 @@ class Lanes:
             self._log.write(
                 "error", f"work on a message failed: {type(error).__name__}: {error}", level="error"
             )
+            return False
+        return True

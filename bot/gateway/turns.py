@@ -69,7 +69,7 @@ class Turns:
         self._preparing: dict[str, asyncio.Task[tuple[Quoted, ...]]] = {}
         self._again: set[str] = set()
         self._joined: dict[str, tuple[str, ...]] = {}
-        self.lanes = Lanes(self.work, limit=max_concurrent, log=log)
+        self.lanes = Lanes(self.work, self._sorry, limit=max_concurrent, log=log)
         self.commands: Commands
         self.intake: GatewayIntake
 
@@ -144,6 +144,12 @@ class Turns:
                 outcome = "failed"
             await claimed
             await self._recorded(self._journal.finish(inbound.request_id, outcome))
+
+    async def _sorry(self, inbound: Inbound) -> None:
+        """Work on an inbound failed in a way that nobody foresaw: the person hears of it, and it is not tried again."""
+        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
+            await self._notify(inbound, errors.ShipmateError.person)
+            await self._recorded(self._journal.finish(inbound.request_id, "failed"))
 
     async def stop(self, inbound: Inbound) -> str:
         """Stop the running turn of this chat, and what the same person has waiting in it."""

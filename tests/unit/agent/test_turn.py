@@ -178,13 +178,13 @@ async def test_a_refusal_is_told_and_the_turn_leaves_the_history(bench: Bench) -
 
 
 async def test_a_paused_turn_goes_on_with_the_same_content_and_ends_in_the_end(bench: Bench) -> None:
-    bench.model.answers += [reply(text("Looking"), stop_reason="pause_turn"), reply(text("Found."))]
+    bench.model.answers += [reply(text("It "), stop_reason="pause_turn"), reply(text("floats."))]
     await bench.say("hello")
-    assert bench.chat.seen == ["Found."]
+    assert bench.chat.seen == ["It floats."], "the text before the pause is part of the answer"
     assert bench.sent[-1]["role"] == "assistant"
-    bench.model.answers += [reply(text(f"Looking {n}"), stop_reason="pause_turn") for n in range(9)]
+    bench.model.answers += [reply(text(f"{n} "), stop_reason="pause_turn") for n in range(9)]
     await bench.say("hello")
-    assert bench.chat.seen[-1] == "Looking 5"
+    assert bench.chat.seen[-1] == "0 1 2 3 4 5"
 
 
 async def test_an_unknown_stop_reason_is_taken_as_an_end(bench: Bench) -> None:

@@ -274,7 +274,8 @@ async def test_work_that_fails_inside_is_logged_and_the_lane_goes_on(bench: Benc
     await bench.say("bad")
     await bench.say("good")
     await bench.idle()
-    assert bench.tele.texts == ["fine: 1"]
+    assert bench.tele.texts == [errors.ShipmateError.person, "fine: 1"]
+    assert await bench.journal.unfinished() == []
     assert any("ZeroDivisionError" in entry.message for entry in bench.log.at("error"))
 
 
