@@ -45,6 +45,7 @@ class Dashboard:
     async def start(self) -> None:
         """Listen. Raises `errors.TryLater` where the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
+        app.router.add_get("/", _index)
         app.router.add_get("/healthz", _healthz)
         app.router.add_get("/readyz", self._readyz)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
@@ -91,6 +92,12 @@ class Dashboard:
             },
         }
         return web.json_response(body, status=200 if ready else 503)
+
+
+async def _index(_: web.Request) -> web.Response:
+    return web.Response(
+        text="Shipmate\n\n/healthz  whether the process is alive\n/readyz   how each part of it is\n"
+    )
 
 
 async def _healthz(_: web.Request) -> web.Response:

@@ -25,6 +25,8 @@ FAREWELL = 3.0
 """Seconds for telling Telegram at the end what was taken in; without that it comes again, and is dropped."""
 LONGEST_PAUSE = 30.0
 REMEMBERED = 1000
+AGAIN = 5.0
+"""Seconds after which the loop begins again where something that nobody foresaw has ended it."""
 
 
 @dataclass(slots=True)
@@ -86,8 +88,17 @@ class Poll:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (exc := task.exception()) is not None:
-            message = f"Telegram's poll loop ended: {type(exc).__name__}"
+            message = f"Telegram's poll loop ended: {type(exc).__name__}; it begins again"
             self._log.write("error", message, level="error", channel="telegram")
+            self.connected = False
+            if not self._stopping:
+                self._task = asyncio.create_task(self._begin_again(), name="telegram poll")
+                self._task.add_done_callback(self._ended)
+
+    async def _begin_again(self) -> None:
+        with self._may_be_cut():
+            await self._clock.sleep(AGAIN)
+        await self._run()
 
     # -- the loop --------------------------------------------------------------------------------------------
 

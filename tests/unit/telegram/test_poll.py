@@ -388,3 +388,14 @@ async def test_a_loop_that_ends_by_a_fault_of_ours_shows_in_health_and_log(bed: 
     assert bed.log.lines[-1].level == "error"
     assert "RuntimeError" in bed.log.lines[-1].message
     assert len(bed.server.updates) == 1
+
+
+async def test_a_fault_that_nobody_foresaw_ends_the_loop_for_seconds_and_loses_nothing(bed: Bed) -> None:
+    bed.intake.failure = RuntimeError("a bug")
+    bed.server.say("keep me")
+    await bed.pausing()
+    assert not bed.channel.health().connected
+    bed.intake.failure = None
+    await bed.wake()
+    assert (await bed.taken()).text == "keep me"
+    assert "begins again" in bed.log.text
