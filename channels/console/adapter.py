@@ -21,7 +21,9 @@ from typing import Any
 from bot import errors, text
 from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
 from channels import slash
-from channels.console import manifest, place
+from channels.console import place
+from channels.console.settings import KEYS, NAME
+from channels.local import CHAT_ID
 
 PART = 32_000
 """Characters of one message; a terminal takes any number, people do not."""
@@ -43,7 +45,7 @@ class _Chat:
 class ConsoleChannel:
     """`contracts.Channel` for terminals on this machine."""
 
-    name = manifest.NAME
+    name = NAME
 
     def __init__(self, around: Surroundings) -> None:
         self.addresses: tuple[str, ...] = ()
@@ -90,7 +92,7 @@ class ConsoleChannel:
         chat_id = message.target.get("chat", "")
         if self._server is None:
             raise errors.DeliveryFailed("The console is closed.")
-        if manifest.CHAT_ID.fullmatch(chat_id) is None:
+        if CHAT_ID.fullmatch(chat_id) is None:
             raise errors.TargetGone("The target names no console chat.")
         chat = self._chat(chat_id)
         line = {"message": {"id": message.id, "kind": message.kind, "text": text.clean(message.text)}}
@@ -153,7 +155,7 @@ class ConsoleChannel:
 
     def _hello(self, hello: Any, writer: asyncio.StreamWriter) -> str:
         chat_id = hello.get("chat", "local") if isinstance(hello, dict) else None
-        if not isinstance(chat_id, str) or manifest.CHAT_ID.fullmatch(chat_id) is None:
+        if not isinstance(chat_id, str) or CHAT_ID.fullmatch(chat_id) is None:
             _write(writer, {"error": "A chat id has 1 to 64 of A-Z, a-z, 0-9, _ and -."})
             return ""
         chat = self._chat(chat_id)
@@ -169,7 +171,7 @@ class ConsoleChannel:
     async def _take(self, chat_id: str, said: dict[str, Any]) -> dict[str, Any]:
         """Hand one message to the intake; the answer for the terminal."""
         key, words = said.get("id"), said.get("text")
-        if not isinstance(key, str) or manifest.CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
+        if not isinstance(key, str) or CHAT_ID.fullmatch(key) is None or not isinstance(words, str):
             return {"error": "A message needs an id and a text."}
         if not words.strip():
             return {"error": "The message is empty.", "id": key}
@@ -179,7 +181,7 @@ class ConsoleChannel:
         inbound = Inbound(
             channel=self.name,
             chat_id=chat_id,
-            chat_key=manifest.encode({"chat": chat_id}),
+            chat_key=KEYS.encode({"chat": chat_id}),
             chat_type="direct",
             user_id=self._user,
             keys=(f"{self.name}:{chat_id}:{key}",),

@@ -22,8 +22,8 @@ from channels.slack import inbound as incoming
 from channels.slack.hooks import Hooks
 from channels.slack.letters import skeleton
 from channels.slack.link import Door, Handler, LibraryLog, Link
-from channels.slack.manifest import LOOPBACK, SlackSettings
 from channels.slack.names import Names
+from channels.slack.settings import LOOPBACK, SlackSettings
 
 CALL_SECONDS = 20.0
 HELLO_SECONDS = 15.0

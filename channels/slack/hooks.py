@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.contracts import Json
-from channels.slack.manifest import LOOPBACK
+from channels.slack.settings import LOOPBACK
 
 MOST = 500
 

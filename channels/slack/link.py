@@ -25,7 +25,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.contracts import Clock, Json, Log
 from channels.slack import failures
-from channels.slack.manifest import LOOPBACK
+from channels.slack.settings import LOOPBACK
 
 CONNECT_SECONDS = 15.0
 LONGEST_WAIT = 30.0

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-from pydantic import Field, field_validator
-
-from bot.contracts import Channel, ChannelSettings, Manifest, Pace, Surroundings
+from bot.contracts import Channel, Manifest, Pace, Surroundings
 from channels.slack import address
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+from channels.slack.settings import SlackSettings
 
 RULES = """\
 Your messages are shown in Slack as Markdown: bold, italic, strikethrough, inline code, fenced code, links, \
 quotes, lists, headings and tables work. Images are not shown, HTML is not read, and mentions you write do not \
 notify anybody. Everything you send goes into the thread of the message you answer. Keep messages short; one of \
 more than 11,500 characters is cut into several."""
-
-
-class SlackSettings(ChannelSettings):
-    """`channels.slack` of ship.json."""
-
-    bot_token: str | None = None
-    app_token: str | None = None
-    base_url: str = "https://slack.com/api/"
-    allow: list[str] = Field(default_factory=list)
-
-    @field_validator("base_url")
-    @classmethod
-    def _safe_address(cls, value: str) -> str:
-        # The token goes there with every call.
-        parts = urlsplit(value)
-        here = parts.scheme == "http" and parts.hostname in LOOPBACK
-        if not parts.hostname or not (here or parts.scheme == "https"):
-            raise ValueError("must be an https:// address, or http:// on this machine")
-        return value
 
 
 def _build(settings: SlackSettings, outside: Surroundings) -> Channel:

@@ -13,8 +13,8 @@ from telegram.error import BadRequest, InvalidToken, TelegramError
 from bot import errors, text
 from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
 from channels.telegram import address, render, wire
-from channels.telegram.manifest import TelegramSettings
 from channels.telegram.poll import Poll
+from channels.telegram.settings import TelegramSettings
 
 LIMIT = 4096
 """UTF-16 code units in one message."""

@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-from pydantic import Field, field_validator
-
-from bot.contracts import Channel, ChannelSettings, Manifest, Pace, Surroundings
+from bot.contracts import Channel, Manifest, Pace, Surroundings
 from channels.telegram import address
-
-
-class TelegramSettings(ChannelSettings):
-    """`channels.telegram` of ship.json."""
-
-    bot_token: str | None = Field(default=None, repr=False)
-    base_url: str = "https://api.telegram.org"
-    """Root of the Bot API: methods under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
-    allow: list[str] = Field(default_factory=list)
-
-    @field_validator("base_url")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("an address that begins with https:// or http:// is expected")
-        return value.rstrip("/")
+from channels.telegram.settings import TelegramSettings
 
 
 def _build(settings: TelegramSettings, around: Surroundings) -> Channel:

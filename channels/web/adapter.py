@@ -12,8 +12,10 @@ from aiohttp import web
 from bot import errors, text
 from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
 from channels import slash
-from channels.web import guard, holder, manifest, pages
+from channels.local import CHAT_ID
+from channels.web import guard, holder, pages
 from channels.web.rooms import HEARTBEAT, Rooms
+from channels.web.settings import KEYS, NAME, WebSettings
 
 PART = 32_000
 """Characters of one message; the page takes any number, people do not."""
@@ -24,9 +26,9 @@ _BEAT = 15.0
 class WebChannel:
     """`contracts.Channel` for browsers."""
 
-    name = manifest.NAME
+    name = NAME
 
-    def __init__(self, settings: manifest.WebSettings, around: Surroundings) -> None:
+    def __init__(self, settings: WebSettings, around: Surroundings) -> None:
         if settings.token is None and not guard.is_loopback(settings.host):
             raise errors.ConfigError(
                 f"channels.web.host: {settings.host!r} can be reached from other machines; set "
@@ -113,7 +115,7 @@ class WebChannel:
         inbound = Inbound(
             channel=self.name,
             chat_id=chat,
-            chat_key=manifest.encode({"chat": chat}),
+            chat_key=KEYS.encode({"chat": chat}),
             chat_type="direct",
             user_id=chat,
             keys=(f"{self.name}:{chat}:{key}",),
@@ -152,6 +154,6 @@ class WebChannel:
     @staticmethod
     def _chat(target: Mapping[str, str]) -> str:
         chat = target.get("chat", "")
-        if manifest.CHAT_ID.fullmatch(chat) is None:
+        if CHAT_ID.fullmatch(chat) is None:
             raise errors.TargetGone("The target names no web chat.")
         return chat

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from bot import errors, text
 from bot.contracts import ArchiveLine, Intake, Surroundings
-from channels.web import manifest
 from channels.web.guard import Guard, Tries, Visitor
 from channels.web.rooms import STREAMS, Rooms, Stream, event
+from channels.web.settings import KEYS
 
 LARGEST = 1_000_000
 """Bytes of one request."""
@@ -195,7 +195,7 @@ class Pages:
 
     async def _earlier(self, chat: str) -> list[ArchiveLine]:
         try:
-            return await self._intake.recent(manifest.encode({"chat": chat}), _EARLIER)
+            return await self._intake.recent(KEYS.encode({"chat": chat}), _EARLIER)
         except errors.StorageError as failure:
             self._around.log.write(
                 "error", "The page opens without its history.", level="warn", cause=str(failure)

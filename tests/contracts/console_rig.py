@@ -10,7 +10,8 @@ from typing import Any
 from bot.contracts import Channel
 from bot.testing.intake import RecordingIntake
 from channels.console import place
-from channels.console.manifest import MANIFEST, ConsoleSettings
+from channels.console.manifest import MANIFEST
+from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import surroundings
 
 

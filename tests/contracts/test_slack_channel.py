@@ -12,7 +12,8 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.slack import SlackServer
 from channels.slack import render
-from channels.slack.manifest import MANIFEST, SlackSettings
+from channels.slack.manifest import MANIFEST
+from channels.slack.settings import SlackSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
 
 PEOPLE = {"first": "U0ADA", "second": "U0GRACE"}

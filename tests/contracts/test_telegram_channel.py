@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bot.testing.telegram import refusal
 from channels.telegram import render
-from channels.telegram.manifest import MANIFEST, TelegramSettings
+from channels.telegram.manifest import MANIFEST
+from channels.telegram.settings import TelegramSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
 from tests.unit.telegram.bed import Bed
 

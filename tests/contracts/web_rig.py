@@ -12,7 +12,8 @@ import aiohttp
 
 from bot.contracts import Channel
 from bot.testing.intake import RecordingIntake
-from channels.web.manifest import MANIFEST, WebSettings
+from channels.web.manifest import MANIFEST
+from channels.web.settings import WebSettings
 from tests.contracts.channel_contract import surroundings
 
 

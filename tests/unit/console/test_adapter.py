@@ -15,7 +15,8 @@ from bot import errors
 from bot.contracts import Channel
 from bot.testing.intake import RecordingIntake
 from channels.console import place
-from channels.console.manifest import MANIFEST, ConsoleSettings
+from channels.console.manifest import MANIFEST
+from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import notice, reply, surroundings
 from tests.contracts.console_rig import Terminal
 

@@ -14,7 +14,8 @@ from bot import errors
 from bot.contracts import Channel
 from bot.testing.intake import RecordingIntake
 from channels.console import client, typed
-from channels.console.manifest import MANIFEST, ConsoleSettings
+from channels.console.manifest import MANIFEST
+from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import reply, surroundings
 
 

@@ -15,7 +15,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake, RecordingLog
 from bot.testing.slack import SlackServer
 from channels.slack.adapter import SlackChannel
-from channels.slack.manifest import SlackSettings
+from channels.slack.settings import SlackSettings
 
 ADA, GRACE, CHANNEL, PRIVATE = "U0ADA", "U0GRACE", "C0TEAM", "G0SECRET"
 

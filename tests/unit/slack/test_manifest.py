@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from bot.testing.slack import SUBSCRIPTIONS
 from channels.slack import address, events
 from channels.slack.app_manifest import app_manifest
-from channels.slack.manifest import MANIFEST, SlackSettings
+from channels.slack.manifest import MANIFEST
+from channels.slack.settings import SlackSettings
 
 ids = st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)
 stamps = st.from_regex(r"[0-9]{10}\.[0-9]{6}", fullmatch=True)

@@ -13,7 +13,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake, RecordingLog
 from bot.testing.telegram import TelegramServer
 from channels.telegram.adapter import TelegramChannel
-from channels.telegram.manifest import TelegramSettings
+from channels.telegram.settings import TelegramSettings
 
 GROUP = -100200
 

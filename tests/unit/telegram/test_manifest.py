@@ -8,7 +8,8 @@ import sys
 import pydantic
 import pytest
 
-from channels.telegram.manifest import MANIFEST, TelegramSettings
+from channels.telegram.manifest import MANIFEST
+from channels.telegram.settings import TelegramSettings
 
 
 def test_settings_are_those_of_ship_json() -> None:

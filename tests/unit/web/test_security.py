@@ -19,7 +19,8 @@ from bot.contracts import Channel
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import guard
-from channels.web.manifest import MANIFEST, WebSettings
+from channels.web.manifest import MANIFEST
+from channels.web.settings import WebSettings
 from tests.contracts.channel_contract import surroundings
 from tests.contracts.web_rig import Browser
 

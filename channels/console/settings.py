@@ -1,0 +1,13 @@
+"""The settings of the console channel, and how its conversations are named."""
+
+from __future__ import annotations
+
+from bot.contracts import ChannelSettings
+from channels.local import LocalKeys
+
+NAME = "console"
+KEYS = LocalKeys(NAME)
+
+
+class ConsoleSettings(ChannelSettings):
+    """`channels.console` of ship.json."""

@@ -1,0 +1,29 @@
+"""The chatKey of channels whose conversations are named on this machine: `<channel>:chat:<id>`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalKeys:
+    """Makes and reads the keys of one channel."""
+
+    name: str
+
+    def encode(self, address: Mapping[str, str]) -> str:
+        """The key of a chat; raises ValueError where its id is none."""
+        if CHAT_ID.fullmatch(address["chat"]) is None:
+            raise ValueError(f"not the id of a {self.name} chat")
+        return f"{self.name}:chat:{address['chat']}"
+
+    def decode(self, chat_key: str) -> dict[str, str]:
+        """The inverse of `encode`; raises ValueError where the key is of another channel."""
+        prefix, _, chat = chat_key.rpartition(":")
+        if prefix != f"{self.name}:chat" or CHAT_ID.fullmatch(chat) is None:
+            raise ValueError(f"not the key of a {self.name} chat")
+        return {"chat": chat}

@@ -1,0 +1,22 @@
+"""The settings of the web channel, and how its conversations are named."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from bot.contracts import ChannelSettings
+from channels.local import LocalKeys
+
+NAME = "web"
+KEYS = LocalKeys(NAME)
+
+
+class WebSettings(ChannelSettings):
+    """`channels.web` of ship.json."""
+
+    host: str = "127.0.0.1"
+    """Any address that is not this machine's own demands a `token`."""
+    port: int = Field(default=3000, ge=0, le=65535)
+    """0 takes a free one."""
+    token: str | None = Field(default=None, min_length=8)
+    """What people have to give once before they may use the page."""
