@@ -18,7 +18,7 @@ from bot.contracts import Surroundings
 from bot.llm.client import body_of
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
-from channels.telegram import adapter, manifest, render
+from channels.telegram import adapter, render, settings
 from tests.bench import storage
 
 HISTORY = 60
@@ -116,7 +116,7 @@ def _words(length: int) -> dict[str, str]:
 def _markdown() -> list[Line]:
     """A hundred thousand characters of Markdown for Telegram: all of it, and the longest piece of work at once."""
     around = Surroundings(SystemClock(), MemoryLog(), random.Random(1), Path(), Path(), frozenset())
-    channel = adapter.TelegramChannel(manifest.TelegramSettings(bot_token="1:a"), around)
+    channel = adapter.TelegramChannel(settings.TelegramSettings(bot_token="1:a"), around)
     source = long_markdown()
     render.render.cache_clear()
     began = time.perf_counter()
