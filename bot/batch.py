@@ -13,6 +13,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LARGEST = 1_000  # items in one batch
+LINGER = 0.005
+"""Seconds for which an item that is in no hurry waits for others."""
 
 
 class Batcher(Generic[T, R]):
@@ -29,17 +31,26 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
         self._pool: ThreadPoolExecutor | None = None
 
-    async def put(self, item: T) -> R:
-        """Have one item worked on; returns its result."""
+    async def put(self, item: T, *, hurry: bool = True) -> R:
+        """Have one item worked on; returns its result. One that is in no hurry keeps its place, and may wait a
+        moment for one that is: the thread would be in the way of what is more urgent.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future))
-        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
-            self._task = loop.create_task(self._drain(), name=self._name)
+        if hurry:
+            self._begin(loop)
+        else:
+            loop.call_later(LINGER, self._begin, loop)
         return await future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._waiting and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
+            self._task = loop.create_task(self._drain(), name=self._name)
 
     async def close(self) -> None:
         """Finish what waits and let the thread go. A later `put` starts anew."""
+        self._begin(asyncio.get_running_loop())
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
         pool, self._pool = self._pool, None

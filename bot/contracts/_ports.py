@@ -48,9 +48,10 @@ class Tool(Protocol):
 class Archive(Protocol):
     """What was said, on disk (`bot.history.archive.ChatStore`)."""
 
-    async def append(self, line: ArchiveLine) -> None:
+    async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
-        in memory and written before the next one.
+        in memory and written before the next one. Without `hurry` it keeps its place, and what is more urgent
+        elsewhere goes first.
         """
         ...
 

@@ -167,7 +167,7 @@ class GatewayIntake:
             meta={key: value for key, value in meta.items() if value is not None},
         )
         try:
-            await self._archive.append(line)
+            await self._archive.append(line, hurry=False)
         except errors.StorageError as error:
             self._log.write(
                 "error",

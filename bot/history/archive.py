@@ -62,13 +62,13 @@ class ChatStore:
         self._tidy = False
         self._spans: OrderedDict[Path, Span] = OrderedDict()
 
-    async def append(self, line: ArchiveLine) -> None:
+    async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept in
         memory and written before the next one.
         """
         fields = line.model_dump(by_alias=True)
         raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
-        await self._writer.put(_Entry(line.chat_key, raw))
+        await self._writer.put(_Entry(line.chat_key, raw), hurry=hurry)
 
     async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage:
         """The window that `query` asks for, and the exact number of all matches.

@@ -48,12 +48,12 @@ class Database:
         self.trouble = ""
         """The last error, until a batch succeeds again."""
 
-    async def run(self, work: Work, *, undo: Work | None = None) -> Any:
+    async def run(self, work: Work, *, undo: Work | None = None, hurry: bool = True) -> Any:
         """Run `work` on the writer's thread; returns its result once it is on disk.
 
         Raises `errors.StorageError`; nothing of it is on disk then.
         """
-        return await self._batcher.put(Operation(work, undo))
+        return await self._batcher.put(Operation(work, undo), hurry=hurry)
 
     async def close(self) -> None:
         if self._db is not None:

@@ -84,6 +84,7 @@ class SqliteJournal:
         await self._change(
             "UPDATE inbox SET state = 'claimed', changed_at = ? WHERE request_id = ? AND state = 'received'",
             (self._clock.now(), request_id),
+            hurry=False,
         )
 
     async def finish(self, request_id: str, outcome: str) -> None:
@@ -181,9 +182,9 @@ class SqliteJournal:
             if gone < _AT_ONCE:
                 return total
 
-    async def _change(self, statement: str, values: Sequence[object]) -> int:
+    async def _change(self, statement: str, values: Sequence[object], *, hurry: bool = True) -> int:
         bound = [text.clean(value) if isinstance(value, str) else value for value in values]
-        return int(await self._base.run(lambda db: db.execute(statement, bound).rowcount))
+        return int(await self._base.run(lambda db: db.execute(statement, bound).rowcount, hurry=hurry))
 
     async def _one(self, statement: str, values: Sequence[object]) -> Any:
         return await self._base.run(lambda db: db.execute(statement, values).fetchone())

@@ -43,6 +43,33 @@ async def test_what_comes_while_a_batch_is_written_makes_the_next_batch() -> Non
     await batcher.close()
 
 
+async def test_what_is_in_no_hurry_keeps_its_place_and_goes_with_what_is() -> None:
+    batches: list[list[int]] = []
+
+    def work(batch: list[int]) -> list[int]:
+        batches.append(batch)
+        return batch
+
+    batcher = Batcher("test", work)
+    patient = asyncio.create_task(batcher.put(1, hurry=False))
+    await asyncio.sleep(0)
+    assert await batcher.put(2) == 2
+    assert await patient == 1
+    assert batches == [[1, 2]]
+    assert await batcher.put(3, hurry=False) == 3  # nobody else came: it goes alone
+    assert batches == [[1, 2], [3]]
+    await batcher.close()
+
+
+async def test_a_close_waits_for_what_was_in_no_hurry() -> None:
+    batcher: Batcher[int, int] = Batcher("test", lambda batch: batch)
+    patient = asyncio.create_task(batcher.put(1, hurry=False))
+    await asyncio.sleep(0)
+    await batcher.close()
+    assert patient.done()
+    assert await patient == 1
+
+
 async def test_a_batch_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.batch.LARGEST", 3)
     batches: list[list[int]] = []

@@ -47,7 +47,7 @@ async def test_a_full_archive_delays_the_line_but_not_the_answer(tmp_path: Path)
         def __init__(self) -> None:
             self.lines: list[ArchiveLine] = []
 
-        async def append(self, line: ArchiveLine) -> None:
+        async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
             if full:
                 raise errors.StorageError("no space left")
             self.lines.append(line)
