@@ -14,11 +14,11 @@ from tests.bench.servers import Board, Flight, TimedModel
 
 PAIRS = 150
 WARM_UP = 10
-ONE_CHAT_THINKING = 0.03
+ONE_CHAT_THINKING = 0.1
 CROWD = 200
 CROWD_THINKING = 1.0
 ROUNDS = 4
-BREATH = 0.02
+BREATH = 0.05
 """Seconds between two messages of one chat: what a program does after its reply is not the next one's cost."""
 SETTLE = 1.5
 
