@@ -1,14 +1,15 @@
 """Shipmate with a watch on its event loop: `python -m tests.bench.watched FILE run --dir DIR`.
 
 Whatever keeps the loop for long after `ready` goes into FILE, one JSON object a line: wall-clock and processor
-milliseconds, what ran, and where it was when a second thread looked. (asyncio's own debug mode would tell the
-names too, but makes everything several times slower.)
+milliseconds, how often it waited for something other than a processor, what ran, and where it was when a second
+thread looked. (asyncio's own debug mode would tell the names too, but makes everything several times slower.)
 """
 
 from __future__ import annotations
 
 import asyncio.events
 import json
+import resource
 import sys
 import threading
 import time
@@ -41,13 +42,13 @@ class Watch:
         def timed(handle: asyncio.events.Handle) -> None:
             watch._seen = ""
             watch._begun = begun = time.perf_counter()
-            burnt = time.thread_time()
+            burnt, waits = time.thread_time(), _waits()
             ready = watch.ready
             watch._run(handle)
             took = time.perf_counter() - begun
             watch._begun = 0.0
             if took > WORTH_TELLING and ready:
-                watch._tell(handle, took, time.thread_time() - burnt)
+                watch._tell(handle, took, time.thread_time() - burnt, _waits() - waits)
 
         asyncio.events.Handle._run = timed  # type: ignore[assignment, method-assign]
         threading.Thread(target=self._look, daemon=True).start()
@@ -58,10 +59,23 @@ class Watch:
             if self._begun and time.perf_counter() - self._begun > WORTH_TELLING and not self._seen:
                 self._seen = _where(sys._current_frames().get(self._main))
 
-    def _tell(self, handle: asyncio.events.Handle, took: float, burnt: float) -> None:
-        told = {"wall": took * 1000, "cpu": burnt * 1000, "what": f"{handle!r}"[:300], "where": self._seen}
+    def _tell(self, handle: asyncio.events.Handle, took: float, burnt: float, waits: int) -> None:
+        told = {
+            "wall": took * 1000,
+            "cpu": burnt * 1000,
+            "waits": waits,
+            "what": f"{handle!r}"[:300],
+            "where": self._seen,
+        }
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(told) + "\n")
+
+
+def _waits() -> int:
+    """How often this thread has waited for something other than a processor; ever more where that is unknown."""
+    if not hasattr(resource, "RUSAGE_THREAD"):
+        return int(time.perf_counter_ns())
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def _where(frame: FrameType | None) -> str:
