@@ -71,10 +71,21 @@ async def test_the_file_is_private_and_every_commit_reaches_the_disk(make: Make,
 async def test_what_waits_together_is_committed_together(make: Make) -> None:
     journal = make()
     await journal.open()
+    busy, free = threading.Event(), threading.Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        busy.set()
+        free.wait(10)
+
+    holding = asyncio.create_task(journal._base.run(hold))
+    await asyncio.to_thread(busy.wait, 10)
+    waiting = [asyncio.create_task(journal.receive(inbound(number))) for number in range(100)]
+    await asyncio.sleep(0)  # each of them is queued now
     said: list[str] = []
     connection(journal).set_trace_callback(said.append)
-    await asyncio.gather(*(journal.receive(inbound(number)) for number in range(100)))
-    assert said.count("COMMIT") == 1
+    free.set()
+    await asyncio.gather(holding, *waiting)
+    assert said.count("COMMIT") == 2, "one for the work that held the others up, one for all of these"
     assert said.count("SAVEPOINT operation") == 100
 
 
