@@ -237,14 +237,29 @@ class Delivery:
                 raise error from None
             again = channel.split(REPEATED + message.text)
         try:
-            async with asyncio.timeout(SEND_SECONDS):
-                return [await channel.send(replace(message, text=part)) for part in again][-1]
-        except TimeoutError:
+            return await self._repeated(channel, message, again)
+        except (TimeoutError, errors.DeliveryThrottled):
+            # Still unknown, and no longer to be tried: the message as it was could be there twice, in silence.
             await self._failed(message, error)
             raise error from None
         except errors.DeliveryFailed as second:
             await self._failed(message, second)
             raise
+
+    async def _repeated(self, channel: Channel, message: Outbound, parts: list[str]) -> Sent:
+        """Send the parts of a repeat, each once, waiting where the platform asks for it; the last one's id."""
+        waited = 0.0
+        sent: list[Sent] = []
+        while len(sent) < len(parts):
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    sent.append(await channel.send(replace(message, text=parts[len(sent)])))
+            except errors.DeliveryThrottled as error:
+                waited += max(error.retry_after, 0.1)
+                if waited > MAX_WAIT:
+                    raise
+                await self._clock.sleep(error.retry_after)
+        return sent[-1]
 
     async def resume(self, to: Address) -> tuple[str, ...]:
         """After a crash: bring what this answer had begun to deliver to its end; ids of all that was delivered.
@@ -258,6 +273,7 @@ class Delivery:
             row.message_id: row.text for row in rows if row.state == "sent" and row.message_id
         }
         sent: list[Sent] = []
+        on_file = asyncio.ensure_future(_nothing())  # awaited again at each attempt
         try:
             for row in rows:
                 message = Outbound(row.id, row.request_id, row.chat_key, to.target, row.text)
@@ -266,7 +282,7 @@ class Delivery:
                     sent.append(await self._resolved(channel, message, lost))
                     await self._arrived(message, sent[-1])
                 elif row.state == "intent":
-                    await self._one(channel, to, message, _nothing(), sent)
+                    await self._one(channel, to, message, on_file, sent)
                 else:
                     continue
                 delivered[sent[-1].message_id] = row.text

@@ -96,6 +96,35 @@ async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(benc
     assert len(bench.tele.sent) == 1, "a notice is not repeated"
 
 
+async def test_a_repeat_that_has_to_wait_still_says_that_it_is_one(bench: Bench) -> None:
+    refused = errors.DeliveryThrottled("connection refused", retry_after=2)
+    bench.tele.failures = [errors.DeliveryUncertain("cut"), refused, refused]
+    sending = asyncio.create_task(bench.delivery.send(TO, "Hello."))
+    for _ in range(2):
+        await until(lambda: bench.clock.sleeping > 0)
+        await bench.clock.advance(2)
+    await sending
+    assert bench.tele.texts == [REPEATED + "Hello."]
+    bench.tele.failures = [errors.DeliveryUncertain("cut"), errors.DeliveryThrottled("429", retry_after=3600)]
+    with pytest.raises(errors.DeliveryUncertain):
+        await bench.delivery.send(TO, "Again.")
+    assert len(bench.tele.sent) == 1
+
+
+async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.journal.intend([Outbound("01OUT", "01REQ", TO.chat_key, TO.target, "Hello.")])
+    await first.close()
+    second = Bench(tmp_path)
+    second.tele.failures = [errors.DeliveryThrottled("429", retry_after=2)]
+    resuming = asyncio.create_task(second.delivery.resume(TO))
+    await until(lambda: second.clock.sleeping > 0)
+    await second.clock.advance(2)
+    assert await resuming == ("m1",)
+    assert second.tele.texts == ["Hello."]
+    await second.close()
+
+
 async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_path: Path) -> None:
     first = Bench(tmp_path)
     original = first.tele.send
