@@ -10,6 +10,7 @@
     │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
     │       ├── DeliveryUncertain   may or may not have been sent
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
+    │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
     │       └── TargetGone          the chat can no longer be written to
     ├── ModelError
     │   ├── ModelRefused            the key is refused, or the account may not pay: exit 78 at start
@@ -109,6 +110,20 @@ class DeliveryPartial(DeliveryFailed):
         super().__init__(message)
         self.sent = sent
         self.parts = parts
+
+
+class DeliveryDeferred(DeliveryFailed):
+    """The platform asks to wait for long: the message is in the outbox and goes out by itself after that.
+
+    `wait` is in seconds.
+    """
+
+    person = "The platform lets me write here again only later; my answer follows then."
+    code = "deferred"
+
+    def __init__(self, message: str | None = None, *, wait: float) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class TargetGone(DeliveryFailed):

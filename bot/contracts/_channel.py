@@ -85,6 +85,10 @@ class Channel(Protocol):
 
     def health(self) -> Health: ...
 
+    async def heal(self) -> None:
+        """Give up a connection that seems dead and make a new one; sends that run are not touched. Raises nothing."""
+        ...
+
 
 class ChannelSettings(BaseModel):
     """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
@@ -143,6 +147,12 @@ class Manifest:
     never_admit: frozenset[str] = frozenset()
     """Ids that stand for many people and are refused whatever the lists say."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
+    total: Pace | None = None
+    """Outgoing budget of the whole bot, over all chats."""
+    silence: float | None = None
+    """Seconds without a sign of life from the platform after which the connection counts as dead."""
+    direct: Callable[[str], dict[str, str]] | None = None
+    """The parts of the address of a person's direct chat, from their id: where an operator is told of trouble."""
     indicate_every: float = 4.5
     """Seconds after which the platform's sign of work fades and has to be shown again."""
     rules: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -10,12 +10,10 @@ from pydantic import BaseModel
 
 from bot.contracts._values import (
     ArchiveLine,
-    DeliveryRecord,
     HistoryPage,
     HistoryQuery,
     Inbound,
     Json,
-    Outbound,
     Quoted,
     Sent,
 )
@@ -58,40 +56,6 @@ class Archive(Protocol):
     async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage: ...
 
 
-class Journal(Protocol):
-    """The durable inbox and outbox. Every call returns once the change is on disk, or raises `StorageError`."""
-
-    async def receive(self, inbound: Inbound) -> bool:
-        """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
-        ...
-
-    async def claim(self, request_id: str) -> None: ...
-    async def finish(self, request_id: str, outcome: str) -> None: ...
-    async def unfinished(self) -> list[Inbound]:
-        """Every inbound received or claimed and not finished, oldest first."""
-        ...
-
-    async def knows(self, chat_key: str) -> bool:
-        """Whether this conversation ever took in an inbound."""
-        ...
-
-    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None: ...
-    async def intend(self, messages: Sequence[Outbound]) -> None: ...
-    async def mark(
-        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
-    ) -> None: ...
-    async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
-    async def once(self, key: str, now: float, every: float) -> bool:
-        """True at most once in `every` seconds for this key, across restarts."""
-        ...
-
-    async def sweep(self, before: float) -> int:
-        """Forget finished inbound, sent outbound and keys older than `before` (epoch seconds); counts them."""
-        ...
-
-    async def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Skill:
     """One `SKILL.md` folder: what the overview shows of it. `allowed_tools` only narrows."""
@@ -130,6 +94,8 @@ class TurnRequest:
     inbound: Inbound | None = None
     context: tuple[Quoted, ...] = ()
     reply: Reply | None = None
+    also: tuple[Inbound, ...] = ()
+    """What else belongs to this turn from its beginning: the rest of a burst, in order."""
     prompt: str = ""
     """The text of a turn that no chat caused."""
     delivered: tuple[str, ...] = ()
@@ -164,7 +130,10 @@ class Agent(Protocol):
         ...
 
     async def stop(self, chat_key: str) -> bool:
-        """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs."""
+        """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs.
+
+        What the model had said so far is kept, marked as stopped, and delivered where nothing was delivered yet.
+        """
         ...
 
     async def reset(self, chat_key: str) -> int:

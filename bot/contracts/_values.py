@@ -59,7 +59,9 @@ class Inbound(Frozen):
     was seen before is a duplicate. `addressed` says why it is for the bot: a direct message, a mention, a
     reply to it, a command, or (`thread`) only because it stands in a thread, which counts where the bot
     takes part in that thread. `target` is what the channel needs to answer in the same place; a `reply_to` in
-    it only says which message the answer hangs on.
+    it only says which message the answer hangs on. `answers` is the id of the message that a person replied to.
+    An `edit` carries the id and the new text of the message that it changes, a `delete` the id of the one that is
+    gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
     `request_id` (ULID) is given by the intake.
     """
 
@@ -80,6 +82,7 @@ class Inbound(Frozen):
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
+    answers: str | None = None
     request_id: str = ""
 
 
@@ -166,17 +169,3 @@ class HistoryPage:
     lines: list[ArchiveLine]
     total: int
     unreadable: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryRecord:
-    """One outbox row. `state` goes intent → sending → sent | uncertain | failed."""
-
-    id: str
-    request_id: str
-    chat_key: str
-    text: str
-    kind: str
-    state: Literal["intent", "sending", "sent", "uncertain", "failed"]
-    message_id: str | None = None
-    detail: str | None = None

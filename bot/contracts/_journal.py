@@ -1,0 +1,195 @@
+"""The journal's port: what has to be done, what was done, and what must not be done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bot.contracts._values import Inbound, Json, Outbound
+
+InboxState = Literal["received", "claimed", "done", "dead"]
+OutboxState = Literal["intent", "sending", "sent", "uncertain", "failed"]
+StepKind = Literal["model", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRecord:
+    """One inbound and what became of it. Times are epoch seconds; `outcome` is set once it is finished."""
+
+    inbound: Inbound
+    state: InboxState
+    received_at: float
+    changed_at: float
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One model call or one tool call of a turn. A tool call that began and has no `ended_at` may have run.
+
+    `id` is the `tool_use` id of a tool call, and any unique name of a model call. `name` is the tool's or the
+    model's. `result` is what a resumed turn and a receipt need of it: of a tool call the `tool_result` block.
+    """
+
+    request_id: str
+    id: str
+    kind: StepKind
+    name: str
+    began_at: float
+    ended_at: float | None = None
+    result: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One outbox row. `state` goes intent → sending → sent | uncertain | failed, and back to intent where a
+    platform asked to wait for long. Times are epoch seconds.
+    """
+
+    id: str
+    request_id: str
+    chat_key: str
+    text: str
+    kind: str
+    state: OutboxState
+    message_id: str | None = None
+    detail: str | None = None
+    target: Mapping[str, str] | None = None
+    created_at: float = 0.0
+    changed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One scheduled job: `spec` is the scheduler's own description of what and when; the journal only keeps it."""
+
+    id: str
+    chat_key: str
+    spec: Json
+
+
+class Inbox(Protocol):
+    """What was taken in: received → claimed → done | dead."""
+
+    async def receive(self, inbound: Inbound) -> bool:
+        """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
+        ...
+
+    async def claim(self, request_id: str) -> None: ...
+    async def finish(self, request_id: str, outcome: str) -> None:
+        """The first outcome counts; `dead` makes the inbound a dead one."""
+        ...
+
+    async def amend(self, inbound: Inbound) -> bool:
+        """Replace what an unfinished inbound says (found by its requestId); False where it is finished."""
+        ...
+
+    async def unfinished(self, limit: int | None = None) -> list[Inbound]:
+        """Every inbound received or claimed and not finished, oldest first, at most `limit`."""
+        ...
+
+    async def inbound(self, request_id: str) -> InboxRecord | None: ...
+    async def about(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+        """Every inbound about one message of a chat (itself, its edits, its deletion), in the order they came."""
+        ...
+
+    async def knows(self, chat_key: str) -> bool:
+        """Whether this conversation ever took in an inbound."""
+        ...
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None: ...
+
+
+class Steps(Protocol):
+    """Every model and tool call of a turn, with its result: none that ended is ever executed again."""
+
+    async def begin_step(self, step: StepRecord) -> None:
+        """Write that a step begins (or, with `ended_at`, that it took place); again, it changes nothing."""
+        ...
+
+    async def end_step(self, request_id: str, step_id: str, result: Json) -> None: ...
+    async def steps(self, request_id: str) -> list[StepRecord]:
+        """In the order in which they began."""
+        ...
+
+
+class Outbox(Protocol):
+    """What has to go out, and what became of it."""
+
+    async def intend(self, messages: Sequence[Outbound]) -> None:
+        """Write messages that are going to be sent, all or none; one whose id is there already stays as it is."""
+        ...
+
+    async def mark(
+        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
+    ) -> None:
+        """Change the state of one message. `message_id` and `detail` stay as they were where they are not given."""
+        ...
+
+    async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
+    async def undelivered(self) -> list[DeliveryRecord]:
+        """Replies in the states intent and sending whose inbound is finished, oldest first: they wait for nobody
+        but the platform.
+        """
+        ...
+
+    async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
+        """The requestId of the reply that a chat shows under this id; of its newest reply where that is None."""
+        ...
+
+    async def close_target(self, channel: str, chat_id: str, reason: str) -> None:
+        """Remember that a chat can no longer be written to."""
+        ...
+
+    async def open_target(self, channel: str, chat_id: str) -> None: ...
+    async def closed_targets(self) -> dict[tuple[str, str], str]:
+        """(channel, chat id) → reason."""
+        ...
+
+
+class Schedule(Protocol):
+    """Jobs by id, and which of their due times have been served."""
+
+    async def put_job(self, job: Job) -> None: ...
+    async def remove_job(self, job_id: str) -> bool: ...
+    async def jobs(self) -> list[Job]: ...
+    async def serve(self, job_id: str, due: float) -> bool:
+        """True exactly once for each due time (epoch seconds) of a job that exists, across restarts; False too for
+        one before the last that was served.
+        """
+        ...
+
+
+class Leases(Protocol):
+    """Who may do a thing that only one process at a time should do."""
+
+    async def lease(self, name: str, holder: str, seconds: float) -> int | None:
+        """Take or renew a lease; its fencing number, which grows with every change of holder. None where another
+        holder has it and it has not run out.
+        """
+        ...
+
+    async def release(self, name: str, holder: str) -> None: ...
+
+
+class Journal(Inbox, Steps, Outbox, Schedule, Leases, Protocol):
+    """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
+    reach the disk in the order of the calls.
+    """
+
+    async def once(self, key: str, now: float, every: float) -> bool:
+        """True at most once in `every` seconds for this key, across restarts."""
+        ...
+
+    async def sweep(self, before: float) -> int:
+        """Forget finished inbound with their steps, what was sent or failed, dead letters and keys older than
+        `before` (epoch seconds); counts them. Of what is not finished everything stays.
+        """
+        ...
+
+    async def probe(self) -> str:
+        """Write something and see whether it reaches the disk; "" where it does, else what is wrong."""
+        ...
+
+    async def close(self) -> None: ...
