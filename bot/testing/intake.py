@@ -6,9 +6,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from bot.contracts import ArchiveLine, Inbound, Level
+from bot.contracts import ArchiveLine, Inbound
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,40 +84,3 @@ def _line(inbound: Inbound) -> ArchiveLine:
         role="user",
         text=inbound.text,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """One line of a `RecordingLog`."""
-
-    kind: str
-    message: str
-    level: Level
-    details: dict[str, Any]
-
-
-class RecordingLog:
-    """`contracts.Log` in memory."""
-
-    def __init__(self) -> None:
-        self.lines: list[Written] = []
-
-    def write(
-        self,
-        kind: str,
-        message: str,
-        *,
-        level: Level = "info",
-        duration: float | None = None,
-        chat_key: str | None = None,
-        request_id: str | None = None,
-        **details: Any,
-    ) -> None:
-        given = {"duration": duration, "chatKey": chat_key, "requestId": request_id}
-        known = {name: value for name, value in given.items() if value is not None}
-        self.lines.append(Written(kind, message, level, known | details))
-
-    @property
-    def text(self) -> str:
-        """Everything that was written, for a search of what must not be in it."""
-        return "\n".join(map(repr, self.lines))

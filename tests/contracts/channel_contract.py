@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from bot import errors, text
 from bot.contracts import Channel, Clock, Inbound, Manifest, Outbound, Surroundings
 from bot.system import SystemClock
-from bot.testing.intake import RecordingIntake, RecordingLog
+from bot.testing.intake import RecordingIntake
+from bot.testing.log import MemoryLog
 
 EVERYDAY = (
     "hello",
@@ -105,7 +106,7 @@ def surroundings(folder: Path, clock: Clock | None = None) -> Surroundings:
     home = folder / ".ship"
     home.mkdir(mode=0o700, exist_ok=True)
     return Surroundings(
-        clock=clock or SystemClock(), log=RecordingLog(), rng=random.Random(1), home=home, root=folder
+        clock=clock or SystemClock(), log=MemoryLog(), rng=random.Random(1), home=home, root=folder
     )
 
 

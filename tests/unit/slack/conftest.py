@@ -12,7 +12,8 @@ import pytest
 from bot import errors
 from bot.contracts import Inbound, Outbound, Surroundings
 from bot.testing.clock import FakeClock
-from bot.testing.intake import RecordingIntake, RecordingLog
+from bot.testing.intake import RecordingIntake
+from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack.adapter import SlackChannel
 from channels.slack.settings import SlackSettings
@@ -57,7 +58,7 @@ class Stage:
 
     server: SlackServer
     clock: FakeClock
-    log: RecordingLog
+    log: MemoryLog
     intake: Intake
     slack: SlackChannel
     make: Callable[..., SlackChannel]
@@ -109,7 +110,7 @@ async def server(clock: FakeClock) -> AsyncIterator[SlackServer]:
 @pytest.fixture
 async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Stage]:
     """The stage before the channel has started."""
-    log = RecordingLog()
+    log = MemoryLog()
     made: list[SlackChannel] = []
 
     def make(**settings: Any) -> SlackChannel:

@@ -125,7 +125,7 @@ async def test_slack_variables_of_the_environment_change_nothing(
     await idle.slack.start(idle.intake)
     await idle.server.say("hello", channel=idle.direct, user=idle.ada)
     assert len(await idle.arrived()) == 1
-    assert not idle.log.lines
+    assert not idle.log.entries
     assert all(
         call.headers["Authorization"] in {"Bearer xoxb-1-loopback", "Bearer xapp-1-loopback"}
         for call in idle.server.calls
@@ -169,7 +169,7 @@ async def test_what_was_said_without_a_socket_arrives_after_it(stage: Any) -> No
     await stage.clock.advance(60)
     assert [message.text for message in await stage.arrived()] == ["anybody?"]
     assert stage.slack.health().detail == ""
-    assert [(line.message, line.level) for line in stage.log.lines] == [
+    assert [(line.message, line.level) for line in stage.log.entries] == [
         ("Slack cannot be reached, trying again", "warn"),
         ("Slack is reached again", "info"),
     ]
@@ -364,7 +364,7 @@ async def test_no_words_and_no_tokens_reach_the_log(stage: Any) -> None:
     await stage.server.until(lambda: stage.intake.tries == 1 and len(stage.intake.buried) == 1)
     await stage.server.cut_sockets()
     await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
-    assert stage.log.lines
-    everything = repr(stage.log.lines) + repr(stage.intake.buried)
+    assert stage.log.entries
+    everything = repr(stage.log.entries) + repr(stage.intake.buried)
     for word in ("secret", "xoxb", "xapp", "ticket"):
         assert word not in everything

@@ -289,7 +289,7 @@ async def test_an_event_type_nobody_thought_of_is_logged_once(stage: Any) -> Non
         await stage.server.push({"type": "teleported", "user": stage.ada})
     await stage.server.envelope({"type": "brain_wave"}, kind="interactive")
     assert await stage.settled() == []
-    found = [line for line in stage.log.lines if "unknown type" in line.message]
+    found = [line for line in stage.log.entries if "unknown type" in line.message]
     assert [(line.details["event"], line.level) for line in found] == [
         ("teleported", "debug"),
         ("brain_wave", "debug"),
@@ -386,4 +386,4 @@ async def test_a_thread_that_cannot_be_read_is_no_context(stage: Any) -> None:
     stage.server.api.scopes.discard("channels:history")
     assert await stage.slack.context(message) == ()
     assert "earlier messages" in stage.log.text
-    assert stage.log.lines[-1].details["error"] == "missing_scope"
+    assert stage.log.entries[-1].details["error"] == "missing_scope"

@@ -169,7 +169,7 @@ async def test_a_missing_right_turns_the_sign_off_and_is_logged_once(stage: Any,
     for _ in range(3):
         await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
     assert len(stage.server.called("assistant.threads.setStatus")) == 1
-    assert [line.details["error"] for line in stage.log.lines] == ["missing_scope"]
+    assert [line.details["error"] for line in stage.log.entries] == ["missing_scope"]
 
 
 async def test_other_trouble_with_the_sign_is_reported_each_time(stage: Any, asked: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from bot.contracts import Inbound, Outbound, Surroundings
 from bot.testing.clock import FakeClock
-from bot.testing.intake import RecordingIntake, RecordingLog
+from bot.testing.intake import RecordingIntake
+from bot.testing.log import MemoryLog
 from bot.testing.telegram import TelegramServer
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.settings import TelegramSettings
@@ -26,7 +27,7 @@ class Bed:
         # A clock of its own, so that the sleepers of `clock` are the channel's alone.
         self.server = TelegramServer(clock=FakeClock())
         self.intake = RecordingIntake()
-        self.log = RecordingLog()
+        self.log = MemoryLog()
         self.folder = folder
         self.channel = self.build()
 

@@ -35,7 +35,7 @@ def offsets(bed: Bed) -> list[str | None]:
 
 
 def warnings(bed: Bed) -> list[str]:
-    return [line.message for line in bed.log.lines if line.level == "warn"]
+    return [line.message for line in bed.log.entries if line.level == "warn"]
 
 
 async def test_an_update_is_confirmed_after_it_was_taken_in(bed: Bed) -> None:
@@ -383,10 +383,10 @@ async def test_a_stop_does_not_hang_on_a_network_that_is_gone(bed: Bed) -> None:
 async def test_a_loop_that_ends_by_a_fault_of_ours_shows_in_health_and_log(bed: Bed) -> None:
     bed.intake.failure = RuntimeError("a bug")
     bed.server.say("x")
-    await bed.until(lambda: bool(bed.log.lines))
+    await bed.until(lambda: bool(bed.log.entries))
     assert not bed.channel.health().connected
-    assert bed.log.lines[-1].level == "error"
-    assert "RuntimeError" in bed.log.lines[-1].message
+    assert bed.log.entries[-1].level == "error"
+    assert "RuntimeError" in bed.log.entries[-1].message
     assert len(bed.server.updates) == 1
 
 

@@ -72,7 +72,7 @@ async def test_the_channel_works_without_its_menu(idle: Bed) -> None:
     idle.server.fail("setMyCommands", **refusal(400, "Bad Request: BOT_COMMAND_INVALID"))
     await idle.channel.start(idle.intake)
     assert idle.channel.health().connected
-    assert [line.level for line in idle.log.lines] == ["warn"]
+    assert [line.level for line in idle.log.entries] == ["warn"]
 
 
 async def test_neither_token_nor_words_reach_the_logs_of_the_library(
