@@ -64,6 +64,7 @@ class Settings:
     budgets: shape.Budgets
     schedule: shape.Schedule
     dashboard: shape.Dashboard
+    memory: shape.Memory
     engine: shape.Engine
     secrets: frozenset[str] = field(repr=False)
     warnings: tuple[str, ...] = ()

@@ -126,6 +126,11 @@ class Dashboard(Shape):
     token: str | None = None
 
 
+class Memory(Shape):
+    limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
+    """Megabytes of memory the process should stay under: close to it caches go, above it files are refused."""
+
+
 class Engine(Shape):
     kind: Literal["embedded", "dbos"] = "embedded"
     database_url: str | None = None
@@ -148,6 +153,7 @@ class ShipFile(Shape):
     budgets: Budgets = Budgets()
     schedule: Schedule = Schedule()
     dashboard: Dashboard = Dashboard()
+    memory: Memory = Memory()
     engine: Engine = Engine()
 
 
@@ -162,8 +168,6 @@ NOT_BUILT = (
     "schedule",
     "engine",
     "llm.fastModel",
-    "queue.mode",
-    "queue.debounceMs",
 )
 """Keys of features to come: their defaults are accepted, anything else is a finding."""
 PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

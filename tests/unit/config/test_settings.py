@@ -22,6 +22,7 @@ def test_an_empty_file_is_the_demo_on_loopback(load: Load, tmp_path: Path) -> No
     assert settings.llm.model == "claude-sonnet-5-5"
     assert (settings.context.max_messages, settings.context.max_injected_messages) == (60, 120)
     assert settings.history.archive_after_lines == 1_000
+    assert settings.memory.limit_mb == 1_024
     assert settings.home == tmp_path / ".ship"
     assert (settings.secrets, settings.warnings) == (frozenset(), ())
 
@@ -139,6 +140,7 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
         "budgets": {"perChatUsdPerDay": None, "perUserUsdPerDay": None},
         "schedule": {"timezone": "UTC"},
         "dashboard": {"enabled": True, "host": "127.0.0.1", "port": 3001, "token": None},
+        "memory": {"limitMb": 1024},
         "engine": {"kind": "embedded", "databaseUrl": None},
     }
     settings = load(document, KEY)
