@@ -68,7 +68,7 @@ def assemble(
         log,
         Redactor(settings.secrets),
         discovery.manifests(),
-        SqliteJournal(home / "journal.db", clock=clock, log=log),
+        outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
         ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
         Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
     )
@@ -107,7 +107,9 @@ def _channels(rooms: _Rooms, names: Iterable[str]) -> dict[str, Channel]:
         settings.name,
         settings.llm.model if settings.llm.provider != "demo" else "the demo model",
     )
-    return {name: rooms.manifests[name].build(settings.channels[name], around) for name in names}
+    return {
+        name: outside.channel(rooms.manifests[name].build(settings.channels[name], around)) for name in names
+    }
 
 
 def _agent(rooms: _Rooms) -> AgentPool:
@@ -215,12 +217,17 @@ def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:
 
 @contextlib.asynccontextmanager
 async def _started(
-    root: Path, say: Say, stop: asyncio.Event, only: frozenset[str] | None = None
+    root: Path,
+    say: Say,
+    stop: asyncio.Event,
+    *,
+    outside: Outside | None = None,
+    only: frozenset[str] | None = None,
 ) -> AsyncIterator[Gateway]:
     """Configuration, lock, log and gateway of a folder, serving for the block."""
     settings = config.load(root, discovery.manifests(), os.environ)
     names = [name for name in settings.enabled if only is None or name in only]
-    outside = Outside()
+    outside = outside or Outside()
     instance.prepare_home(settings.home)
     with instance.held(settings.home):
         redact = LogRedactor(settings.secrets)
@@ -257,11 +264,11 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, stop.set)
 
 
-async def run(root: Path) -> int:
+async def run(root: Path, outside: Outside | None = None) -> int:
     """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. Raises `errors.ShipmateError`."""
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    async with _started(root, _print, stop) as gateway:
+    async with _started(root, _print, stop, outside=outside) as gateway:
         if not stop.is_set():
             llm = gateway.settings.llm
             if llm.provider == "demo":

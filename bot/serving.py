@@ -42,6 +42,10 @@ class Outside:
     disk: Disk = field(default_factory=SystemDisk)
     ids: Ids = field(default_factory=UlidSource)
     rng: random.Random = field(default_factory=random.SystemRandom)
+    journal: Callable[[SqliteJournal], SqliteJournal] = lambda made: made
+    """What everything inside gets for the journal that was made."""
+    channel: Callable[[Channel], Channel] = lambda made: made
+    """The same for each channel."""
 
 
 @dataclass(frozen=True, slots=True)
