@@ -1,10 +1,14 @@
-"""One process on one `.ship`: a lock that ends with the process, and the pid of whoever holds it."""
+"""One process on one `.ship` and on one token: locks that end with the process, and the pid of whoever holds them."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import os
-from collections.abc import Iterator
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import filelock
@@ -13,6 +17,7 @@ from bot import errors
 
 LOCK = "lock"
 PID = "pid"
+_NOTE = 4_096  # bytes of a lock's note that are read
 
 
 def prepare_home(home: Path) -> None:
@@ -37,16 +42,24 @@ def held(home: Path) -> Iterator[None]:
 
     The operating system drops the lock when its holder dies, however it dies; a frozen holder keeps it.
     """
+    with _locked(home):
+        _write(home / PID, f"{os.getpid()}\n")
+        try:
+            yield
+        finally:
+            (home / PID).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(home: Path) -> Iterator[None]:
     lock = filelock.FileLock(home / LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
         raise errors.TryLater(_taken(home)) from None
     try:
-        _write(home / PID, f"{os.getpid()}\n")
         yield
     finally:
-        (home / PID).unlink(missing_ok=True)
         lock.release()
 
 
@@ -55,7 +68,7 @@ def is_held(home: Path) -> bool:
     if not (home / LOCK).exists():
         return False
     try:
-        with held(home):
+        with _locked(home):
             return False
     except errors.TryLater:
         return True
@@ -66,5 +79,97 @@ def _taken(home: Path) -> str:
         pid = (home / PID).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         pid = ""
-    who = f"process {pid}" if pid.isdecimal() else "another process"
-    return f"{home}: held by {who}; stop it first, or start in another folder with --dir"
+    return f"{home}: held by {_who(pid)}; stop it first, or start in another folder with --dir"
+
+
+def _who(pid: str) -> str:
+    """A process by its pid, unless that one is gone: then the note is of the holder before."""
+    if pid.isdecimal() and len(pid) < 10:
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return "another process"
+        except PermissionError:
+            pass  # it exists, and is another user's
+        return f"process {pid}"
+    return "another process"
+
+
+@contextlib.contextmanager
+def tokens_held(
+    tokens: Mapping[str, tuple[str, str]], root: Path, folder: Path | None = None
+) -> Iterator[None]:
+    """Hold tokens for the block: key in ship.json → (token, address of its service). Two processes with one token
+    would take each other's messages away, whatever their folders are.
+
+    The locks are named by a hash, never by the token, in a folder of this user (`folder`, else the usual place).
+    Raises `errors.TryLater` with the pid where another process of this user holds one, `errors.ConfigError` where
+    the folder cannot be trusted.
+    """
+    with contextlib.ExitStack() as held_too:
+        if tokens:
+            place = _private(folder or _usual())
+            for key, (token, address) in tokens.items():
+                handle = _token_lock(place / _name(token, address), key)
+                held_too.callback(os.close, handle)
+                _note(handle, f"{os.getpid()}\n{root}\n")
+        yield
+
+
+def _usual() -> Path:
+    """The user's folder for what lives as long as a session."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/") and Path(runtime).is_dir():
+        return Path(runtime) / "shipmate"
+    return Path(tempfile.gettempdir()) / f"shipmate-{os.getuid()}"
+
+
+def _private(folder: Path) -> Path:
+    """The folder, made where it is not there; it must be the user's own and no link."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError as error:
+        raise errors.ConfigError(
+            f"XDG_RUNTIME_DIR: found {folder}, which cannot be used ({error.strerror}); expected a folder of your "
+            "own; set it to one"
+        ) from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise errors.ConfigError(
+            f"{folder}: found something that is open to others; expected a folder of your own; remove it, or set "
+            "XDG_RUNTIME_DIR to a folder that only you can write to"
+        )
+    return folder
+
+
+def _name(token: str, address: str) -> str:
+    return hashlib.sha256(f"shipmate token lock\0{address}\0{token}".encode()).hexdigest()[:40] + ".lock"
+
+
+def _token_lock(path: Path, key: str) -> int:
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise errors.ConfigError(
+            f"{path}: found a file that cannot be opened ({error.strerror}); expected one of my own; remove it"
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid, _, place = os.pread(handle, _NOTE, 0).decode("utf-8", "replace").strip().partition("\n")
+        os.close(handle)
+        where = f" in {place}" if place else ""
+        raise errors.TryLater(
+            f"{key}: this token is used by {_who(pid)}{where}; stop it first, or give this one a token of its own"
+        ) from None
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _note(handle: int, words: str) -> None:
+    """Say in a lock who holds it. The file stays when the lock goes: removed, two could hold one name."""
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, words.encode("utf-8", "replace"), 0)

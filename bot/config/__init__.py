@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from bot.config.checks import identity, operator
+from bot.config.checks import identity, operator, tokens_in_use
 from bot.config.load import HOME, Llm, Settings, load
 from bot.config.schema import write_schema
 from bot.config.shape import NOT_BUILT
 
-__all__ = ["HOME", "NOT_BUILT", "Llm", "Settings", "identity", "load", "operator", "write_schema"]
+__all__ = [
+    "HOME",
+    "NOT_BUILT",
+    "Llm",
+    "Settings",
+    "identity",
+    "load",
+    "operator",
+    "tokens_in_use",
+    "write_schema",
+]

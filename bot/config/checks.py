@@ -29,6 +29,18 @@ def token_keys(manifest: Manifest) -> dict[str, str]:
     }
 
 
+def tokens_in_use(
+    channels: Mapping[str, ChannelSettings], manifests: Mapping[str, Manifest], names: Iterable[str]
+) -> dict[str, tuple[str, str]]:
+    """The tokens of some channels: key in ship.json → (token, address of the service that it is for)."""
+    return {
+        f"channels.{name}.{key}": (getattr(channels[name], token), getattr(channels[name], "base_url", name))
+        for name in names
+        for token, key in token_keys(manifests[name]).items()
+        if getattr(channels[name], token)
+    }
+
+
 def variable(channel: str, token: str) -> str:
     """The environment variable that a token is taken from where ship.json does not say: `SLACK_BOT_TOKEN`."""
     return f"{channel}_{token}".upper().replace("-", "_")

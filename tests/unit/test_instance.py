@@ -1,12 +1,67 @@
-"""One process on one `.ship`, and nobody else's eyes on it."""
+"""One process on one `.ship` and one token, and nobody else's eyes on either."""
 
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from bot import errors, instance
+
+TOKEN = "123456:a-token-that-nobody-may-see-密码"
+TOKENS = {"channels.telegram.botToken": (TOKEN, "https://api.telegram.org")}
+HOLDS = """
+import sys
+from pathlib import Path
 from bot import instance
+home, runtime = Path(sys.argv[1]), Path(sys.argv[2])
+instance.prepare_home(home)
+tokens = {"channels.telegram.botToken": (sys.argv[3], "https://api.telegram.org")}
+with instance.held(home), instance.tokens_held(tokens, home.parent, runtime):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "first" / ".ship"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@contextmanager
+def holder(home: Path, runtime: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the folder and the token until its input ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(home), str(runtime), TOKEN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def refused(home: Path, runtime: Path) -> tuple[str, str]:
+    """What the second one is told about the folder, and about the token."""
+    with pytest.raises(errors.TryLater) as folder, instance.held(home):
+        pass
+    with pytest.raises(errors.TryLater) as token, instance.tokens_held(TOKENS, home, runtime):
+        pass
+    assert (folder.value.exit_code, token.value.exit_code) == (75, 75)
+    return str(folder.value), str(token.value)
 
 
 def test_the_folder_and_its_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
@@ -20,3 +75,115 @@ def test_the_folder_and_its_files_are_private_whatever_the_umask(tmp_path: Path)
         os.umask(before)
     assert modes == {".gitignore": 0o600, "lock": 0o600, "pid": 0o600}
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_second_process_is_refused_with_the_pid_and_a_frozen_first_one_keeps_both_locks(
+    home: Path, tmp_path: Path
+) -> None:
+    runtime = tmp_path / "runtime"
+    with holder(home, runtime) as first:
+        for frozen in (False, True):
+            if frozen:
+                first.send_signal(signal.SIGSTOP)
+                os.waitpid(first.pid, os.WUNTRACED)
+            folder, token = refused(home, runtime)
+            assert f"held by process {first.pid};" in folder
+            assert token.startswith("channels.telegram.botToken: this token is used by process ")
+            assert f"process {first.pid} in {home.parent};" in token
+            assert TOKEN not in folder + token
+        assert instance.is_held(home)
+
+
+def test_what_a_killed_process_held_is_free_at_once_and_the_pid_is_the_next_ones(
+    home: Path, tmp_path: Path
+) -> None:
+    runtime = tmp_path / "runtime"
+    with holder(home, runtime) as first:
+        first.kill()
+        first.wait()
+    assert (home / "pid").read_text() == f"{first.pid}\n"
+    with instance.held(home), instance.tokens_held(TOKENS, home, runtime):
+        assert (home / "pid").read_text() == f"{os.getpid()}\n"
+        (note,) = (path.read_text() for path in runtime.iterdir())
+        assert note == f"{os.getpid()}\n{home}\n"
+    assert not (home / "pid").exists()
+
+
+def test_a_note_of_a_process_that_is_gone_names_nobody(home: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    instance.prepare_home(home)
+    with instance.held(home):
+        for note in (f"{gone.pid}\n", "", "no number", "9" * 40):
+            (home / "pid").write_text(note)
+            with pytest.raises(errors.TryLater, match="held by another process;"), instance.held(home):
+                pass
+
+
+def test_asking_whether_a_folder_is_held_leaves_the_note_alone(home: Path) -> None:
+    instance.prepare_home(home)
+    with instance.held(home):
+        pass
+    (home / "pid").write_text("42\n")
+    assert not instance.is_held(home)
+    assert (home / "pid").read_text() == "42\n"
+
+
+def test_tokens_are_locked_apart_and_one_token_at_two_services_is_two(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    others = {
+        "channels.telegram.botToken": ("another", "https://api.telegram.org"),
+        "channels.slack.botToken": (TOKEN, "https://slack.com/api/"),
+    }
+    with instance.tokens_held(TOKENS, tmp_path, runtime), instance.tokens_held(others, tmp_path, runtime):
+        names = sorted(path.name for path in runtime.iterdir())
+    assert len(names) == 3
+    assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in runtime.iterdir())
+    written = "".join([*names, *(path.read_text() for path in runtime.iterdir())])
+    assert TOKEN not in written
+    assert "another" not in written
+
+
+def test_where_nothing_has_a_token_no_folder_is_made(tmp_path: Path) -> None:
+    with instance.tokens_held({}, tmp_path, tmp_path / "runtime"):
+        assert not (tmp_path / "runtime").exists()
+
+
+def test_a_folder_that_others_prepared_is_not_trusted(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir(mode=0o700)
+    (link := tmp_path / "link").symlink_to(real)
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o777)
+    (file := tmp_path / "file").write_text("")
+    for place in (link, shared, file, tmp_path / "no" / "such"):
+        with pytest.raises(errors.ConfigError), instance.tokens_held(TOKENS, tmp_path, place):
+            pass
+    assert list(real.iterdir()) == []
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    with instance.tokens_held(TOKENS, tmp_path, runtime):
+        (lock,) = runtime.iterdir()
+    lock.unlink()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    lock.symlink_to(victim)
+    with pytest.raises(errors.ConfigError), instance.tokens_held(TOKENS, tmp_path, runtime):
+        pass
+    assert victim.read_text() == "precious"
+
+
+def test_the_locks_are_in_the_runtime_folder_of_the_user_or_in_a_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with instance.tokens_held(TOKENS, tmp_path):
+        assert len(list((tmp_path / "shipmate").iterdir())) == 1
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with instance.tokens_held(TOKENS, tmp_path):
+        assert len(list((tmp_path / "temporary" / f"shipmate-{os.getuid()}").iterdir())) == 1
