@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+from bot.contracts import Clock
+
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
@@ -29,7 +31,7 @@ class SystemClock:
 class UlidSource:
     """`contracts.Ids`: ULIDs that only grow (github.com/ulid/spec: 48 bits of ms, 80 random bits)."""
 
-    def __init__(self, clock: SystemClock | None = None, rng: random.Random | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         self._clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
         self._last = 0

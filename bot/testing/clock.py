@@ -1,9 +1,11 @@
-"""A clock that moves only when it is told to."""
+"""Clocks that a test moves: one that stands still until it is told to, one that runs and can be pushed."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+
+from bot.contracts import Clock
 
 
 class FakeClock:
@@ -54,3 +56,43 @@ class FakeClock:
         self._monotonic = end
         for _ in range(5):
             await asyncio.sleep(0)
+
+
+class SteeredClock:
+    """`contracts.Clock` that runs as another one does and can be moved besides."""
+
+    def __init__(self, inner: Clock) -> None:
+        self._inner = inner
+        self._jumped = 0.0
+        self._passed = 0.0
+        self._moved = asyncio.Event()
+
+    def now(self) -> float:
+        return self._inner.now() + self._passed + self._jumped
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic() + self._passed
+
+    async def sleep(self, seconds: float) -> None:
+        due = self.monotonic() + seconds
+        while (left := due - self.monotonic()) > 0:
+            waiting = [
+                asyncio.ensure_future(self._inner.sleep(left)),
+                asyncio.ensure_future(self._moved.wait()),
+            ]
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in waiting:
+                    task.cancel()
+        await asyncio.sleep(0)
+
+    def jump(self, seconds: float) -> None:
+        """Move the time of day alone, as when a machine's clock is set or the machine has slept."""
+        self._jumped += seconds
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once: whoever sleeps until then wakes."""
+        self._passed += seconds
+        self._moved.set()
+        self._moved = asyncio.Event()

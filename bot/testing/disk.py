@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,11 +44,22 @@ class Failure:
         return self.kind in {kind, "*"} or (self.kind == "write" and kind in WRITES)
 
 
-class FaultyDisk:
-    """`contracts.Disk` around another one. `done` lists the operations that were begun, as (kind, file name)."""
+def kill() -> None:
+    """End this process as kill -9 does."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def __init__(self, inner: Disk) -> None:
+
+class FaultyDisk:
+    """`contracts.Disk` around another one. `done` lists the operations that were begun, as (kind, file name), of
+    which `seen` hears at once; `die` is what a failure with `kill` does.
+    """
+
+    def __init__(
+        self, inner: Disk, *, die: Callable[[], None] = kill, seen: Callable[[str, str], None] | None = None
+    ) -> None:
         self._inner = inner
+        self._die = die
+        self._seen = seen
         self._failures: list[Failure] = []
         self._lock = threading.Lock()
         self.done: list[tuple[str, str]] = []
@@ -72,7 +84,7 @@ class FaultyDisk:
             return
         if failure.when != "before":
             self._inner.append(path, data[: len(data) // 2] if failure.when == "torn" else data)
-        _carry_out(failure, path)
+        self._carry_out(failure, path)
 
     def replace(self, path: Path, data: bytes) -> None:
         failure = self._due("replace", path)
@@ -81,48 +93,50 @@ class FaultyDisk:
         elif failure.when == "torn":
             self._inner.append(path.with_name(".torn.tmp"), data[: len(data) // 2])
         if failure is not None:
-            _carry_out(failure, path)
+            self._carry_out(failure, path)
 
     def rename(self, source: Path, target: Path) -> None:
         failure = self._due("rename", source)
         if failure is None or failure.when == "after":
             self._inner.rename(source, target)
         if failure is not None:
-            _carry_out(failure, source)
+            self._carry_out(failure, source)
 
     def truncate(self, path: Path, size: int) -> None:
         failure = self._due("truncate", path)
         if failure is None or failure.when == "after":
             self._inner.truncate(path, size)
         if failure is not None:
-            _carry_out(failure, path)
+            self._carry_out(failure, path)
 
     def remove(self, path: Path) -> None:
         failure = self._due("remove", path)
         if failure is None or failure.when == "after":
             self._inner.remove(path)
         if failure is not None:
-            _carry_out(failure, path)
+            self._carry_out(failure, path)
 
     def read(self, path: Path) -> bytes:
         failure = self._due("read", path)
         if failure is not None:
-            _carry_out(failure, path)
+            self._carry_out(failure, path)
         return self._inner.read(path)
 
     def size(self, path: Path) -> int:
         failure = self._due("size", path)
         if failure is not None:
-            _carry_out(failure, path)
+            self._carry_out(failure, path)
         return self._inner.size(path)
 
     def names(self, folder: Path) -> list[str]:
         failure = self._due("names", folder)
         if failure is not None:
-            _carry_out(failure, folder)
+            self._carry_out(failure, folder)
         return self._inner.names(folder)
 
     def _due(self, kind: str, path: Path) -> Failure | None:
+        if self._seen is not None:
+            self._seen(kind, path.name)
         with self._lock:
             self.done.append((kind, path.name))
             for failure in self._failures:
@@ -138,10 +152,9 @@ class FaultyDisk:
                 return failure
         return None
 
-
-def _carry_out(failure: Failure, path: Path) -> None:
-    if failure.then == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if failure.then == "exit":
-        raise SystemExit(1)
-    raise OSError(failure.error, os.strerror(failure.error), str(path))
+    def _carry_out(self, failure: Failure, path: Path) -> None:
+        if failure.then == "kill":
+            self._die()
+        if failure.then == "exit":
+            raise SystemExit(1)
+        raise OSError(failure.error, os.strerror(failure.error), str(path))

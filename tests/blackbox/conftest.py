@@ -32,6 +32,9 @@ class Process:
     def __init__(self, root: Path, env: dict[str, str]) -> None:
         self.root = root
         self.env = env
+        self.module = ["bot"]
+        self.before: list[str] = []
+        """What the process is started through."""
         self.lines: list[str] = []
         self.stderr = ""
         self._process: asyncio.subprocess.Process | None = None
@@ -39,10 +42,11 @@ class Process:
         self._readers: list[asyncio.Task[None]] = []
 
     async def start(self, *, wait: bool = True, command: tuple[str, ...] = ("run",)) -> Process:
-        self._ready.clear()
+        """Start it; unless `wait` is False, return once it is ready."""
+        self._ready = asyncio.Event()
         self.lines, self.stderr = [], ""
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bot", command[0], "--dir", str(self.root), *command[1:],
+            *self.before, sys.executable, "-m", *self.module, *command[:1], "--dir", str(self.root), *command[1:],
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
             env={**os.environ, **self.env},
         )  # fmt: skip

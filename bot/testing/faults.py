@@ -1,0 +1,152 @@
+"""Failpoints: the places where a process meets its disk, its journal and its channels, and what goes wrong there."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bot import errors
+from bot.contracts import Disk
+from bot.testing.disk import Failure, FaultyDisk, kill
+
+Seam = Literal["disk", "journal", "channel"]
+Seen = Callable[[Seam, str, str], None]
+
+JOURNAL = frozenset(
+    {
+        "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
+        "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep",
+    }
+)  # fmt: skip
+"""What changes the journal."""
+CHANNEL = frozenset({"send"})
+
+
+@dataclass(slots=True)
+class Fault:
+    """The `at`-th operation of a seam fails: `before` it has done anything, in its middle (`torn`, files only) or
+    `after` it has done everything. It is either an error or the end of the process.
+
+    `kind` is the name of an operation; `*` counts all of them, and of files `write` those that change something.
+    `times` failures in a row, None for ever; `error` is the name of an errno; `named` a part of the file's name.
+    """
+
+    seam: Seam
+    kind: str = "*"
+    at: int = 1
+    when: Literal["before", "torn", "after"] = "before"
+    then: Literal["error", "kill"] = "kill"
+    error: str = "EIO"
+    times: int | None = 1
+    named: str = ""
+
+
+class Faults:
+    """The three seams of one process, with faults to come. `die` is its end; `seen` hears of every operation."""
+
+    def __init__(
+        self, faults: Iterable[Fault] = (), *, die: Callable[[], None] = kill, seen: Seen | None = None
+    ) -> None:
+        self._die = die
+        self._seen = seen
+        self._lock = threading.Lock()
+        self._faults: list[Fault] = []
+        self._disks: list[FaultyDisk] = []
+        self._early: list[Fault] = []
+        for fault in faults:
+            self.arm(fault)
+
+    def arm(self, fault: Fault) -> None:
+        """Expect one more; operations are counted from now on."""
+        if fault.seam != "disk":
+            self._faults.append(fault)
+            return
+        self._early.append(fault)
+        for disk in self._disks:
+            disk.fail(_failure(fault))
+
+    def mend(self) -> None:
+        """Everything works again."""
+        self._faults.clear()
+        self._early.clear()
+        for disk in self._disks:
+            disk.mend()
+
+    def disk(self, inner: Disk) -> FaultyDisk:
+        seen = self._seen
+        made = FaultyDisk(
+            inner, die=self._die, seen=(lambda kind, name: seen("disk", kind, name)) if seen else None
+        )
+        for fault in self._early:
+            made.fail(_failure(fault))
+        self._disks.append(made)
+        return made
+
+    def journal(self, inner: Any) -> Any:
+        return _Door(inner, "journal", JOURNAL, self)
+
+    def channel(self, inner: Any) -> Any:
+        return _Door(inner, "channel", CHANNEL, self)
+
+    def reach(self, seam: Seam, kind: str) -> Fault | None:
+        """One more operation begins; the fault that it meets."""
+        if self._seen is not None:
+            self._seen(seam, kind, "")
+        with self._lock:
+            for fault in self._faults:
+                if fault.seam != seam or fault.kind not in {kind, "*"}:
+                    continue
+                fault.at -= 1
+                if fault.at > 0:
+                    continue
+                if fault.times is not None:
+                    fault.times -= 1
+                    if fault.times <= 0:
+                        self._faults.remove(fault)
+                return fault
+        return None
+
+    def carry_out(self, fault: Fault) -> None:
+        if fault.then == "kill":
+            self._die()
+        if fault.seam == "journal":
+            raise errors.StorageError(f"injected: {fault.error}")
+        raise errors.DeliveryUncertain(f"injected: {fault.error}")
+
+
+class _Door:
+    """Something with some of its methods watched."""
+
+    def __init__(self, inner: Any, seam: Seam, methods: frozenset[str], faults: Faults) -> None:
+        self._inner, self._seam, self._methods, self._faults = inner, seam, methods, faults
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in self._methods:
+            return found
+
+        async def watched(*args: Any, **more: Any) -> Any:
+            fault = self._faults.reach(self._seam, name)
+            if fault is not None and fault.when != "after":
+                self._faults.carry_out(fault)
+            result = await found(*args, **more)
+            if fault is not None:
+                self._faults.carry_out(fault)
+            return result
+
+        return watched
+
+
+def _failure(fault: Fault) -> Failure:
+    return Failure(
+        kind=fault.kind,  # type: ignore[arg-type]
+        at=fault.at,
+        times=fault.times,
+        when=fault.when,
+        then=fault.then,
+        error=getattr(errno, fault.error),
+        named=fault.named,
+    )

@@ -1,0 +1,77 @@
+"""The gateway with an outside that can fail: `python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH]`.
+
+It is what `shipmate run` starts; only its disk, journal, channels and clock are wrapped. `SHIPMATE_FAULTS` holds a
+JSON list of `faults.Fault`s. Every operation that could have failed is a line of the trace. The clock listens on a
+Unix socket for lines of JSON: `{"jump": seconds}` sets the time of day, `{"pass": seconds}` lets time go by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bot import app, errors, serving, system
+from bot.testing.clock import SteeredClock
+from bot.testing.faults import Fault, Faults, Seam, Seen
+
+VARIABLE = "SHIPMATE_FAULTS"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code of the gateway."""
+    parser = argparse.ArgumentParser(prog="python -m bot.testing.run")
+    parser.add_argument("--dir", type=Path, default=Path())
+    parser.add_argument("--clock", type=Path)
+    parser.add_argument("--trace", type=Path)
+    given = parser.parse_args(arguments)
+    expected = [Fault(**fault) for fault in json.loads(os.environ.get(VARIABLE, "[]"))]
+    faults = Faults(expected, seen=None if given.trace is None else _tracing(given.trace))
+    try:
+        return asyncio.run(_run(given.dir, faults, given.clock))
+    except errors.ShipmateError as error:
+        sys.stderr.write(f"shipmate: {error}\n")
+        return error.exit_code
+
+
+async def _run(root: Path, faults: Faults, address: Path | None) -> int:
+    clock = SteeredClock(system.SystemClock())
+    outside = serving.Outside(
+        clock=clock,
+        disk=faults.disk(system.SystemDisk()),
+        ids=system.UlidSource(clock),
+        journal=faults.journal,
+        channel=faults.channel,
+    )
+    if address is None:
+        return await app.run(root, outside)
+    server = await asyncio.start_unix_server(lambda *ends: _steer(clock, *ends), address)
+    async with server:
+        return await app.run(root, outside)
+
+
+async def _steer(clock: SteeredClock, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while line := await reader.readline():
+        command = json.loads(line)
+        clock.jump(command.get("jump", 0))
+        clock.advance(command.get("pass", 0))
+        writer.write(json.dumps({"now": clock.now()}).encode() + b"\n")
+        await writer.drain()
+    writer.close()
+
+
+def _tracing(path: Path) -> Seen:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def seen(seam: Seam, kind: str, name: str) -> None:
+        os.write(handle, json.dumps([seam, kind, name]).encode() + b"\n")
+
+    return seen
+
+
+if __name__ == "__main__":
+    sys.exit(main())
