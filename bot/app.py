@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot import config, discovery, errors, instance
+from bot import config, discovery, errors, instance, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList
 from bot.agent.kit import Kit
@@ -90,7 +90,7 @@ def assemble(
     )
     shown = settings.dashboard
     if dashboard and shown.enabled:
-        page = Dashboard(shown.host, shown.port, shown.token, gateway.parts)
+        page = Dashboard(shown.host, shown.port, shown.token, gateway.parts, ports.pid_on)
         gateway = replace(gateway, dashboard=page)
     return gateway
 
@@ -106,6 +106,7 @@ def _channels(rooms: _Rooms, names: Iterable[str]) -> dict[str, Channel]:
         settings.operators,
         settings.name,
         settings.llm.model if settings.llm.provider != "demo" else "the demo model",
+        ports.pid_on,
     )
     return {
         name: outside.channel(rooms.manifests[name].build(settings.channels[name], around)) for name in names

@@ -112,7 +112,8 @@ class Pace:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a channel is built with. `home` is the `.ship` folder, `root` the project root; `name` and `model`
-    say who answers, where a channel can show it ("" where that is not known).
+    say who answers, where a channel can show it ("" where that is not known). `holder` (blocking) gives the pid of
+    the process that listens on a port of this machine, None where it cannot be seen.
     """
 
     clock: Clock
@@ -123,6 +124,7 @@ class Surroundings:
     operators: frozenset[str] = frozenset()
     name: str = "Shipmate"
     model: str = ""
+    holder: Callable[[int], int | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,15 +27,23 @@ class Part:
 
 
 class Dashboard:
-    """Serves the state of `parts`, asked afresh for each request. Loopback, or behind a token."""
+    """Serves the state of `parts`, asked afresh for each request. Loopback, or behind a token. `holder` gives the pid
+    of whoever listens on a port already.
+    """
 
     def __init__(
-        self, host: str, port: int, token: str | None, parts: Callable[[], Mapping[str, Part]]
+        self,
+        host: str,
+        port: int,
+        token: str | None,
+        parts: Callable[[], Mapping[str, Part]],
+        holder: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         self._host = host
         self._port = port
         self._token = token
         self._parts = parts
+        self._holder = holder
         self._runner: web.AppRunner | None = None
         self.address = ""
         if not is_loopback(host) and not token:
@@ -46,7 +56,7 @@ class Dashboard:
         """Listen. Raises `errors.TryLater` where the port is taken."""
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 1024)
         app.router.add_get("/", _index)
-        app.router.add_get("/healthz", _healthz)
+        app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await runner.setup()
@@ -54,9 +64,13 @@ class Dashboard:
             await web.TCPSite(runner, self._host, self._port).start()
         except OSError as error:
             await runner.cleanup()
+            pid = (
+                await asyncio.to_thread(self._holder, self._port) if error.errno == errno.EADDRINUSE else None
+            )
+            by = f" by process {pid}" if pid else ""
             raise errors.TryLater(
-                f"dashboard.port: {self._port} on {self._host} cannot be used ({error.strerror}); stop what holds "
-                "it, set another port, or set dashboard.enabled to false"
+                f"dashboard.port: {self._port} on {self._host} cannot be used{by} ({error.strerror}); stop what "
+                "holds it, set another port, or set dashboard.enabled to false"
             ) from error
         self._runner = runner
         port = runner.addresses[0][1]
@@ -74,12 +88,23 @@ class Dashboard:
         if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
             # A page elsewhere may point a name of its own at this machine (DNS rebinding).
             return web.json_response({"error": "unknown host"}, status=403)
-        if request.path != "/healthz" and self._token and not _carries(request, self._token):
+        if request.path != "/healthz" and not self._knows(request):
             return web.json_response({"error": "a token is needed"}, status=401)
         response = await handler(request)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
+
+    def _knows(self, request: web.Request) -> bool:
+        return not self._token or _carries(request, self._token)
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        """Alive is what can answer: 200 in any case, and what is in trouble by name. Why is for operators alone."""
+        trouble = {name: part.detail for name, part in self._parts().items() if not part.ok}
+        if not trouble:
+            return web.json_response({"status": "ok"})
+        shown = trouble if self._knows(request) else dict.fromkeys(trouble, "")
+        return web.json_response({"status": "degraded", "trouble": shown})
 
     async def _readyz(self, _: web.Request) -> web.Response:
         parts = self._parts()
@@ -96,12 +121,8 @@ class Dashboard:
 
 async def _index(_: web.Request) -> web.Response:
     return web.Response(
-        text="Shipmate\n\n/healthz  whether the process is alive\n/readyz   how each part of it is\n"
+        text="Shipmate\n\n/healthz  whether the process is alive, and what is in trouble\n/readyz   how each part of it is\n"
     )
-
-
-async def _healthz(_: web.Request) -> web.Response:
-    return web.json_response({"status": "ok"})
 
 
 def _host_of(request: web.Request) -> str:

@@ -13,7 +13,7 @@ from bot import errors, text
 from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
 from channels import slash
 from channels.local import CHAT_ID
-from channels.web import guard, holder, pages
+from channels.web import guard, pages
 from channels.web.rooms import HEARTBEAT, Rooms
 from channels.web.settings import KEYS, NAME, WebSettings
 
@@ -106,6 +106,9 @@ class WebChannel:
             return Health(connected=False, detail="not started")
         return Health(connected=True, last_heard=self._around.clock.now())
 
+    async def heal(self) -> None:
+        """Nothing: there is no connection of ours that could have died."""
+
     async def _take(self, chat: str, key: str, words: str) -> bool:
         """Hand one message to the intake. Raises `errors.StorageError` where it was not taken in."""
         if self._intake is None:
@@ -142,7 +145,7 @@ class WebChannel:
         where = f"channels.web: port {self._port} on {self._host}"
         if failure.errno != errno.EADDRINUSE:
             return errors.ConfigError(f"{where} cannot be listened on ({failure.strerror}); set another one")
-        pid = await asyncio.to_thread(holder.pid_on, self._port)
+        pid = await asyncio.to_thread(self._around.holder, self._port)
         by = f" by process {pid}" if pid else ""
         return errors.TryLater(
             f"{where} is in use{by}; stop what uses it or set channels.web.port (0 takes a free one)"

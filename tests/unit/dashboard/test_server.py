@@ -39,8 +39,17 @@ async def test_ready_tells_each_part_and_is_503_where_one_is_not(
     async with session.get(f"{dashboard.address}/readyz") as answer:
         assert answer.status == 503
         assert (await answer.json())["parts"]["telegram"]["detail"] == "another process polls"
+
+
+async def test_alive_is_200_whatever_is_in_trouble_and_says_what_is(
+    dashboard: Dashboard, session: aiohttp.ClientSession
+) -> None:
     async with session.get(f"{dashboard.address}/healthz") as answer:
         assert (answer.status, await answer.json()) == (200, {"status": "ok"})
+    dashboard._parts = lambda: {**PARTS, "journal": Part(ok=False, detail="the disk is full")}
+    async with session.get(f"{dashboard.address}/healthz") as answer:
+        assert answer.status == 200
+        assert await answer.json() == {"status": "degraded", "trouble": {"journal": "the disk is full"}}
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:3001", "10.0.0.1", ""])
@@ -61,8 +70,11 @@ async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.Clie
     ):
         async with session.get(f"{guarded.address}/readyz", headers=headers) as answer:
             assert answer.status == status
-    async with session.get(f"{guarded.address}/healthz") as answer:
-        assert answer.status == 200
+    guarded._parts = lambda: {"journal": Part(ok=False, detail="the disk is full")}
+    for headers, told in (({}, ""), ({"Authorization": "Bearer secret-token-1"}, "the disk is full")):
+        async with session.get(f"{guarded.address}/healthz", headers=headers) as answer:
+            assert answer.status == 200
+            assert await answer.json() == {"status": "degraded", "trouble": {"journal": told}}
     await guarded.stop()
 
 
@@ -73,7 +85,9 @@ async def test_others_can_reach_it_only_with_a_token() -> None:
     Dashboard("0.0.0.0", 0, "secret-token-1", lambda: PARTS)
 
 
-async def test_a_port_in_use_is_named(dashboard: Dashboard) -> None:
+async def test_a_port_in_use_is_named_with_its_holder_where_that_is_known(dashboard: Dashboard) -> None:
     port = int(dashboard.address.rpartition(":")[2])
-    with pytest.raises(errors.TryLater, match=str(port)):
-        await Dashboard("127.0.0.1", port, None, lambda: PARTS).start()
+    for holder, named in (({port: 4242}.get, "by process 4242"), ({}.get, "cannot be used \\(")):
+        with pytest.raises(errors.TryLater, match=rf"{port} on 127.0.0.1 .*{named}") as caught:
+            await Dashboard("127.0.0.1", port, None, lambda: PARTS, holder).start()
+        assert caught.value.exit_code == 75
