@@ -31,18 +31,19 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
         self._pool: ThreadPoolExecutor | None = None
 
-    async def put(self, item: T, *, hurry: bool = True) -> R:
-        """Have one item worked on; returns its result. One that is in no hurry keeps its place, and may wait a
-        moment for one that is: the thread would be in the way of what is more urgent.
+    def put(self, item: T, *, hurry: bool = True) -> asyncio.Future[R]:
+        """Have one item worked on; the future gives its result, and need not be awaited. One that is in no hurry
+        keeps its place, and may wait a moment for one that is: the thread would be in the way of what is more urgent.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
+        future.add_done_callback(_heard)
         self._waiting.append((item, future))
         if hurry:
             self._begin(loop)
         else:
             loop.call_later(LINGER, self._begin, loop)
-        return await future
+        return future
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting and (self._task is None or self._task.done() or self._task.get_loop() is not loop):
@@ -80,3 +81,9 @@ def _settle(future: asyncio.Future[R], result: R | errors.StorageError) -> None:
         future.set_exception(errors.StorageError(str(result)))
     else:
         future.set_result(result)
+
+
+def _heard(future: asyncio.Future[R]) -> None:
+    """A failure that nobody waits for is no complaint of the event loop: whoever works on the items tells of it."""
+    if not future.cancelled():
+        future.exception()

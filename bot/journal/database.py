@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +49,16 @@ class Database:
         self.trouble = ""
         """The last error, until a batch succeeds again."""
 
-    async def run(self, work: Work, *, undo: Work | None = None, hurry: bool = True) -> Any:
-        """Run `work` on the writer's thread; returns its result once it is on disk.
+    def run(self, work: Work, *, undo: Work | None = None, hurry: bool = True) -> Future[Any]:
+        """Queue `work` for the writer's thread; gives its result once it is on disk.
 
-        Raises `errors.StorageError`; nothing of it is on disk then.
+        Gives `errors.StorageError` where it could not be written; nothing of it is on disk then.
         """
-        return await self._batcher.put(Operation(work, undo), hurry=hurry)
+        return self._batcher.put(Operation(work, undo), hurry=hurry)
+
+    def read(self, work: Work) -> Future[Any]:
+        """Queue `work` that changes nothing. It sees everything that was queued before it."""
+        return self._batcher.put(Operation(work))
 
     async def close(self) -> None:
         if self._db is not None:

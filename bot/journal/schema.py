@@ -5,6 +5,7 @@ A step that was released is never changed; what comes next is a new one.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 
@@ -61,7 +62,61 @@ def inbox_and_outbox(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (inbox_and_outbox,)
+def steps_schedule_and_leases(db: sqlite3.Connection) -> None:
+    """Steps, jobs, leases and closed targets; inbound and replies can be found by the platform's message id."""
+    for statement in (
+        "ALTER TABLE inbox ADD COLUMN message_id TEXT",
+        """CREATE TABLE steps (
+            request_id TEXT NOT NULL,
+            id TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('model', 'tool')),
+            name TEXT NOT NULL,
+            began_at REAL NOT NULL,
+            ended_at REAL,
+            result TEXT,
+            PRIMARY KEY (request_id, id)
+        )""",
+        "CREATE INDEX steps_began ON steps (began_at)",
+        "CREATE TABLE jobs (id TEXT PRIMARY KEY, chat_key TEXT NOT NULL, spec TEXT NOT NULL, served REAL)",
+        """CREATE TABLE leases (
+            name TEXT PRIMARY KEY,
+            holder TEXT,
+            number INTEGER NOT NULL,
+            taken_at REAL NOT NULL,
+            until REAL NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE closed_targets (
+            channel TEXT NOT NULL,
+            chat_id TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (channel, chat_id)
+        ) WITHOUT ROWID""",
+        "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL)",
+        "DROP INDEX outbox_sent",
+        """CREATE INDEX outbox_over ON outbox (changed_at)
+            WHERE state IN ('sent', 'uncertain', 'failed')""",
+        "CREATE INDEX outbox_open ON outbox (state) WHERE state IN ('intent', 'sending')",
+        """CREATE INDEX outbox_shown ON outbox (chat_key, message_id)
+            WHERE state = 'sent' AND kind = 'reply'""",
+        "CREATE INDEX outbox_newest ON outbox (chat_key) WHERE state = 'sent' AND kind = 'reply'",
+        "CREATE INDEX dead_letters_at ON dead_letters (at)",
+    ):
+        db.execute(statement)
+    for rowid, payload in db.execute("SELECT rowid, payload FROM inbox").fetchall():
+        db.execute("UPDATE inbox SET message_id = ? WHERE rowid = ?", (_message_id(payload), rowid))
+    db.execute("CREATE INDEX inbox_message ON inbox (chat_key, message_id) WHERE message_id IS NOT NULL")
+
+
+def _message_id(payload: str) -> str | None:
+    try:
+        found = json.loads(payload).get("messageId")
+    except (ValueError, RecursionError, AttributeError):
+        return None  # a row that cannot be read becomes a dead letter when it is its turn
+    return found if isinstance(found, str) else None
+
+
+MIGRATIONS: Sequence[Migration] = (inbox_and_outbox, steps_schedule_and_leases)
 
 
 def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:

@@ -33,9 +33,9 @@ async def test_what_comes_while_a_batch_is_written_makes_the_next_batch() -> Non
         return batch
 
     batcher = Batcher("test", work)
-    first = asyncio.create_task(batcher.put(1))
+    first = asyncio.ensure_future(batcher.put(1))
     await asyncio.to_thread(started.wait, 10)
-    others = [asyncio.create_task(batcher.put(item)) for item in (2, 3)]
+    others = [asyncio.ensure_future(batcher.put(item)) for item in (2, 3)]
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(first, *others)
@@ -51,7 +51,7 @@ async def test_what_is_in_no_hurry_keeps_its_place_and_goes_with_what_is() -> No
         return batch
 
     batcher = Batcher("test", work)
-    patient = asyncio.create_task(batcher.put(1, hurry=False))
+    patient = asyncio.ensure_future(batcher.put(1, hurry=False))
     await asyncio.sleep(0)
     assert await batcher.put(2) == 2
     assert await patient == 1
@@ -63,7 +63,7 @@ async def test_what_is_in_no_hurry_keeps_its_place_and_goes_with_what_is() -> No
 
 async def test_a_close_waits_for_what_was_in_no_hurry() -> None:
     batcher: Batcher[int, int] = Batcher("test", lambda batch: batch)
-    patient = asyncio.create_task(batcher.put(1, hurry=False))
+    patient = asyncio.ensure_future(batcher.put(1, hurry=False))
     await asyncio.sleep(0)
     await batcher.close()
     assert patient.done()
@@ -103,7 +103,7 @@ async def test_a_cancelled_caller_takes_nothing_back() -> None:
         return [None] * len(batch)
 
     batcher = Batcher("test", work)
-    caller = asyncio.create_task(batcher.put(7))
+    caller = asyncio.ensure_future(batcher.put(7))
     await asyncio.sleep(0)
     caller.cancel()
     go_on.set()
@@ -143,7 +143,7 @@ def test_it_serves_one_event_loop_after_another() -> None:
 async def test_closing_finishes_what_waits_and_is_safe_twice() -> None:
     done: list[int] = []
     batcher: Batcher[int, None] = Batcher("test", lambda batch: [done.append(item) for item in batch])  # type: ignore[func-returns-value]
-    task = asyncio.create_task(batcher.put(1))
+    task = asyncio.ensure_future(batcher.put(1))
     await asyncio.sleep(0)
     await batcher.close()
     await batcher.close()

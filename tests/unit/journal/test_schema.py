@@ -38,7 +38,10 @@ def third(db: sqlite3.Connection) -> None:
 
 def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert schema.migrate(db) == len(schema.MIGRATIONS)
-    assert tables(db) == {"chats", "inbox", "keys", "outbox", "dead_letters", "once"}
+    assert tables(db) == {
+        *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
+        *("steps", "jobs", "leases", "closed_targets", "probe"),
+    }
     assert version(db) == len(schema.MIGRATIONS)
     assert schema.migrate(db) == 0
 

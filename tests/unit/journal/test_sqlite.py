@@ -77,7 +77,7 @@ async def test_what_waits_together_is_committed_together(make: Make) -> None:
         busy.set()
         free.wait(10)
 
-    holding = asyncio.create_task(journal._base.run(hold))
+    holding = asyncio.ensure_future(journal._base.run(hold))
     await asyncio.to_thread(busy.wait, 10)
     waiting = [asyncio.create_task(journal.receive(inbound(number))) for number in range(100)]
     await asyncio.sleep(0)  # each of them is queued now

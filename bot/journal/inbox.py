@@ -1,0 +1,135 @@
+"""What was taken in: received → claimed → done | dead."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+from bot import errors, text
+from bot.contracts import Inbound, InboxRecord
+from bot.journal.part import Part, done, dumps, held
+
+_RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
+    VALUES (?, ?, ?, ?, ?, ?, 'received', ?)"""
+_CLAIM = "UPDATE inbox SET state = 'claimed', changed_at = ? WHERE request_id = ? AND state = 'received'"
+_FINISH = """UPDATE inbox SET state = ?, outcome = ?, changed_at = ?
+    WHERE request_id = ? AND state IN ('received', 'claimed')"""
+_AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
+    WHERE request_id = ? AND state IN ('received', 'claimed')"""
+_UNFINISHED = (
+    "SELECT request_id, payload FROM inbox WHERE state IN ('received', 'claimed') ORDER BY rowid LIMIT ?"
+)
+_RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome FROM inbox"
+_ONE = f"{_RECORD} WHERE request_id = ?"
+_ABOUT = f"{_RECORD} WHERE chat_key = ? AND message_id = ? ORDER BY rowid"
+_BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
+_UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
+
+
+class SqliteInbox(Part):
+    """`contracts.Inbox`."""
+
+    def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
+        now = self._clock.now()
+        request_id, chat_key = text.clean(inbound.request_id), text.clean(inbound.chat_key)
+        keys = {text.clean(f"{inbound.channel}:{key}") for key in inbound.keys}
+        row = (request_id, chat_key, *_columns(inbound), now, now, _payload(inbound))
+
+        def work(db: sqlite3.Connection) -> bool:
+            if any(db.execute("SELECT 1 FROM keys WHERE key = ?", (key,)).fetchone() for key in keys):
+                return False
+            db.execute(_RECEIVE, row)
+            db.executemany("INSERT INTO keys VALUES (?, ?, ?)", [(key, request_id, now) for key in keys])
+            db.execute("INSERT OR IGNORE INTO chats VALUES (?, ?)", (chat_key, now))
+            return True
+
+        def undo(db: sqlite3.Connection) -> None:
+            # Refused, so the platform will bring it again: then it must not count as seen.
+            db.execute("DELETE FROM keys WHERE request_id = ?", (request_id,))
+            db.execute("DELETE FROM inbox WHERE request_id = ?", (request_id,))
+
+        return held(self._base.run(work, undo=undo))
+
+    def claim(self, request_id: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_CLAIM, (self._clock.now(), request_id), hurry=False))
+
+    def finish(self, request_id: str, outcome: str) -> Coroutine[Any, Any, None]:
+        state = "dead" if outcome == "dead" else "done"
+        return done(self._change(_FINISH, (state, outcome, self._clock.now(), request_id)))
+
+    def amend(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
+        user_id, message_id = _columns(inbound)
+        values = (_payload(inbound), message_id, user_id, self._clock.now(), inbound.request_id)
+        return held(self._change(_AMEND, values))
+
+    async def unfinished(self, limit: int | None = None) -> list[Inbound]:
+        rows = await self._rows(_UNFINISHED, (-1 if limit is None else limit,))
+        found = [(*row, _parsed(row[1])) for row in rows]
+        await self._bury_rows([(name, raw) for name, raw, inbound in found if inbound is None])
+        return [inbound for _, _, inbound in found if inbound is not None]
+
+    async def inbound(self, request_id: str) -> InboxRecord | None:
+        return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
+
+    async def about(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+        return list(_records(await self._rows(_ABOUT, (chat_key, message_id))))
+
+    async def knows(self, chat_key: str) -> bool:
+        return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (chat_key,)) is not None
+
+    def bury(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_BURY, (channel, key, raw, reason, self._clock.now())))
+
+    async def newest(self) -> str:
+        """The greatest requestId that is known; "" where there is none."""
+        row = await self._row("SELECT max(request_id) FROM inbox", ())
+        return str(row[0] or "") if row else ""
+
+    async def _bury_rows(self, rows: list[tuple[str, str]]) -> None:
+        """What cannot be read must not stand in the way of the others for ever."""
+        now = self._clock.now()
+
+        def work(db: sqlite3.Connection) -> None:
+            for request_id, payload in rows:
+                db.execute(_BURY, ("journal", request_id, payload, "its row cannot be read", now))
+                db.execute(_UNREADABLE, (now, request_id))
+
+        if not rows:
+            return
+        try:
+            await self._base.run(work)
+        except errors.StorageError:
+            return  # told already; they are found again at the next reading
+        for request_id, _ in rows:
+            self._log.write(
+                "storage",
+                "an unfinished inbound cannot be read and is now a dead letter",
+                level="error",
+                request_id=request_id,
+            )
+
+
+def _columns(inbound: Inbound) -> tuple[str, str | None]:
+    message_id = inbound.message_id
+    return text.clean(inbound.user_id), None if message_id is None else text.clean(message_id)
+
+
+def _payload(inbound: Inbound) -> str:
+    return dumps(inbound.model_dump(mode="python", by_alias=True))
+
+
+def _parsed(payload: str) -> Inbound | None:
+    try:
+        return Inbound.model_validate_json(payload)
+    except ValidationError:
+        return None
+
+
+def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:
+    for _, payload, *rest in rows:
+        inbound = _parsed(payload)
+        if inbound is not None:
+            yield InboxRecord(inbound, *rest)

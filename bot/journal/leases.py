@@ -1,0 +1,46 @@
+"""Who may do a thing that only one process at a time should do."""
+
+from __future__ import annotations
+
+import sqlite3
+from asyncio import Future
+from collections.abc import Coroutine
+from typing import Any
+
+from bot import text
+from bot.journal.part import Part, done
+
+_HELD = "SELECT holder, number, taken_at, until FROM leases WHERE name = ?"
+_WRITE = "INSERT OR REPLACE INTO leases (name, holder, number, taken_at, until) VALUES (?, ?, ?, ?, ?)"
+# The row stays, so that the next holder's number is greater.
+_RELEASE = "UPDATE leases SET holder = NULL WHERE name = ? AND holder = ?"
+
+
+class SqliteLeases(Part):
+    """`contracts.Leases`."""
+
+    def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
+        key, who, now = text.clean(name), text.clean(holder), self._clock.now()
+
+        def work(db: sqlite3.Connection) -> int | None:
+            row = db.execute(_HELD, (key,)).fetchone()
+            has, number, taken_at, until = row or (None, 0, now, now)
+            if has == who:
+                db.execute(_WRITE, (key, who, number, now, now + seconds))
+                return int(number)
+            if has is not None and now < until:
+                if now < taken_at:
+                    # The clock was set back: from now on it binds for as long as it was taken for, not longer.
+                    db.execute(_WRITE, (key, has, number, now, now + until - taken_at))
+                return None
+            db.execute(_WRITE, (key, who, number + 1, now, now + seconds))
+            return int(number) + 1
+
+        return _number(self._base.run(work))
+
+    def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_RELEASE, (name, holder)))
+
+
+async def _number(change: Future[int | None]) -> int | None:
+    return await change

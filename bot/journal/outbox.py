@@ -1,0 +1,92 @@
+"""What has to go out, and what became of it: intent → sending → sent | uncertain | failed."""
+
+from __future__ import annotations
+
+import sqlite3
+from asyncio import Future
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from bot.contracts import DeliveryRecord, Outbound
+from bot.journal.part import Part, clean, done, dumps, loads
+
+_INTEND = """INSERT INTO outbox
+    (id, request_id, chat_key, target, text, kind, state, created_at, changed_at)
+    VALUES (?, ?, ?, ?, ?, ?, 'intent', ?, ?) ON CONFLICT (id) DO NOTHING"""
+_MARK = """UPDATE outbox SET state = ?, message_id = coalesce(?, message_id), detail = coalesce(?, detail),
+    changed_at = ? WHERE id = ?"""
+_DELIVERIES = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at
+    FROM outbox WHERE request_id = ? ORDER BY rowid"""
+_UNDELIVERED = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at
+    FROM outbox WHERE state IN ('intent', 'sending') AND kind = 'reply' AND NOT EXISTS
+        (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.state IN ('received', 'claimed'))
+    ORDER BY rowid"""
+_SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
+_SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
+_NEWEST = f"{_SHOWN} ORDER BY rowid DESC LIMIT 1"
+_CLOSE = "INSERT OR REPLACE INTO closed_targets VALUES (?, ?, ?, ?)"
+_OPEN = "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?"
+_CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
+
+
+class SqliteOutbox(Part):
+    """`contracts.Outbox`."""
+
+    def intend(self, messages: Sequence[Outbound]) -> Coroutine[Any, Any, None]:
+        now = self._clock.now()
+        rows = [
+            clean(
+                (
+                    *(message.id, message.request_id, message.chat_key),
+                    *(dumps(dict(message.target)), message.text, message.kind, now, now),
+                )
+            )
+            for message in messages
+        ]
+        written: list[object] = []
+
+        def work(db: sqlite3.Connection) -> None:
+            written[:] = [row[0] for row in rows if db.execute(_INTEND, row).rowcount]
+
+        def undo(db: sqlite3.Connection) -> None:
+            # Whoever wanted to send them knows that they were refused: nobody may send them later.
+            db.executemany("DELETE FROM outbox WHERE id = ?", [(name,) for name in written])
+
+        return done(self._base.run(work, undo=undo))
+
+    def mark(
+        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        values = (state, message_id, detail, self._clock.now(), outbound_id)
+        return self._marked(self._change(_MARK, values), outbound_id, state)
+
+    async def _marked(self, change: Future[int], outbound_id: str, state: str) -> None:
+        if not await change:
+            self._log.write("storage", f"the outbox has no message {outbound_id}", level="warn", state=state)
+
+    async def deliveries(self, request_id: str) -> list[DeliveryRecord]:
+        return _records(await self._rows(_DELIVERIES, (request_id,)))
+
+    async def undelivered(self) -> list[DeliveryRecord]:
+        return _records(await self._rows(_UNDELIVERED, ()))
+
+    async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
+        if message_id is None:
+            row = await self._row(_NEWEST, (chat_key,))
+        else:
+            row = await self._row(_SHOWN_AS, (chat_key, message_id))
+        return row[0] if row else None
+
+    def close_target(self, channel: str, chat_id: str, reason: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_CLOSE, (channel, chat_id, reason, self._clock.now())))
+
+    def open_target(self, channel: str, chat_id: str) -> Coroutine[Any, Any, None]:
+        return done(self._change(_OPEN, (channel, chat_id)))
+
+    async def closed_targets(self) -> dict[tuple[str, str], str]:
+        return {(channel, chat_id): reason for channel, chat_id, reason in await self._rows(_CLOSED, ())}
+
+
+def _records(rows: Sequence[tuple[Any, ...]]) -> list[DeliveryRecord]:
+    """A target that the disk has damaged is None."""
+    return [DeliveryRecord(*(*row[:8], loads(row[8]), *row[9:])) for row in rows]
