@@ -20,7 +20,7 @@ from bot.access_list import AccessList
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentPool
 from bot.context.skills import SkillFolder
-from bot.contracts import Channel, Manifest, Surroundings
+from bot.contracts import Channel, Journal, Manifest, Surroundings
 from bot.dashboard.server import Dashboard
 from bot.gateway.access import Access
 from bot.gateway.commands import Commands
@@ -46,7 +46,7 @@ class _Rooms:
     log: JsonlLog
     redact: Redactor
     manifests: Mapping[str, Manifest]
-    journal: SqliteJournal
+    journal: Journal
     archive: ChatStore
     transcript: Transcript
 

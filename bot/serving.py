@@ -11,13 +11,12 @@ from typing import Any
 
 from bot import config, errors
 from bot.agent.runtime import AgentPool
-from bot.contracts import Channel, Clock, Disk, Ids, Model
+from bot.contracts import Channel, Clock, Disk, Ids, Journal, Model
 from bot.dashboard.server import Dashboard, Part
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
-from bot.journal.sqlite import SqliteJournal
 from bot.schedule import Chore, Housekeeping
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
@@ -42,7 +41,7 @@ class Outside:
     disk: Disk = field(default_factory=SystemDisk)
     ids: Ids = field(default_factory=UlidSource)
     rng: random.Random = field(default_factory=random.SystemRandom)
-    journal: Callable[[SqliteJournal], SqliteJournal] = lambda made: made
+    journal: Callable[[Journal], Journal] = lambda made: made
     """What everything inside gets for the journal that was made."""
     channel: Callable[[Channel], Channel] = lambda made: made
     """The same for each channel."""
@@ -57,7 +56,7 @@ class Gateway:
     log: JsonlLog
     model: Model
     channels: dict[str, Channel]
-    journal: SqliteJournal
+    journal: Journal
     archive: ChatStore
     transcript: Transcript
     agent: AgentPool

@@ -175,8 +175,20 @@ class Leases(Protocol):
 
 class Journal(Inbox, Steps, Outbox, Schedule, Leases, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
-    reach the disk in the order of the calls.
+    reach the disk in the order of the calls (not in that of awaiting them).
     """
+
+    async def open(self) -> None:
+        """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""
+        ...
+
+    async def newest(self) -> str:
+        """The greatest requestId that is known; "" where there is none."""
+        ...
+
+    def health(self) -> str:
+        """What is wrong with the disk, or "" where the last change reached it."""
+        ...
 
     async def once(self, key: str, now: float, every: float) -> bool:
         """True at most once in `every` seconds for this key, across restarts."""
