@@ -41,6 +41,7 @@ class Link:
         self.deliveries: list[Delivery] = []
         self.sockets: dict[web.WebSocketResponse, web.Request] = {}
         self.pongs = 0
+        self.pinged = 0
         self._clock = clock
         self._changed = changed
         self._app_id = app_id
@@ -115,6 +116,7 @@ class Link:
     async def _listen(self, socket: web.WebSocketResponse) -> None:
         async for frame in socket:
             if frame.type is WSMsgType.PING:
+                self.pinged += 1
                 await socket.pong(frame.data)
             elif frame.type is WSMsgType.PONG:
                 self.pongs += frame.data == PING

@@ -234,6 +234,11 @@ class SlackServer(Loopback):
         """How many answers to `ping` came."""
         return self._link.pongs
 
+    @property
+    def pinged(self) -> int:
+        """How many `ping` of the app were answered."""
+        return self._link.pinged
+
     # Trouble
 
     def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:

@@ -119,6 +119,9 @@ class ConsoleChannel:
             return Health(connected=False, detail="not started")
         return Health(connected=True, last_heard=self._around.clock.now())
 
+    async def heal(self) -> None:
+        """Nothing: there is no connection of ours that could have died."""
+
     # -- one terminal ----------------------------------------------------------------------------------------
 
     async def _attached(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

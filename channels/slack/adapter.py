@@ -132,7 +132,8 @@ class SlackChannel:
                 waiter.cancel()
             await asyncio.gather(greeted, too_late, return_exceptions=True)
         if not link.hello.is_set():
-            raise errors.ChannelUnreachable("Slack opened a socket and did not greet")
+            why = link.trouble or "Slack opened a socket and did not greet"
+            raise errors.ChannelUnreachable(why)
 
     async def pause(self) -> None:
         if self._link is not None:
@@ -148,7 +149,11 @@ class SlackChannel:
     def health(self) -> Health:
         if self._link is None:
             return Health(connected=False, detail="not started")
-        return Health(self._link.up, self._link.last_heard, self._link.trouble)
+        return Health(self._link.well, self._link.last_heard, self._link.trouble)
+
+    async def heal(self) -> None:
+        if self._link is not None:
+            self._link.renew()
 
     # In
 

@@ -29,6 +29,10 @@ from channels.slack.settings import LOOPBACK
 
 CONNECT_SECONDS = 15.0
 LONGEST_WAIT = 30.0
+FREE_SOCKETS = 10
+"""New sockets in a row that need not wait: one that falls is replaced at once, a storm of falls is slowed down."""
+SOCKET_EVERY = 0.5
+"""Seconds after which one more is free."""
 DRAIN_SECONDS = 2.5
 """How long a closing link waits for events whose taking in has begun; Slack's patience is 3 s."""
 
@@ -96,9 +100,12 @@ class Handler(AsyncBaseSocketModeHandler):
 
 
 class Link(SocketModeClient):
-    """Slack's own client, but: every try asks for a new address (one works once), waits grow up to 30 s, a
-    broken socket is noticed by the frame that says so, tasks are held until they end, and closing waits for
-    what is being taken in.
+    """Slack's own client, but: every try asks for a new address (one works once), waits grow up to 30 s (also
+    where sockets open and Slack greets on none of them), a broken socket is noticed by the frame that says so,
+    tasks are held until they end, and closing waits for what is being taken in.
+
+    `last_heard` is the time of the last frame that Slack sent by itself: an answer to our own ping says that
+    somebody holds the line, and not that events would still come through it.
     """
 
     def __init__(
@@ -123,12 +130,20 @@ class Link(SocketModeClient):
         self._rng = rng
         self._log = log
         self._bury = bury
+        self._ungreeted = 0
+        self._opened = 0.0
+        self._opened_at = clock.monotonic()
         self._frames: set[asyncio.Task[None]] = set()
         self._chores: set[asyncio.Task[None]] = set()
 
     @property
     def up(self) -> bool:
         return not self.closed and self.current_session is not None and not self.current_session.closed
+
+    @property
+    def well(self) -> bool:
+        """Whether Slack has greeted on the socket that stands."""
+        return self.up and not self._ungreeted
 
     # Connecting
 
@@ -148,11 +163,13 @@ class Link(SocketModeClient):
                 url, autoping=False, heartbeat=self.ping_interval, proxy=self.proxy
             )
         self.current_session = session
-        self._trouble("")
+        self._ungreeted += 1
         self._spawn(self._receive(session), self._chores)
 
     async def connect(self) -> None:
         """Try until it works or the link is closed."""
+        if pause := self._breath():
+            await self._clock.sleep(pause)
         wait = 1.0
         while not self.closed:
             try:
@@ -165,6 +182,15 @@ class Link(SocketModeClient):
             else:
                 return
 
+    def _breath(self) -> float:
+        """Seconds to wait before the next socket: Slack may open each and let none of them live."""
+        if self._ungreeted:
+            return min(2.0 ** min(self._ungreeted - 1, 10), LONGEST_WAIT) * (1 + self._rng.random() / 4)
+        now = self._clock.monotonic()
+        self._opened = max(0.0, self._opened - (now - self._opened_at) / SOCKET_EVERY) + 1
+        self._opened_at = now
+        return max(0.0, self._opened - FREE_SOCKETS) * SOCKET_EVERY
+
     def _trouble(self, what: str) -> None:
         """One line each time it changes, however often it is tried."""
         if what == self.trouble:
@@ -175,12 +201,22 @@ class Link(SocketModeClient):
         else:
             self._log.write("error", "Slack is reached again")
 
-    async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: FBT001, FBT002
+    def renew(self) -> None:
+        """Give up the socket that stands and open another one, beside everything else; returns at once."""
+        underway = self.closed or self.connect_operation_lock.locked()
+        if not underway and self.current_session is not None:
+            self._spawn(self._replace(self.current_session), self._chores)
+
+    async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+        if self.current_session is not None:
+            await self._replace(self.current_session)
+
+    async def _replace(self, session: aiohttp.ClientWebSocketResponse) -> None:
+        """Open another socket in the place of this one, unless that was done already."""
         async with self.connect_operation_lock:
-            if self.closed or (self.up and not force):
-                return
-            await self._hang_up()
-            await self.connect()
+            if not self.closed and self.current_session is session:
+                await self._hang_up()
+                await self.connect()
 
     async def _hang_up(self) -> None:
         """Close the socket; a peer that does not answer is not waited for."""
@@ -194,19 +230,19 @@ class Link(SocketModeClient):
     async def _receive(self, session: aiohttp.ClientWebSocketResponse) -> None:
         """Read one socket to its end, then see to a new one."""
         while (frame := await session.receive()).type not in _ENDS:
-            self.last_heard = self._clock.now()
             if frame.type is aiohttp.WSMsgType.TEXT:
-                await self.enqueue_message(frame.data)
+                self.last_heard = self._clock.now()
+                self._read(frame.data, session)
             elif frame.type is aiohttp.WSMsgType.PING:
+                self.last_heard = self._clock.now()
                 try:
                     await session.pong(frame.data)
                 except ConnectionError:
                     break
         await session.close()
-        await self.connect_to_new_endpoint()
+        await self._replace(session)
 
-    async def process_message(self) -> None:
-        raw = await self.message_queue.get()
+    def _read(self, raw: str, session: aiohttp.ClientWebSocketResponse) -> None:
         try:
             message = json.loads(raw)
         except (ValueError, RecursionError):
@@ -214,11 +250,21 @@ class Link(SocketModeClient):
         if not isinstance(message, dict):
             self._log.write("error", "Slack sent a frame that is no JSON object", level="warn", size=len(raw))
         elif message.get("type") == "disconnect":
-            self._spawn(self.connect_to_new_endpoint(force=True), self._chores)
+            self._dismissed(message.get("reason"))
+            self._spawn(self._replace(session), self._chores)
         elif message.get("type") == "hello":
+            self._ungreeted = 0
+            self._trouble("")
             self.hello.set()
         elif isinstance(message.get("envelope_id"), str):
             self._spawn(self._envelope(message, raw), self._frames)
+
+    def _dismissed(self, reason: Any) -> None:
+        """Slack takes a socket back. A refresh is everyday; anything else is the operator's business."""
+        word = reason if isinstance(reason, str) else ""
+        if word not in _EVERYDAY:
+            self._ungreeted = max(self._ungreeted, 1)
+            self._trouble(_REASONS.get(word, "Slack takes the socket back"))
 
     async def _envelope(self, message: Json, raw: str) -> None:
         if isinstance(message.get("payload"), dict) and isinstance(message.get("type"), str):
@@ -263,6 +309,11 @@ class Link(SocketModeClient):
             )
 
 
+_EVERYDAY = frozenset({"warning", "refresh_requested"})
+_REASONS = {
+    "too_many_websockets": "other programs hold all the sockets of this app (too_many_websockets)",
+    "link_disabled": "Socket Mode is switched off in the settings of this app (link_disabled)",
+}
 _ENDS = frozenset(
     {
         aiohttp.WSMsgType.CLOSE,

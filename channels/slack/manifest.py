@@ -29,6 +29,10 @@ MANIFEST = Manifest(
     access="allowlist",
     valid_id=address.valid_id,
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
+    # One message a second in each conversation, and in a workspace some hundreds a minute.
+    total=Pace(burst=20, every=0.25),
+    silence=90.0,  # Slack pings every few seconds
+    direct=lambda user: {"channel": user},  # Slack opens the conversation with who is written to
     rules=RULES,
     command_prefix="!",
     indicate_every=60.0,  # Slack clears the status after two minutes

@@ -88,6 +88,10 @@ class TelegramChannel:
             return Health(connected=False, last_heard=poll.heard, detail="stopped")
         return Health(connected=poll.connected, last_heard=poll.heard, detail=poll.trouble)
 
+    async def heal(self) -> None:
+        if self._poll is not None:
+            await self._poll.renew()
+
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
         """Nothing: Telegram has no way for a bot to read what was said before."""
         return ()

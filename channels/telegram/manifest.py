@@ -24,6 +24,9 @@ MANIFEST = Manifest(
     # GroupAnonymousBot and Channel_Bot: whoever hides behind them cannot be told apart.
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
+    total=Pace(burst=30, every=1 / 30),
+    silence=90.0,  # a poll is held for half a minute, and ends by itself before a minute is over
+    direct=lambda user: {"chat_id": user},
     rules=(
         "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, `code`, fenced code with its "
         "language, [links](https://…), lists, > quotes. Headings become bold lines, tables monospaced text; "

@@ -62,6 +62,7 @@ class Poll:
         self._nameless: set[str] = set()
         self._stopping = False
         self._waiting = False
+        self._polling = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -71,6 +72,16 @@ class Poll:
     @property
     def running(self) -> bool:
         return self._task is not None and not self._task.done()
+
+    async def renew(self) -> None:
+        """Give up the poll that is open and begin another one; what is being taken in is not cut."""
+        task = self._task
+        if task is None or not self._polling:
+            return
+        task.cancel()
+        await asyncio.wait({task})
+        if self._task is task and not self._stopping:
+            self.start()
 
     async def stop(self) -> None:
         """End after the update that is being taken in, and confirm what was taken in."""
@@ -116,7 +127,11 @@ class Poll:
     async def _round(self) -> float:
         """One poll and what came of it; the seconds to wait before the next one."""
         with self._may_be_cut():
-            raws = await self._fetch(self._hold())
+            self._polling = True
+            try:
+                raws = await self._fetch(self._hold())
+            finally:
+                self._polling = False
         self.heard = self._clock.now()
         self.connected = True
         return await self._take(raws)

@@ -99,6 +99,9 @@ class Parrot:
 
     def health(self):
         return Health(connected=True)
+
+    async def heal(self):
+        pass
 '''
 
 

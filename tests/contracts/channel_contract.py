@@ -7,6 +7,7 @@ platform with its people on the other.
 from __future__ import annotations
 
 import abc
+import asyncio
 import dataclasses
 import itertools
 import random
@@ -217,6 +218,40 @@ class ChannelContract(abc.ABC):
         await rig.again()
         await _said(rig, "twice")
         assert [inbound.text for inbound in rig.intake.offered] == ["once", "twice"]
+
+    async def test_a_healed_channel_takes_in_everything_and_nothing_twice(self, rig: Rig) -> None:
+        said = ["before", "你好", "مرحبا", "after"]
+        for words in said:
+            await rig.say(words)
+            await rig.channel.heal()
+        async with asyncio.timeout(20):
+            while len(rig.intake.accepted) < len(said):
+                await rig.again()
+        await _said(rig, "well again")
+        assert sorted(inbound.text for inbound in rig.intake.accepted) == sorted([*said, "well again"])
+        assert rig.channel.health().connected
+
+    async def test_healing_does_not_touch_what_goes_out(self, rig: Rig) -> None:
+        inbound = await _said(rig, "hello")
+        sending = [asyncio.create_task(rig.channel.send(reply(inbound, f"part {n}"))) for n in range(3)]
+        await asyncio.gather(*[rig.channel.heal() for _ in range(3)])
+        assert len({sent.message_id for sent in await asyncio.gather(*sending)}) == 3
+        assert sorted(await rig.visible()) == ["part 0", "part 1", "part 2"]
+
+    async def test_healing_what_does_not_run_does_nothing(self, rig: Rig) -> None:
+        await rig.build().heal()
+        await rig.channel.stop()
+        await rig.channel.heal()
+        assert not rig.channel.health().connected
+
+    def test_where_a_person_is_told_something_is_an_address(self) -> None:
+        assert (self.manifest.direct is None) == (not self.people)
+        for person in self.people:
+            assert self.manifest.valid_id(person)
+            address = self.manifest.direct(person) if self.manifest.direct else {}
+            assert self.manifest.decode(self.manifest.encode(address)) == address
+
+    people: ClassVar[tuple[str, ...]] = ()  # ids of some, where the channel can begin to talk with a person
 
     # -- going out -------------------------------------------------------------------------------------------
 

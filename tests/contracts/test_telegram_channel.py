@@ -37,10 +37,10 @@ class TelegramRig(Bed):
         self.server.repeat(self.last)
 
     async def again(self) -> None:
-        if self.intake.accepted:
-            await self.server.until(lambda: len(self.server.updates) == 0)
-        else:
+        if self.intake.offered and not self.intake.accepted:
             await self.wake()
+        else:
+            await self.server.until(lambda: len(self.server.updates) == 0)
 
     async def say_as_self(self, text: str) -> None:
         self.server.say(text, fields={"from": self.server.me})
@@ -73,6 +73,8 @@ class TestTelegramChannel(ChannelContract):
         "telegram:chat:-1001234567890": {"chat_id": "-1001234567890"},
         "telegram:chat:-1001234567890:topic:7": {"chat_id": "-1001234567890", "message_thread_id": "7"},
     }
+
+    people = ("1001",)
 
     @pytest.fixture
     async def rig(self, tmp_path: Path) -> AsyncIterator[TelegramRig]:

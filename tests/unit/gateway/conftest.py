@@ -52,6 +52,7 @@ class FakeChannel:
         self.finds: Sent | Exception | None = errors.DeliveryUncertain("cannot tell")
         self.signs: list[bool] = []
         self.prefix = "m"
+        self.healed = 0
         self.thread: tuple[Quoted, ...] = ()
         self.changed = asyncio.Condition()
 
@@ -83,6 +84,9 @@ class FakeChannel:
 
     def health(self) -> Health:
         return Health(connected=True)
+
+    async def heal(self) -> None:
+        self.healed += 1
 
     @property
     def texts(self) -> list[str]:
