@@ -1,0 +1,297 @@
+"""Channels that go deaf are found, healed and reported, once for each spell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts import Health, Outbound, Sent
+from bot.gateway import reports as reports_module
+from bot.gateway import watch as watch_module
+from bot.gateway.reports import EVERY, Reports
+from bot.gateway.watch import LOOK_EVERY, PATIENCE, Watch
+from bot.journal.sqlite import SqliteJournal
+from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
+
+SILENCE = 90.0
+
+
+class Frail(FakeChannel):
+    """A channel whose state a test sets; `cure` is what a healing makes of it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.state = Health(connected=True, last_heard=1.0)
+        self.healed: list[float] = []
+        self.cure: Health | Exception | asyncio.Event | None = None
+        self.bench: Bench
+
+    def health(self) -> Health:
+        return self.state
+
+    async def heal(self) -> None:
+        self.healed.append(self.bench.clock.monotonic())
+        if isinstance(self.cure, Exception):
+            raise self.cure
+        if isinstance(self.cure, asyncio.Event):
+            await self.cure.wait()
+        elif self.cure is not None:
+            self.state = self.cure
+
+    def break_off(self, detail: str = "断线了 🔌") -> None:
+        self.state = Health(connected=False, last_heard=self.state.last_heard, detail=detail)
+
+    def hear(self) -> None:
+        """A new sign of life."""
+        self.state = Health(connected=True, last_heard=(self.state.last_heard or 0.0) + 1)
+
+
+class Ward:
+    """A watchdog over two channels, with an operator on each and one who has no direct chat."""
+
+    def __init__(self, root: Path) -> None:
+        self.bench = Bench(root)
+        self.tele, self.chat = Frail("tele"), Frail("chat")
+        self.tele.bench = self.chat.bench = self.bench
+        channels = {"tele": self.tele, "chat": self.chat, "local": FakeChannel("local")}
+        manifests = {
+            "tele": manifest("tele", silence=SILENCE, direct=lambda user: {"chat": user}),
+            "chat": manifest("chat", direct=lambda user: {"chat": f"D{user}"}),
+            "local": manifest("local", access="local"),
+            "off": manifest("off", direct=lambda user: {"chat": user}),
+        }
+        self.bench.channels.clear()
+        self.bench.channels.update(channels)
+        self.bench.manifests.update(manifests)
+        self.reports = self.new_reports()
+        self.watch = Watch(channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log)
+        for name in channels:
+            self.watch.opened(name)
+        self.running = asyncio.create_task(self.watch.run())
+
+    def new_reports(self) -> Reports:
+        return Reports(
+            {"tele:1", "chat:2", "local:3", "off:4"}, self.bench.channels, self.bench.manifests,
+            journal=self.bench.journal, delivery=self.bench.delivery, clock=self.bench.clock,
+            ids=self.bench.ids, log=self.bench.log,
+        )  # fmt: skip
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, and what is told then arrive."""
+        await self.bench.clock.advance(seconds)
+        while self.reports._tasks:
+            await asyncio.wait(self.reports._tasks)
+
+    async def live(self, seconds: float) -> None:
+        """Time in which both platforms are heard."""
+        for _ in range(int(seconds / LOOK_EVERY)):
+            self.tele.hear()
+            self.chat.hear()
+            await self.wait(LOOK_EVERY)
+
+    @property
+    def told(self) -> list[str]:
+        assert not [one for one in (*self.tele.sent, *self.chat.sent) if one.kind != "notice"]
+        return [message.text for message in self.chat.sent]
+
+    async def close(self) -> None:
+        self.running.cancel()
+        await asyncio.wait([self.running])
+        await self.reports.close()
+        await self.bench.close()
+
+
+@pytest.fixture
+async def ward(tmp_path: Path) -> AsyncIterator[Ward]:
+    made = Ward(tmp_path)
+    yield made
+    await made.close()
+
+
+async def test_a_short_break_is_nobodys_business(ward: Ward) -> None:
+    ward.tele.break_off()
+    await ward.wait(PATIENCE - LOOK_EVERY)
+    ward.tele.hear()
+    await ward.live(60)
+    assert (ward.tele.healed, ward.told, ward.bench.log.at("error")) == ([], [], [])
+
+
+async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_once(ward: Ward) -> None:
+    ward.tele.break_off()
+    await ward.wait(1_000)
+    pauses = [round(later - one) for one, later in zip(ward.tele.healed, ward.tele.healed[1:], strict=False)]
+    assert PATIENCE <= ward.tele.healed[0] <= PATIENCE + LOOK_EVERY
+    assert pauses == [30, 60, 120, 240, 300]
+    (words,) = ward.told
+    assert "tele is in trouble: it is not connected (断线了 🔌)" in words
+    assert ward.chat.sent[0].chat_key == "chat:chat:D2"
+    assert ward.tele.texts == ward.told  # a channel that cannot hear may still be able to send
+    (line,) = ward.bench.log.at("error")
+    assert (line.kind, line.details["channel"]) == ("channel", "tele")
+
+
+async def test_the_end_of_a_spell_is_told_once_to_those_who_know_of_it(ward: Ward) -> None:
+    ward.tele.break_off()
+    await ward.wait(119)
+    ward.tele.hear()
+    await ward.live(60)
+    assert ward.told[1:] == ["tele is connected again, after 2 minutes."]
+    assert [e.message for e in ward.bench.log.of("channel")][-1] == "tele is well again"
+
+
+async def test_a_second_spell_within_the_hour_is_logged_and_not_told(ward: Ward) -> None:
+    for _ in range(2):
+        ward.tele.break_off()
+        await ward.wait(60)
+        ward.tele.hear()
+        await ward.live(60)
+    assert len(ward.bench.log.at("error")) == 2
+    assert len(ward.told) == 2  # of the first spell, its beginning and its end
+    await ward.live(EVERY)
+    ward.tele.break_off()
+    await ward.wait(60)
+    assert len(ward.told) == 3
+
+
+async def test_a_restart_does_not_tell_the_same_again(ward: Ward) -> None:
+    ward.tele.break_off()
+    await ward.wait(60)
+    ward.reports = ward.new_reports()
+    ward.reports.begin("tele", "again")
+    await ward.wait(0)
+    assert len(ward.told) == 1
+
+
+async def test_a_deaf_connection_is_found_by_its_silence_and_healed_at_once(ward: Ward) -> None:
+    ward.tele.cure = Health(connected=True, last_heard=99.0)
+    await ward.wait(SILENCE)
+    assert ward.tele.healed == []
+    await ward.wait(LOOK_EVERY)
+    assert len(ward.tele.healed) == 1
+    assert "nothing has been heard from it for 9" in ward.told[0]
+    assert ward.chat.healed == []  # a platform without a limit may be silent for as long as it likes
+    await ward.wait(LOOK_EVERY)
+    assert "connected again" in ward.told[1]
+
+
+async def test_a_clock_that_is_set_makes_nobody_deaf(ward: Ward) -> None:
+    await ward.live(9)
+    ward.bench.clock.jump(30 * 86_400)
+    await ward.live(9)
+    ward.bench.clock.jump(-60 * 86_400)
+    await ward.live(9)
+    assert (ward.tele.healed, ward.told) == ([], [])
+
+
+async def test_a_contested_token_is_trouble_though_the_polls_still_get_through_now_and_then(
+    ward: Ward,
+) -> None:
+    for number in range(20):
+        detail = "another process polls with this token"
+        ward.tele.state = Health(connected=bool(number % 2), last_heard=float(number), detail=detail)
+        await ward.wait(LOOK_EVERY)
+    (words,) = ward.told
+    assert "another process polls with this token" in words
+
+
+async def test_a_channel_that_was_never_connected_is_reported_and_left_to_its_start(ward: Ward) -> None:
+    ward.watch._seen["tele"].open = False
+    ward.tele.break_off("not started")
+    await ward.wait(SILENCE + 60)
+    assert ward.tele.healed == []
+    assert "not connected (not started)" in ward.told[0]
+
+
+async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ward.tele.cure = ValueError("nobody foresaw this")
+    ward.tele.break_off()
+    await ward.wait(PATIENCE + LOOK_EVERY)
+    assert "tele could not be healed: ValueError" in ward.bench.log.at("error")[-1].message
+    monkeypatch.setattr(watch_module, "HEAL_SECONDS", 0.001)
+    ward.tele.cure = asyncio.Event()
+    healing = len(ward.tele.healed)
+    await ward.wait(60)
+    if (task := ward.watch._seen["tele"].healing) is not None:
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+    assert len(ward.tele.healed) > healing
+    assert "TimeoutError" in ward.bench.log.at("error")[-1].message
+
+
+async def test_while_one_healing_runs_no_other_begins(ward: Ward) -> None:
+    ward.tele.cure = asyncio.Event()
+    ward.tele.break_off()
+    await ward.wait(500)
+    assert len(ward.tele.healed) == 1
+
+
+async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(message: Outbound) -> Sent:
+        await asyncio.Event().wait()
+        raise AssertionError(message)
+
+    monkeypatch.setattr(reports_module, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(ward.tele, "send", hangs)
+    monkeypatch.setattr("bot.gateway.delivery.GRACE_SECONDS", 0.01)
+    assert await ward.reports.tell("subject", "words")
+    assert ward.told == ["words"]
+    ward.chat.failures = [errors.TargetGone("blocked")]
+    assert not await ward.reports.tell("another subject", "words")
+    untold = [
+        line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
+    ]
+    assert {line.details["operator"] for line in untold} == {"tele:1", "chat:2"}
+
+
+async def test_reports_need_no_journal(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: SqliteJournal, key: str, now: float, every: float) -> bool:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(SqliteJournal, "once", broken)
+    ward.running.cancel()
+    assert ward.reports.begin("journal", "the journal cannot be written")
+    assert not ward.reports.begin("journal", "the journal cannot be written")
+    await ward.wait(0)
+    assert ward.reports.end("journal", "it can again")
+    assert not ward.reports.end("journal", "it can again")
+    await ward.wait(0)
+    assert not await ward.reports.tell("journal", "once more")
+    await ward.wait(EVERY)
+    assert await ward.reports.tell("journal", "an hour later")
+    assert ward.told == ["the journal cannot be written", "it can again", "an hour later"]
+
+
+async def test_a_journal_that_says_nothing_holds_no_report_up(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(self: SqliteJournal, key: str, now: float, every: float) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    monkeypatch.setattr(SqliteJournal, "once", hangs)
+    monkeypatch.setattr(reports_module, "ASK_SECONDS", 0.01)
+    assert await ward.reports.tell("journal", "words")
+
+
+async def test_a_flood_of_reports_is_cut_and_a_report_that_breaks_is_logged(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [ward.reports.tell(f"subject {number}", "words") for number in range(reports_module.MOST + 50)]
+    assert sum([await task for task in tasks]) == reports_module.MOST
+
+    async def broken(*_: object, **__: object) -> list[Sent]:
+        raise ValueError("nobody foresaw this")
+
+    monkeypatch.setattr(ward.bench.delivery, "send", broken)
+    task = ward.reports.tell("a subject", "words")
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert "a report to operators failed: ValueError" in ward.bench.log.at("error")[-1].message
