@@ -13,6 +13,9 @@ from pathlib import Path
 from bot.contracts import Clock
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
+_DRAWN = 64
+"""How many ids' randomness is drawn at once: each question to the system may lose the interpreter to a thread."""
 
 
 class SystemClock:
@@ -35,6 +38,7 @@ class UlidSource:
         self._clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
         self._last = 0
+        self._random: list[int] = []
         self._lock = threading.Lock()
 
     def after(self, ulid: str) -> None:
@@ -48,11 +52,17 @@ class UlidSource:
 
     def ulid(self) -> str:
         with self._lock:
-            fresh = int(self._clock.now() * 1000) << 80 | self._rng.getrandbits(80)
+            fresh = int(self._clock.now() * 1000) << 80 | self._eighty_bits()
             # A clock that stands or goes back must not make ids that sort wrongly.
             self._last = max(fresh, self._last + 1)
             value = self._last
-        return "".join(_CROCKFORD[value >> shift & 31] for shift in range(125, -1, -5))
+        return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
+
+    def _eighty_bits(self) -> int:
+        if not self._random:
+            drawn = self._rng.getrandbits(80 * _DRAWN)
+            self._random = [drawn >> 80 * at & (1 << 80) - 1 for at in range(_DRAWN)]
+        return self._random.pop()
 
 
 class SystemDisk:

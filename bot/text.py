@@ -8,7 +8,6 @@ from collections.abc import Callable
 import regex
 
 _GRAPHEME = regex.compile(r"\X")
-_SURROGATE = regex.compile(r"[\ud800-\udfff]")
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 
@@ -18,9 +17,14 @@ FENCE_ROOM = 48
 
 def clean(text: str) -> str:
     """What UTF-8 can carry: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
-    if _SURROGATE.search(text) is None:
+    if text.isascii():
         return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # Asked of every string that is written: a regex search would let go of the interpreter and wait to get it back.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def utf16_len(text: str) -> int:
