@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Sequence
@@ -14,11 +12,7 @@ from typing import Any
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts import Clock, Log
-from bot.journal import schema
-
-_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_SUSPECT = {*_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
-_SIDES = ("", "-wal", "-shm")
+from bot.journal import file
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -27,16 +21,25 @@ Work = Callable[[sqlite3.Connection], Any]
 class Operation:
     """`work` runs inside the batch's transaction, in a savepoint of its own.
 
-    Where the disk failed in the middle of a commit, nobody knows what became of it; `undo` then runs before
-    anything else does, so that what was refused is not half there.
+    Where a commit failed, nobody knows what became of it; `undo` then runs before anything else does, so that
+    what was refused is not half there. What only `reads` is still answered when nothing can be written.
     """
 
     work: Work
     undo: Work | None = None
+    reads: bool = False
+
+
+class _Refused(errors.StorageError):
+    """One operation that can never be written, on a disk that is well."""
 
 
 class Database:
-    """A file that is opened at the first operation, and again after the disk has failed."""
+    """A file that is opened at the first operation, and again, checked, after the disk has failed.
+
+    Beside the writer's connection there is one that only reads. It keeps SQLite's view of what was committed
+    while the writer's is given up, and answers as long as nothing can be written.
+    """
 
     def __init__(self, path: Path, *, clock: Clock, log: Log, busy_seconds: float = 5.0) -> None:
         self._path = path
@@ -44,10 +47,11 @@ class Database:
         self._log = log
         self._busy_seconds = busy_seconds
         self._db: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
         self._undo: list[Work] = []
         self._batcher: Batcher[Operation | None, Any] = Batcher("journal", self._batch)
         self.trouble = ""
-        """The last error, until a batch succeeds again."""
+        """What is wrong with the disk, until a change reaches it again."""
 
     def run(self, work: Work, *, undo: Work | None = None, hurry: bool = True) -> Future[Any]:
         """Queue `work` for the writer's thread; gives its result once it is on disk.
@@ -58,10 +62,10 @@ class Database:
 
     def read(self, work: Work) -> Future[Any]:
         """Queue `work` that changes nothing. It sees everything that was queued before it."""
-        return self._batcher.put(Operation(work))
+        return self._batcher.put(Operation(work, reads=True))
 
     async def close(self) -> None:
-        if self._db is not None:
+        if self._db is not None or self._reader is not None:
             await self._batcher.put(None)
         await self._batcher.close()
 
@@ -69,89 +73,136 @@ class Database:
 
     def _batch(self, batch: list[Operation | None]) -> Sequence[Any]:
         operations = [operation for operation in batch if operation is not None]
-        try:
-            results = iter(self._carry_out(self._opened(), operations) if operations else [])
-        except sqlite3.Error as error:
-            results = iter([self._failed(error, operations)] * len(operations))
-        except OSError as error:
-            results = iter([self._told(f"{error}")] * len(operations))
-        except errors.StorageError as error:
-            results = iter([self._told(str(error))] * len(operations))
+        results = iter(self._attempt(operations) if operations else [])
         answers = [next(results) if operation is not None else None for operation in batch]
         if len(operations) < len(batch):
-            self._close()
+            self._close_all()
         return answers
+
+    def _attempt(self, operations: Sequence[Operation]) -> Sequence[Any]:
+        if self.trouble and self._db is None and all(operation.reads for operation in operations):
+            return [self._looked_up(operation) for operation in operations]
+        try:
+            return self._carry_out(self._opened(), operations)
+        except (sqlite3.Error, OSError, errors.StorageError) as error:
+            refused = self._failed(error)
+        return [self._looked_up(operation) if operation.reads else refused for operation in operations]
 
     def _carry_out(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
         changes = db.total_changes
         try:
             results = self._transaction(db, operations)
         except sqlite3.Error as error:
-            if len(operations) == 1 or _code(error) in {*_SUSPECT, sqlite3.SQLITE_BUSY}:
+            given_up = self._db is not db or file.suspect(error) or file.busy(error)
+            if given_up or len(operations) == 1:
                 raise
         else:
-            if db.total_changes > changes and not any(isinstance(r, errors.StorageError) for r in results):
-                self.trouble = ""
+            self._well(results, changed=db.total_changes > changes)
             return results
-        # One that does not fit (a full disk, say) must not take the others down with it.
+        # One that does not fit must not take the others down with it.
         return [self._alone(db, operation) for operation in operations]
 
     def _alone(self, db: sqlite3.Connection, operation: Operation) -> Any:
+        if self._db is not db:
+            return self._looked_up(operation) if operation.reads else errors.StorageError(self.trouble)
         try:
             return self._transaction(db, [operation])[0]
         except sqlite3.Error as error:
-            return self._failed(error, [operation])
+            return self._failed(error)
 
     def _transaction(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
-        db.execute("BEGIN IMMEDIATE")
+        # Reading alone asks for nothing that the disk could refuse.
+        db.execute("BEGIN" if all(operation.reads for operation in operations) else "BEGIN IMMEDIATE")
         try:
             results = [self._guarded(db, operation) for operation in operations]
-            db.execute("COMMIT")
+            self._commit(db, operations)
         finally:
-            if db.in_transaction:
+            if self._db is db and db.in_transaction:
                 db.execute("ROLLBACK")
         return results
+
+    def _commit(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+        try:
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            # Whether it reached the disk is not known, and a second try on this connection would not tell.
+            self._undo.extend(operation.undo for operation in operations if operation.undo is not None)
+            self._give_up(db)
+            raise
 
     def _guarded(self, db: sqlite3.Connection, operation: Operation) -> Any:
         db.execute("SAVEPOINT operation")
         try:
             result = operation.work(db)
         except (sqlite3.Error, ValueError, OverflowError) as error:
-            if not db.in_transaction or _code(error) in _SUSPECT:
+            if not db.in_transaction or file.suspect(error):
                 raise
             db.execute("ROLLBACK TO operation")
-            result = self._told(f"{error}")
+            result = self._refused(error) if file.own_fault(error) else self._told(error)
         db.execute("RELEASE operation")
         return result
 
-    def _failed(self, error: sqlite3.Error, operations: Sequence[Operation]) -> errors.StorageError:
-        if _code(error) in _SUSPECT:
-            # Not trusted any further: opened anew and checked before the next operation.
-            self._undo.extend(operation.undo for operation in operations if operation.undo is not None)
-            self._close()
-        return self._told(f"{error}")
+    def _looked_up(self, operation: Operation) -> Any:
+        """Answer from the connection that only reads."""
+        try:
+            if self._reader is None:
+                if self._undo:  # a fresh connection might see what was refused
+                    return errors.StorageError(self.trouble)
+                self._reader = file.open_to_read(self._path, self._busy_seconds)
+            return operation.work(self._reader)
+        except (sqlite3.Error, OSError, ValueError, errors.StorageError) as error:
+            reader, self._reader = self._reader, None
+            file.close(reader)
+            return errors.StorageError(f"the journal cannot be read: {error}")
 
-    def _told(self, cause: str) -> errors.StorageError:
-        text = f"the journal cannot be written: {cause}"
-        self.trouble = text
-        self._log.write("storage", text, level="error", file=self._path.name)
-        return errors.StorageError(text)
+    def _failed(self, error: Exception) -> errors.StorageError:
+        if self._db is not None and file.suspect(error):
+            self._give_up(self._db)
+        return self._told(error)
 
-    def _close(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
-                db.close()
+    def _well(self, results: Sequence[Any], *, changed: bool) -> None:
+        hurt = any(
+            isinstance(result, errors.StorageError) and not isinstance(result, _Refused) for result in results
+        )
+        if self.trouble and changed and not hurt:
+            self.trouble = ""
+            self._log.write("storage", "the journal can be written again", file=self._path.name)
+
+    def _told(self, error: Exception) -> errors.StorageError:
+        """Told to the operator once, however many find out."""
+        words = f"the journal cannot be written: {error}"
+        if words != self.trouble:
+            self.trouble = words
+            self._log.write("storage", words, level="error", file=self._path.name)
+        return errors.StorageError(words)
+
+    def _refused(self, error: Exception) -> errors.StorageError:
+        words = f"the journal cannot write this: {error}"
+        self._log.write("storage", words, level="error", file=self._path.name)
+        return _Refused(words)
+
+    def _give_up(self, db: sqlite3.Connection) -> None:
+        """Not trusted any further: opened anew and checked before anything else is written."""
+        self._db = None
+        file.close(db)
+
+    def _close_all(self) -> None:
+        # The writer last: it then leaves one file behind.
+        reader, self._reader, db, self._db = self._reader, None, self._db, None
+        file.close(reader)
+        file.close(db)
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             try:
-                self._db = self._open()
+                self._db = file.open_to_write(self._path, self._busy_seconds)
             except sqlite3.Error as error:
-                if _code(error) not in _CORRUPT:
+                if not file.damaged(error):
                     raise
                 self._quarantine(f"{error}")
-                self._db = self._open()
+                self._db = file.open_to_write(self._path, self._busy_seconds)
+        if self._reader is None:
+            self._reader = file.open_to_read(self._path, self._busy_seconds)
         if self._undo:
             for result in self._transaction(self._db, [Operation(undo) for undo in self._undo]):
                 if isinstance(result, errors.StorageError):
@@ -159,33 +210,9 @@ class Database:
             self._undo.clear()
         return self._db
 
-    def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its side files the mode of the main one.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        db = sqlite3.connect(
-            self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict != "ok":
-                raise _damaged(str(verdict))
-            schema.migrate(db)
-        except (sqlite3.Error, errors.StorageError):
-            db.close()
-            raise
-        return db
-
     def _quarantine(self, cause: str) -> None:
-        ts = int(self._clock.now() * 1000)
-        while (target := self._path.with_name(f"{self._path.name}.corrupt-{ts}")).exists():
-            ts += 1
-        for side in _SIDES:
-            source = self._path.with_name(self._path.name + side)
-            if source.exists():
-                source.replace(target.with_name(target.name + side))
+        self._close_all()
+        target = file.set_aside(self._path, int(self._clock.now() * 1000))
         self._log.write(
             "storage",
             f"{self._path.name} is damaged ({cause}); set aside as {target.name}, beginning with an empty one: "
@@ -194,15 +221,3 @@ class Database:
             file=self._path.name,
             quarantine=target.name,
         )
-
-
-def _code(error: Exception) -> int | None:
-    """The primary result code."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return code & 0xFF if code is not None else None
-
-
-def _damaged(verdict: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(verdict)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error

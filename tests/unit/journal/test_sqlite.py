@@ -199,7 +199,7 @@ class Failing(sqlite3.Connection):
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
     connect = sqlite3.connect
     monkeypatch.setattr(
-        "bot.journal.database.sqlite3.connect", lambda *args, **how: connect(*args, factory=Failing, **how)
+        "bot.journal.file.sqlite3.connect", lambda *args, **how: connect(*args, factory=Failing, **how)
     )
     monkeypatch.setattr(Failing, "opened", 0)
     monkeypatch.setattr(Failing, "armed", False)
@@ -221,7 +221,7 @@ async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_i
     assert "disk I/O error" in journal.health()
     again = inbound(3, keys=inbound(2).keys)
     assert await journal.receive(again)
-    assert failing.opened == 2  # opened anew and checked before anything else is said to be on disk
+    assert failing.opened == 3  # beside the reader: opened anew and checked before anything else is written
     assert journal.health() == ""
     assert again in await journal.unfinished()
     assert inbound(2) not in await journal.unfinished()
@@ -273,7 +273,7 @@ async def test_a_database_that_cannot_be_opened_is_tried_again_at_the_next_call(
     path.mkdir()
     journal = make()
     for _ in range(2):
-        with pytest.raises(errors.StorageError, match="Is a directory"):
+        with pytest.raises(errors.StorageError, match="unable to open"):
             await journal.receive(inbound(1))
     path.rmdir()
     assert await journal.receive(inbound(1))
@@ -290,7 +290,7 @@ async def test_a_disk_error_while_it_is_opened_is_no_damage(
 
     journal = make()
     with monkeypatch.context() as patched:
-        patched.setattr("bot.journal.database.sqlite3.connect", refused)
+        patched.setattr("bot.journal.file.sqlite3.connect", refused)
         with pytest.raises(errors.StorageError, match="unable to open"):
             await journal.receive(inbound(1))
     assert await journal.receive(inbound(1))

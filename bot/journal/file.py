@@ -1,0 +1,129 @@
+"""The journal's file: opened for writing, opened for reading alone, set aside where it is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from bot import errors
+from bot.journal import schema
+
+SIDES = ("", "-wal", "-shm")
+
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_SUSPECT = {
+    *_CORRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PROTOCOL,
+}
+
+
+def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """Opened, checked, brought up to date, and with nothing left to do of what an earlier process wrote.
+
+    Raises `sqlite3.Error`, `OSError`, or `errors.StorageError` where a newer Shipmate has written it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # SQLite gives its side files the mode of the main one. An existing file is not opened here: to close it
+    # again would take away the locks that another connection of this process has on it.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    try:
+        db.text_factory = _text
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise _error(str(verdict), sqlite3.SQLITE_CORRUPT)
+        schema.migrate(db)
+        # What a failed fsync left in the write-ahead log may be in memory alone: nothing new may stand behind it.
+        (busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise _error("database is locked", sqlite3.SQLITE_BUSY)
+    except (sqlite3.Error, errors.StorageError):
+        close(db)
+        raise
+    return db
+
+
+def open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """Raises `sqlite3.Error`, or `errors.StorageError` where its version is not ours."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    if not _filled(path.with_name(path.name + "-wal")) and not os.access(path.parent, os.W_OK):
+        # SQLite would want to create its side files; the file is whole without them.
+        address += "&immutable=1"
+    db = sqlite3.connect(
+        address, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+    )
+    try:
+        db.text_factory = _text
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version != len(schema.MIGRATIONS):
+            raise errors.StorageError(f"the journal has version {version}, which this Shipmate cannot read")
+    except (sqlite3.Error, errors.StorageError):
+        close(db)
+        raise
+    return db
+
+
+def set_aside(path: Path, ts: int) -> Path:
+    """Rename a damaged file and what belongs to it; returns its new name."""
+    while (target := path.with_name(f"{path.name}.corrupt-{ts}")).exists():
+        ts += 1
+    for side in SIDES:
+        source = path.with_name(path.name + side)
+        if source.exists():
+            source.replace(target.with_name(target.name + side))
+    return target
+
+
+def close(db: sqlite3.Connection | None) -> None:
+    if db is not None:
+        with contextlib.suppress(sqlite3.Error):  # what it may complain about has been told
+            db.close()
+
+
+def damaged(error: Exception) -> bool:
+    return _code(error) in _CORRUPT
+
+
+def suspect(error: Exception) -> bool:
+    """Whether a connection that said so is not to be trusted any further."""
+    return _code(error) in _SUSPECT
+
+
+def busy(error: Exception) -> bool:
+    return _code(error) == sqlite3.SQLITE_BUSY
+
+
+def own_fault(error: Exception) -> bool:
+    """Whether the values were wrong, and the disk is not."""
+    return not isinstance(error, sqlite3.Error) or isinstance(
+        error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError
+    )
+
+
+def _code(error: Exception) -> int | None:
+    """The primary result code."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if code is not None else None
+
+
+def _error(words: str, code: int) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(words)
+    error.sqlite_errorcode = code
+    return error
+
+
+def _text(raw: bytes) -> str:
+    """One letter that the disk has damaged does not make the others unreadable."""
+    return raw.decode(errors="replace")
+
+
+def _filled(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
