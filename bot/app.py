@@ -139,6 +139,7 @@ def _agent(rooms: _Rooms) -> AgentPool:
             ),
             transcript=rooms.transcript,
             archive=rooms.archive,
+            steps=rooms.journal,
             skills=skills,
             root=settings.root,
             clock=clock,

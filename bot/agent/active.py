@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 from bot import errors, text
+from bot.agent.edits import sent_at
+from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
+from bot.agent.partial import Partial
+from bot.agent.reply import TrackedReply
+from bot.agent.steps import INTERRUPTED, StepLog, known_results
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
-from bot.contracts import ArchiveLine, Clock, Json, Log, Message, ModelReply, Redact, Reply, Sent, TurnRequest
+from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
 
 INJECTED_TOKENS = 30_000
 """What injected history may cost one run, in estimated tokens."""
 INJECTED_LINE = 20_000
 """Characters of one injected line; a longer one is shortened in the middle."""
-INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
-
-
-class TrackedReply:
-    """`contracts.Reply` that remembers what became of the last message, and shows none that is not on file."""
-
-    def __init__(self, inner: Reply, ledger: Ledger) -> None:
-        self._inner = inner
-        self._ledger = ledger
-        self.ids: list[str] = []
-        self.delivered = 0
-        self.settled = False
-
-    async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
-        on_file = asyncio.gather(self._ledger.flush(), *([after] if after is not None else ()))
-        try:
-            sent = await self._inner.send(words, after=on_file)
-        except errors.DeliveryUncertain:
-            # It may be in the chat: sending the answer again as plain text could show it twice.
-            self.settled = True
-            raise
-        except errors.DeliveryFailed as error:
-            self.settled = False
-            self.delivered += isinstance(error, errors.DeliveryPartial)
-            raise
-        self.ids += [part.message_id for part in sent]
-        self.delivered += 1
-        self.settled = True
-        return sent
+STOPPED = "(stopped)"
 
 
 class ActiveTurn:
@@ -54,45 +31,49 @@ class ActiveTurn:
     """
 
     def __init__(
-        self,
-        request: TurnRequest,
-        store: AgentContextStore,
-        ledger: Ledger,
-        *,
-        clock: Clock,
-        log: Log,
-        max_injected: int,
-        redact: Redact = str,
+        self, request: TurnRequest, store: AgentContextStore, ledger: Ledger, steps: StepLog, kit: Kit
     ) -> None:
         self.request = request
         self.store = store
-        self.reply = TrackedReply(request.reply, ledger) if request.reply is not None else None
+        self.steps = steps
+        self.reply = TrackedReply(request.reply, ledger, steps) if request.reply is not None else None
         self.view: list[Message] = []
+        self.owed = ""
+        """Where the turn was stopped: what it had said and nobody has seen."""
         self._loaded: list[tuple[int, Message]] = []
         self._entries: list[Entry] = []
         self._sources: tuple[str, ...] = (request.request_id,)
         self._ledger = ledger
-        self._clock = clock
-        self._log = log
-        self._max_injected = max_injected
-        self._redact = redact
+        self._kit = kit
+        self._partial = Partial()
         self._injected_count = 0
         self._injected_keys: set[tuple[int, str, str]] = set()
         self._began = False
+        self._ended = False
         self._began_at: str | None = None
         self._cut_off: replay.CutOff | None = None
+        self._recorded: Sequence[StepRecord] = ()
+        self._late: list[Inbound] = []
+        self._told = 0
 
-    def begin(self) -> None:
-        """Write the user's message. It is in the transcript before the answer; the model need not wait for it."""
+    async def begin(self) -> None:
+        """Write the user's message, and what else belongs to it from the beginning. It is in the transcript before
+        the answer; the model need not wait for it.
+        """
+        first = await self._user_message(self.request)
+        rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
         self._began_at = self._ledger.tip
         self._ledger.mark("turn_start", self.request.request_id)
-        self._note(prompt.user_message(self.request, self._now()))
+        self._note(first)
+        for inbound, message in rest:
+            self._join(inbound, message)
 
-    def resume(self, cut_off: replay.CutOff) -> None:
-        """Go on with a turn that a crash cut off, as its transcript tells it."""
+    async def resume(self, cut_off: replay.CutOff, recorded: Sequence[StepRecord]) -> None:
+        """Go on with a turn that a crash cut off, as its transcript and its recorded steps tell it."""
         self._began = True
         self._cut_off = cut_off
+        self._recorded = recorded
         self._began_at = cut_off.parent
         self._sources = cut_off.sources
         self._entries = list(cut_off.entries)
@@ -103,9 +84,16 @@ class ActiveTurn:
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None and self.request.delivered:
             self.reply.ids = list(self.request.delivered)
+            self._told = len(self.reply.ids)
             self.reply.delivered = 1
             # What the person added after the last answer still wants one.
             self.reply.settled = "sources" not in cut_off.facts
+        for step in recorded:
+            if step.kind == "model" and step.ended_at is None:
+                self.steps.end(step.id, {"error": "interrupted"})
+        self._late = [one for one in self.request.also if one.request_id not in self._sources]
+        if self._entries[-1].message["role"] == "user":
+            await self.take_late()
 
     def last_reply(self) -> ModelReply | None:
         """Where a resumed turn ends with a reply of the model: that reply."""
@@ -115,33 +103,37 @@ class ActiveTurn:
         content = list(self._entries[-1].message["content"])
         return ModelReply(content, facts.get("stopReason"), cut=frozenset(facts.get("cut", ())))
 
-    def known_results(self, reply: ModelReply) -> dict[str, Json]:
+    def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""
-        assert self._cut_off is not None  # noqa: S101 - asked for after `last_reply` alone
-        known = dict(self._cut_off.results)
-        fresh = [one for one in self.request.delivered if one not in self._cut_off.delivered]
-        for call in blocks.tool_uses({"content": reply.content}):
-            if call["id"] in known or call["id"] not in self._cut_off.started:
-                continue
-            if call["name"] != "chat_send":
-                known[call["id"]] = _result(call, INTERRUPTED, failed=True)
-            elif fresh:
-                known[call["id"]] = _result(call, f"Delivered (message id {', '.join(fresh)}).")
+        known = known_results(calls, self._recorded, self.request.delivered)
+        for step in self._recorded:
+            if step.ended_at is None and step.id in known:
+                self.steps.end(step.id, known[step.id])
         return known
 
-    async def add_reply(self, reply: ModelReply) -> list[Json]:
-        """Append what the model said; returns its tool calls, which may be run: the step is on file. Of an answer
-        without calls nobody has to wait for that but who sends it.
-        """
-        content = blocks.redacted(reply.content, self._redact)
+    def asks(self, step_id: str, model: str) -> Partial:
+        """The model is asked; returns what collects the answer as it comes. Raises `errors.TurnStopped`."""
+        self._must_run()
+        self._partial = Partial()
+        self.steps.begin(step_id, "model", model)
+        return self._partial
+
+    def refused(self, reply: ModelReply) -> None:
+        """The model was asked and refused."""
+        self.steps.answered(reply, None, self._ledger.flush())
+
+    def add_reply(self, reply: ModelReply) -> list[Json]:
+        """Append what the model said; returns its tool calls. What has an effect waits until the step is on file."""
+        self._must_run()
+        content = blocks.redacted(reply.content, self._kit.redact)
         content = [block for block in content if block.get("type") != "text" or block["text"].strip()]
+        uuid: str | None = None
         if any(block.get("type") not in blocks.THINKING for block in content):
             facts = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)}
-            self._note({"role": "assistant", "content": content}, facts)
-        calls = [block for block in content if block.get("type") == "tool_use"]
-        if calls:
-            await self._ledger.flush()
-        return calls
+            uuid = self._note({"role": "assistant", "content": content}, facts)
+        self._partial = Partial()
+        self.steps.answered(reply, uuid, self._ledger.flush())
+        return [block for block in content if block.get("type") == "tool_use"]
 
     def last_words(self) -> str:
         """The text with which the turn ends: an answer that paused and went on is one answer."""
@@ -152,32 +144,45 @@ class ActiveTurn:
             words.insert(0, blocks.plain_text(entry.message["content"]))
         return "".join(words)
 
-    async def add_results(self, results: Sequence[Json]) -> None:
+    def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
-        await self._add({"role": "user", "content": list(results)})
+        self._must_run()
+        self._note({"role": "user", "content": list(results)})
 
     async def take_more(self) -> None:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""
-        if self.request.take_more is None:
+        if self.request.take_more is not None:
+            self._late += self.request.take_more()
+            await self.take_late()
+
+    async def take_late(self) -> bool:
+        """Take up what belongs to the turn and is not written yet; False where there is nothing."""
+        if not self._late:
+            return False
+        while self._late:
+            message = await self._user_message(self._joining(self._late[0]))
+            self._join(self._late.pop(0), message)
+        return True
+
+    # ------------------------------------------------------------ what tools do (`tools.dispatch.Recorder`)
+
+    async def started(self, call: Json, *, wait: bool) -> None:
+        self._must_run()
+        begun = self.steps.begin(call["id"], "tool", call["name"])
+        if wait and not all(await asyncio.shield(asyncio.gather(begun, self._ledger.flush()))):
+            raise errors.StorageError("a tool call cannot be recorded")
+
+    def finished(self, call: Json, result: Json) -> None:
+        if self._ended:
             return
-        for inbound in self.request.take_more():
-            self._sources += (inbound.request_id,)
-            more = TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
-            await self._add(prompt.user_message(more, self._now()), {"sources": [inbound.request_id]})
-            if self.reply is not None:
-                self.reply.settled = False
-            self._log.write("steer", "a message joined the running turn", joined=inbound.request_id)
+        new = self.reply.ids[self._told :] if self.reply is not None else []
+        self._told += len(new)
+        self.steps.end(call["id"], {**result, "delivered": new} if new else result)
 
-    async def started(self, call: Json) -> None:
-        """A tool that does more than read begins."""
-        self._ledger.mark("meta", self.request.request_id, {"started": call["id"]})
-        await self._ledger.flush()
+    def looked(self, call: Json, result: Json, began_at: float) -> None:
+        self.steps.took_place(call["id"], call["name"], began_at, result)
 
-    async def finished(self, result: Json) -> None:
-        """It has ended, with this result."""
-        delivered = list(self.reply.ids) if self.reply is not None else []
-        self._ledger.mark("meta", self.request.request_id, {"result": result, "delivered": delivered})
-        await self._ledger.flush()
+    # ------------------------------------------------------------ its end, and cuts
 
     async def end(self, status: TurnStatus, notice: str | None = None) -> None:
         """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn.
@@ -188,9 +193,16 @@ class ActiveTurn:
         """
         if not self._began:
             return
-        if self._entries and blocks.tool_uses(self._entries[-1].message):
+        self._ended = True
+        self.steps.failed(status)
+        if status == "stopped":
+            self._keep_partial()
+        elif self._entries and blocks.tool_uses(self._entries[-1].message):
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
-        self._ledger.mark("turn_end", self.request.request_id, {"status": status, "notice": notice})
+        for inbound in self._late:
+            self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
+        facts = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
+        self._ledger.mark("turn_end", self.request.request_id, facts)
         if status == "withdrawn":
             self._ledger.rewind(self._began_at)
         else:
@@ -199,6 +211,23 @@ class ActiveTurn:
             if dropped := self.store.over_cap():
                 self._cut(dropped, "message_cap")
         await self._ledger.flush()
+
+    def _keep_partial(self) -> None:
+        """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
+        it is owed to the person.
+        """
+        said = self._kit.redact(self._partial.words()).strip()
+        last = self._entries[-1].message
+        if said:
+            self._note(_spoken(f"{said}\n\n{STOPPED}"))
+            said = self.last_words().strip()
+        elif blocks.tool_uses(last):
+            self._note(blocks.interrupted_results(last, INTERRUPTED))
+            if said := blocks.plain_text(last["content"]).strip():
+                self._note(_spoken(STOPPED))
+                said += f"\n\n{STOPPED}"
+        if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
+            self.owed = said
 
     async def cut(self, dropped: list[str] | str, reason: str) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
@@ -215,7 +244,7 @@ class ActiveTurn:
         else:
             self.store.drop(dropped)
         self.strip_thinking()
-        self._log.write(
+        self._kit.log.write(
             "compaction",
             f"history cut: {reason}",
             level="info" if reason == "message_cap" else "warn",
@@ -238,7 +267,7 @@ class ActiveTurn:
     def room(self) -> int:
         if estimate.tokens(self.injected) >= INJECTED_TOKENS:
             return 0
-        return self._max_injected - self._injected_count
+        return self._kit.max_injected - self._injected_count
 
     def in_view(self, line: ArchiveLine) -> bool:
         meta = line.meta or {}
@@ -258,6 +287,7 @@ class ActiveTurn:
         return (self.store.sources() | set(self._sources)) - {""}
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        self._must_run()
         taken: list[ArchiveLine] = []
         budget = INJECTED_TOKENS - estimate.tokens(self.injected)
         for line in reversed(lines[-self.room() :]):
@@ -279,7 +309,7 @@ class ActiveTurn:
         }
         self._ledger.mark("injection", self.request.request_id, record)
         await self._ledger.flush()
-        self._log.write("injection", f"{len(messages)} older messages loaded", count=len(messages))
+        self._kit.log.write("injection", f"{len(messages)} older messages loaded", count=len(messages))
         return taken
 
     def _load(self, times: list[int], messages: list[Message]) -> None:
@@ -306,22 +336,37 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ inside
 
-    async def _add(self, message: Message, data: Json | None = None) -> None:
-        self._note(message, data)
-        await self._ledger.flush()
+    def _must_run(self) -> None:
+        """What a stop has left behind, because it took its time, may do nothing more in this turn."""
+        if self._ended:
+            raise errors.TurnStopped
 
-    def _note(self, message: Message, data: Json | None = None) -> None:
+    def _join(self, inbound: Inbound, message: Message) -> None:
+        self._kit.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
+        self._sources += (inbound.request_id,)
+        self._note(message, {"sources": [inbound.request_id]})
+        if self.reply is not None:
+            self.reply.settled = False
+
+    def _joining(self, inbound: Inbound) -> TurnRequest:
+        return TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
+
+    async def _user_message(self, request: TurnRequest) -> Message:
+        changed = await sent_at(self._kit.archive, request.inbound) if request.inbound is not None else None
+        return prompt.user_message(request, self._now(), changed=changed)
+
+    def _now(self) -> int:
+        return int(self._kit.clock.now() * 1000)
+
+    def _note(self, message: Message, data: Json | None = None) -> str:
         uuid = self._ledger.message(self.request.request_id, message, data)
         self._entries.append(Entry(uuid, message))
         self.view.append(message)
-
-    def _now(self) -> int:
-        return int(self._clock.now() * 1000)
+        return uuid
 
 
-def _result(call: Json, words: str, *, failed: bool = False) -> Json:
-    result = {"type": "tool_result", "tool_use_id": call["id"], "content": words}
-    return result | {"is_error": True} if failed else result
+def _spoken(words: str) -> Message:
+    return {"role": "assistant", "content": [{"type": "text", "text": words}]}
 
 
 def _key(line: ArchiveLine) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.contracts import Archive, Clock, Ids, Log, Model, Redact, Skills
+from bot.contracts import Archive, Clock, Ids, Log, Model, Redact, Skills, Steps
 from bot.history.transcript import Transcript
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
@@ -22,6 +22,7 @@ class Kit:
     dispatcher: Dispatcher
     transcript: Transcript
     archive: Archive
+    steps: Steps
     skills: Skills
     root: Path
     clock: Clock

@@ -65,7 +65,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
             current=turn.view,
         )
         try:
-            return await _answer(request, kit)
+            return await _answer(turn, request, kit)
         except errors.ThinkingUnbound:
             if tries.unbound:
                 raise
@@ -78,13 +78,19 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
             await _shrink(turn, request, tries, error, kit)
 
 
-async def _answer(request: ModelRequest, kit: Kit) -> ModelReply:
+async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelReply:
+    heard = turn.asks(kit.ids.ulid(), request.model)
     reply: ModelReply | None = None
-    async for event in kit.model.stream(request):
-        if isinstance(event, ModelReply):
-            reply = event
-    if reply is None:
-        raise errors.StreamBroken("the model's stream ended without a reply")
+    try:
+        async for event in kit.model.stream(request):
+            heard.take(event)
+            if isinstance(event, ModelReply):
+                reply = event
+        if reply is None:
+            raise errors.StreamBroken("the model's stream ended without a reply")
+    except errors.ModelError as error:
+        turn.steps.failed(type(error).__name__)
+        raise
     return reply
 
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from bot import errors
 from bot.agent.active import ActiveTurn
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
+from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.context import prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
-from bot.contracts import ArchiveLine, HistoryQuery, Json, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
 from bot.telemetry.context import turn_scope
 
 COLD_AFTER = 300.0
 """Seconds after which the provider's prompt cache has surely expired: a changed role file costs nothing then."""
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """What is wrong with the turn itself: kept in the history, it would fail every later turn too."""
+STOP_SECONDS = 0.4
+"""What a tool or the model gets to end when its turn is stopped."""
+LAST_WORDS_SECONDS = 0.4
+"""How long a stop waits for the delivery of what had been said; it goes on by itself after that."""
 BROKEN = "Something went wrong on my side while I worked on that. Please try again."
 
 
@@ -39,20 +45,23 @@ class AgentRuntime:
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._stopping = False
         self._ending = False
+        self._steps: set[asyncio.Task[bool]] = set()
+        self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
 
     @property
     def owes(self) -> bool:
-        """Whether lines of the transcript are in memory alone."""
-        return self._ledger.owes
+        """Whether lines of the transcript or steps are in memory alone."""
+        return self._ledger.owes or bool(self._steps)
 
     async def flush(self) -> None:
-        """Try again to write what the disk refused."""
+        """Try again to write what the disk refused, and wait for what is on its way."""
         await self._ledger.flush()
+        await asyncio.gather(*self._steps)
 
     @property
     def busy(self) -> bool:
-        return self._task is not None
+        return self._task is not None or bool(self._left)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn, as `contracts.Agent.run`."""
@@ -138,30 +147,23 @@ class AgentRuntime:
 
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         kit = self._kit
-        turn = ActiveTurn(
-            request,
-            self.store,
-            self._ledger,
-            clock=kit.clock,
-            log=kit.log,
-            max_injected=kit.max_injected,
-            redact=kit.redact,
-        )
+        steps = StepLog(request.request_id, kit.steps, self._steps, clock=kit.clock, log=kit.log)
+        turn = ActiveTurn(request, self.store, self._ledger, steps, kit)
         began = kit.clock.monotonic()
         status: TurnStatus = "done"
         try:
             await self.fill(request)
             if (end := self._ended.get(request.request_id)) is not None:
-                return TurnOutcome("done", delivered=len(request.delivered), notice=end.get("notice"))
+                return await self._ended_before(request, end)
             system = await self._system(request)
-            self._begin(turn)
-            outcome = await take_turn(turn, system, kit)
+            await self._begin(turn)
+            outcome = await self._work(turn, system)
         except asyncio.CancelledError:
-            if self._stopping:
-                # The stop has been carried out; closing the turn must not be interrupted by it.
-                await asyncio.shield(turn.end("stopped"))
-                self._log_end(TurnOutcome("stopped"), began)
-            raise
+            if not self._stopping:
+                raise
+            outcome = await self._stopped(turn)
+            self._log_end(outcome, began)
+            return outcome
         except errors.ShipmateError as error:
             status = "withdrawn" if isinstance(error, WITHDRAWN) else "failed"
             outcome = _failed(turn, error.person, f"{type(error).__name__}: {error}")
@@ -173,18 +175,75 @@ class AgentRuntime:
         self._log_end(outcome, began)
         return outcome
 
-    def _begin(self, turn: ActiveTurn) -> None:
+    async def _begin(self, turn: ActiveTurn) -> None:
         """Begin a turn, or go on with it where a crash cut it off."""
-        cut_off, self._cut_off = self._cut_off, None
-        again = (
-            cut_off is not None and cut_off.request_id == turn.request.request_id and bool(cut_off.entries)
-        )
+        cut_off, request_id = self._cut_off, turn.request.request_id
+        again = cut_off is not None and cut_off.request_id == request_id and bool(cut_off.entries)
+        recorded = await self._kit.steps.steps(request_id) if again else []
+        self._cut_off = None
         message = "a turn that was cut off goes on" if again else "a turn begins"
         self._kit.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:
-            turn.resume(cut_off)
+            await turn.resume(cut_off, recorded)
         else:
-            turn.begin()
+            await turn.begin()
+
+    async def _work(self, turn: ActiveTurn, system: list[Json]) -> TurnOutcome:
+        """The turn itself. Stopped, it is left behind where a tool or a platform takes its time to end; closed then,
+        it can do nothing more.
+        """
+        work = asyncio.create_task(take_turn(turn, system, self._kit))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.cancel()
+            if not self._stopping:
+                await asyncio.wait([work])
+            elif not await self._within(STOP_SECONDS, work):
+                self._kit.log.write("stop", "what was stopped takes its time to end", level="warn")
+            raise
+
+    async def _stopped(self, turn: ActiveTurn) -> TurnOutcome:
+        """Close a turn that was stopped, then deliver what it had said. A platform that takes long is not waited for."""
+        await asyncio.shield(turn.end("stopped"))
+        if turn.owed and turn.reply is not None:
+            await self._within(LAST_WORDS_SECONDS, asyncio.create_task(self._say(turn.reply, turn.owed)))
+        return TurnOutcome("stopped", delivered=turn.reply.delivered if turn.reply is not None else 0)
+
+    async def _ended_before(self, request: TurnRequest, end: Json) -> TurnOutcome:
+        """A turn that a crash kept from telling that it had ended: what it still owed is said."""
+        delivered = len(request.delivered)
+        if request.reply is not None and not delivered and (owed := end.get("owed")):
+            delivered = await self._say(request.reply, owed)
+        status = end.get("status", "done")
+        return TurnOutcome(
+            "failed" if status == "withdrawn" else status, delivered=delivered, notice=end.get("notice")
+        )
+
+    async def _say(self, reply: Reply, words: str) -> int:
+        """Deliver the last words of a turn that is closed; how many messages that made."""
+        try:
+            await reply.send(words)
+        except errors.DeliveryFailed as error:
+            self._kit.log.write("stop", "the last words did not arrive", level="warn", cause=str(error))
+            return 0
+        return 1
+
+    async def _within(self, seconds: float, task: asyncio.Task[Any]) -> bool:
+        """Whether a task ends within this time; after it, it goes on by itself."""
+        self._left.add(task)
+        task.add_done_callback(self._let_go)
+        patience = asyncio.create_task(self._kit.clock.sleep(seconds))
+        try:
+            await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+        return task.done()
+
+    def _let_go(self, task: asyncio.Task[Any]) -> None:
+        self._left.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._kit.log.write("stop", "what was stopped failed", level="debug", cause=type(error).__name__)
 
     def _log_end(self, outcome: TurnOutcome, began: float) -> None:
         self._kit.log.write(

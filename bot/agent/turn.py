@@ -43,15 +43,18 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
             and not await _finish_step(turn, reply, kit)
             and reply.stop_reason != "pause_turn"
         ):
-            return await _say_the_rest(turn, reply)
+            outcome = await _say_the_rest(turn, reply)
+            if not await turn.take_late():
+                return outcome
         for step in range(1, MAX_STEPS + 1):
             with step_scope(step):
                 reply = await recovery.ask(turn, system, kit)
                 if reply.stop_reason == "refusal":
+                    turn.refused(reply)
                     raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
-                calls = await turn.add_reply(reply)
+                calls = turn.add_reply(reply)
                 if calls:
-                    await turn.add_results(await kit.dispatcher.run(calls, reply.cut, turn))
+                    turn.add_results(await kit.dispatcher.run(calls, reply.cut, turn))
                     cuts += bool(reply.cut)
                     if cuts >= MAX_CUTS:
                         return _outcome(turn, TOO_MANY_CUTS)
@@ -71,12 +74,13 @@ async def _finish_step(turn: ActiveTurn, reply: ModelReply, kit: Kit) -> bool:
     is run.
     """
     calls = blocks.tool_uses({"content": reply.content})
-    results = turn.known_results(reply)
+    results = turn.known_results(calls)
     left = [call for call in calls if call["id"] not in results]
     fresh = await kit.dispatcher.run(left, reply.cut, turn)
     results |= {result["tool_use_id"]: result for result in fresh}
     if calls:
-        await turn.add_results([results[call["id"]] for call in calls])
+        turn.add_results([results[call["id"]] for call in calls])
+        await turn.take_late()
     return bool(calls)
 
 
@@ -110,8 +114,8 @@ async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
         return _outcome(turn, TOO_MANY_CUTS if reply.stop_reason == "max_tokens" else NOTHING_TO_SAY)
     try:
         await turn.reply.send(words)
-    except errors.DeliveryUncertain as error:
-        # It may be in the chat. A notice that it is not could be wrong; the log and the outbox know.
+    except (errors.DeliveryUncertain, errors.DeliveryDeferred) as error:
+        # It may be in the chat, or will be. A notice that it is not could be wrong; the log and the outbox know.
         return TurnOutcome("done", delivered=turn.reply.delivered, detail=str(error))
     return _outcome(turn, None)
 

@@ -123,10 +123,16 @@ def _quoted(message: Quoted) -> Json:
     return facts | {"text": message.text}
 
 
-def user_message(request: TurnRequest, now_ms: int) -> Message:
+def _edit(changed: int | None) -> str:
+    sent = f"sent at {iso(changed)}" if changed is not None else "sent earlier"
+    return f"The person has changed a message that was {sent}. The words below are what it says now, in place of it."
+
+
+def user_message(request: TurnRequest, now_ms: int, *, changed: int | None = None) -> Message:
     """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
 
-    Fields of the chat request are absent where no chat caused the turn.
+    Fields of the chat request are absent where no chat caused the turn. `changed` is the time of the message that
+    an edit changes, where it is known.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": iso(now_ms)}
@@ -136,6 +142,8 @@ def user_message(request: TurnRequest, now_ms: int) -> Message:
         facts["userId"] = inbound.user_id
         if inbound.user_name:
             facts["userName"] = text.head(inbound.user_name, 120)
+        if inbound.kind == "edit":
+            facts["edit"] = _edit(changed)
         if inbound.attachments:
             facts["attachments"] = [_attachment(attachment) for attachment in inbound.attachments]
     content = [_block(f"<turn_context>{_json(facts)}</turn_context>")]

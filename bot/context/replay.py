@@ -63,9 +63,8 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
 class CutOff:
     """A turn that a crash cut off, as far as its lines tell.
 
-    `entries` are its messages and `facts` what was noted with the last reply (`stopReason`, `cut`); `loaded` are
-    the injected older turns with their times and keys; `started` and `results` tell of the tool calls of the
-    last step which of them began and which came to an end, `delivered` the ids of messages that these sent.
+    `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`);
+    `loaded` are the injected older turns with their times and keys. Which tool calls ran is in the journal.
     """
 
     request_id: str
@@ -75,9 +74,6 @@ class CutOff:
     view: list[Message] = field(default_factory=list)
     facts: Json = field(default_factory=dict)
     loaded: list[Json] = field(default_factory=list)
-    started: set[str] = field(default_factory=set)
-    results: dict[str, Json] = field(default_factory=dict)
-    delivered: set[str] = field(default_factory=set)
 
     def take(self, line: Line) -> None:
         """Carry out one line of the turn."""
@@ -93,11 +89,6 @@ class CutOff:
         elif line.type == "boundary":
             self.view = blocks.without_thinking(self.view)
             self.entries = list(without_thinking(self.entries))
-        elif line.type == "meta":
-            self.started |= {data["started"]} if "started" in data else set()
-            self.delivered |= set(data.get("delivered", ()))
-            if "result" in data:
-                self.results[data["result"]["tool_use_id"]] = data["result"]
 
 
 def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:

@@ -10,23 +10,37 @@ from typing import Any, Protocol
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Clock, Json, Log, Redact, Tool
+from bot.contracts import Clock, Effect, Json, Log, Redact, Tool
 from bot.tools.registry import Registry
 
 CUT_OFF = (
     "This call did not arrive whole (the output limit was reached) and was not executed. "
     "Call again with shorter input, or in several calls."
 )
+UNRECORDED = (
+    "This was not run: it cannot be written down now that it begins, and without that a crash could make it run "
+    "twice. Tell the person, or try again later."
+)
 RESULT_LIMIT = 100_000  # characters; a single result larger than this helps no model
 LOG_PREVIEW = 4_000  # characters
-_SIDE_BY_SIDE = frozenset({"read"})
+_SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read"})
+_MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
 class Recorder(Protocol):
-    """Writes down what tools do while they do it."""
+    """Writes down what tools do, so that a crash never makes one that has effects run twice."""
 
-    async def started(self, call: Json) -> None: ...
-    async def finished(self, result: Json) -> None: ...
+    async def started(self, call: Json, *, wait: bool) -> None:
+        """A tool with effects begins; with `wait` that is on file on return. Raises `errors.StorageError`."""
+        ...
+
+    def finished(self, call: Json, result: Json) -> None:
+        """It has ended."""
+        ...
+
+    def looked(self, call: Json, result: Json, began_at: float) -> None:
+        """A call that could have no effect began (epoch seconds) and has ended."""
+        ...
 
 
 class Dispatcher:
@@ -52,26 +66,50 @@ class Dispatcher:
     ) -> list[Json]:
         """The `tool_result` blocks of these `tool_use` blocks, in the same order.
 
-        The recorder is told of every call that does more than read, before it begins and when it has ended, so
-        that a crash never makes it run twice.
+        The recorder is told of every call that is executed. One that does more than read is not where the
+        recorder cannot write that it begins: the model is told so.
         """
-        if all(self._only_reads(call) for call in calls):
+        if all(self._effects(call) <= _SIDE_BY_SIDE for call in calls):
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(call, cut)) for call in calls]
+                tasks = [group.create_task(self._recorded(call, cut, recorder)) for call in calls]
             return [task.result() for task in tasks]
         return [await self._recorded(call, cut, recorder) for call in calls]
 
     async def _recorded(self, call: Json, cut: frozenset[str], recorder: Recorder | None) -> Json:
-        if recorder is None or call["id"] in cut or self._only_reads(call):
+        if recorder is None or call["id"] in cut:
             return await self._one(call, cut)
-        await recorder.started(call)
+        effects = self._effects(call)
+        if effects <= _SIDE_BY_SIDE:
+            began_at = self._clock.now()
+            result = await self._one(call, cut)
+            recorder.looked(call, result, began_at)
+            return result
+        try:
+            # A message is written to the outbox before it is sent, behind this in the same journal.
+            await recorder.started(call, wait=effects != _MESSAGE)
+        except errors.StorageError as error:
+            return self._not_run(call, error)
         result = await self._one(call, cut)
-        await recorder.finished(result)
+        recorder.finished(call, result)
         return result
 
-    def _only_reads(self, call: Json) -> bool:
+    def _not_run(self, call: Json, error: errors.StorageError) -> Json:
+        name = text.preview(call["name"], 80)
+        cause = f"{type(error).__name__}: {error}"
+        self._log.write(
+            "tool_result",
+            f"{name} was not run",
+            level="error",
+            tool=name,
+            tool_use_id=call["id"],
+            failure=cause,
+        )
+        return {"type": "tool_result", "tool_use_id": call["id"], "content": UNRECORDED, "is_error": True}
+
+    def _effects(self, call: Json) -> frozenset[Effect]:
+        """What a call may do; nothing where there is no such tool."""
         tool = self._registry.get(call["name"])
-        return tool is not None and tool.effects <= _SIDE_BY_SIDE
+        return tool.effects if tool is not None else frozenset()
 
     async def _one(self, call: Json, cut: frozenset[str]) -> Json:
         began = self._clock.monotonic()

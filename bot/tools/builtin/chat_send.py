@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,6 +47,11 @@ class ChatSend:
             raise errors.ToolError(
                 "The platform did not confirm the message; it may have arrived. Do not send it again."
             ) from error
+        except errors.DeliveryDeferred as error:
+            return (
+                "Not delivered yet: the platform lets me write here again only in about "
+                f"{max(1, round(error.wait / 60))} min. It will then be delivered by itself. Do not send it again."
+            )
         except errors.DeliveryPartial as error:
             raise errors.ToolError(
                 f"Only the first {error.sent} of {error.parts} parts were delivered; people see them. "
@@ -55,9 +61,13 @@ class ChatSend:
             raise errors.ToolError("Not delivered: this chat can no longer be written to.") from error
         except errors.DeliveryFailed as error:
             raise errors.ToolError("Not delivered: the platform refused the message.") from error
-        ids = ", ".join(part.message_id for part in sent)
-        parts = f" in {len(sent)} parts" if len(sent) > 1 else ""
-        return f"Delivered{parts} (message id {ids})."
+        return delivered_words([part.message_id for part in sent])
+
+
+def delivered_words(ids: Sequence[str]) -> str:
+    """What the model is told of a message that arrived."""
+    parts = f" in {len(ids)} parts" if len(ids) > 1 else ""
+    return f"Delivered{parts} (message id {', '.join(ids)})."
 
 
 def build(_: ToolPorts) -> ChatSend:

@@ -14,7 +14,7 @@ from bot import errors
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentPool
 from bot.context.skills import SkillFolder
-from bot.contracts import ArchiveLine, Inbound, Sent, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, Inbound, Json, Sent, StepRecord, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
@@ -43,6 +43,31 @@ class Chat:
         return [Sent(str(len(self.seen)))]
 
 
+class MemorySteps:
+    """`contracts.Steps` in memory; survives a restart of the bench. While `full`, nothing can be written."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], StepRecord] = {}
+        self.full = False
+
+    async def begin_step(self, step: StepRecord) -> None:
+        self._write()
+        self.rows.setdefault((step.request_id, step.id), step)
+
+    async def end_step(self, request_id: str, step_id: str, result: Json) -> None:
+        self._write()
+        step = self.rows.get((request_id, step_id))
+        if step is not None and step.ended_at is None:
+            self.rows[request_id, step_id] = replace(step, ended_at=step.began_at, result=result)
+
+    async def steps(self, request_id: str) -> list[StepRecord]:
+        return [step for (owner, _), step in self.rows.items() if owner == request_id]
+
+    def _write(self) -> None:
+        if self.full:
+            raise errors.StorageError("no space left")
+
+
 class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -51,6 +76,7 @@ class Bench:
         self.ids = UlidSource()
         self.model = ScriptedModel()
         self.chat = Chat()
+        self.steps = MemorySteps()
         disk = SystemDisk()
         self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock)
         self.transcript = Transcript(
@@ -67,6 +93,7 @@ class Bench:
             dispatcher=Dispatcher(self.registry, clock=self.clock, log=self.log),
             transcript=self.transcript,
             archive=self.archive,
+            steps=self.steps,
             skills=skills,
             root=root,
             clock=self.clock,
@@ -123,6 +150,7 @@ class Bench:
         return list(self.model.requests[-1].messages)
 
     async def close(self) -> None:
+        await self.pool.flush()
         await self.archive.close()
         await self.transcript.close()
 

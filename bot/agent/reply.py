@@ -1,0 +1,48 @@
+"""The reply of the running turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from bot import errors
+from bot.agent.ledger import Ledger
+from bot.agent.steps import StepLog
+from bot.contracts import Reply, Sent
+
+
+class TrackedReply:
+    """`contracts.Reply` that remembers what became of the last message, and shows none that is not on file.
+
+    `settled`: the person has an answer, or will have it, or may have it; none is to be sent on top. `attempted`: a
+    message was begun of which it is not known that it surely did not arrive.
+    """
+
+    def __init__(self, inner: Reply, ledger: Ledger, steps: StepLog) -> None:
+        self._inner = inner
+        self._ledger = ledger
+        self._steps = steps
+        self.ids: list[str] = []
+        self.delivered = 0
+        self.settled = False
+        self.attempted = False
+
+    async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        first = [one for one in (after, self._steps.begun) if one is not None]
+        on_file = asyncio.gather(self._ledger.flush(), *first)
+        self.attempted = True
+        try:
+            sent = await self._inner.send(words, after=on_file)
+        except (errors.DeliveryUncertain, errors.DeliveryDeferred):
+            # It may be in the chat, or will be: sending the answer again as plain text could show it twice.
+            self.settled = True
+            raise
+        except errors.DeliveryFailed as error:
+            self.settled = False
+            self.attempted = isinstance(error, errors.DeliveryPartial)
+            self.delivered += isinstance(error, errors.DeliveryPartial)
+            raise
+        self.ids += [part.message_id for part in sent]
+        self.delivered += 1
+        self.settled = True
+        return sent

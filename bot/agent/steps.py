@@ -1,0 +1,128 @@
+"""The steps of the running turn on their way into the journal, and what a resumed turn knows from them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from bot import errors
+from bot.contracts import Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
+from bot.tools.builtin.chat_send import ChatSend, delivered_words
+
+INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
+
+_Change = Callable[[], Awaitable[None]]
+
+
+class StepLog:
+    """What begins and what ends is handed to the journal at once, in order; who must know that it is on file waits.
+
+    A journal that cannot write does not stop the conversation: the operator is told, and who waits gets False.
+    `pending` holds what is on its way, also after the turn.
+    """
+
+    def __init__(
+        self, request_id: str, steps: Steps, pending: set[asyncio.Task[bool]], *, clock: Clock, log: Log
+    ) -> None:
+        self.begun: Awaitable[bool] | None = None
+        """The newest beginning of a tool call: on file once this is done."""
+        self._request_id = request_id
+        self._steps = steps
+        self._pending = pending
+        self._clock = clock
+        self._log = log
+        self._running: dict[str, StepKind] = {}
+
+    def begin(self, step_id: str, kind: StepKind, name: str) -> asyncio.Task[bool]:
+        """A step begins. Done, the task says whether it is on file."""
+        self._running[step_id] = kind
+        step = StepRecord(self._request_id, step_id, kind, name, self._clock.now())
+        task = self._put(lambda: self._steps.begin_step(step))
+        if kind == "tool":
+            self.begun = task
+        return task
+
+    def end(self, step_id: str, result: Json, *, after: Awaitable[object] | None = None) -> None:
+        """It has ended; written once `after` is done."""
+        self._running.pop(step_id, None)
+        self._put(lambda: self._steps.end_step(self._request_id, step_id, result), after)
+
+    def took_place(self, step_id: str, name: str, began_at: float, result: Json) -> None:
+        """A tool call without effects, all of it."""
+        step = StepRecord(self._request_id, step_id, "tool", name, began_at, self._clock.now(), result)
+        self._put(lambda: self._steps.begin_step(step))
+
+    def answered(self, reply: ModelReply, uuid: str | None, on_file: Awaitable[object]) -> None:
+        """The model call that runs has ended with an answer, which stands in the transcript under `uuid`: told once
+        it really does, so that an answer that is recorded is never asked for again.
+        """
+        for step_id in [one for one, kind in self._running.items() if kind == "model"]:
+            self.end(step_id, _facts(reply, uuid), after=on_file)
+
+    def failed(self, error: str) -> None:
+        """Whatever still runs ends in this."""
+        for step_id in list(self._running):
+            self.end(step_id, {"error": error})
+
+    def _put(self, change: _Change, after: Awaitable[object] | None = None) -> asyncio.Task[bool]:
+        task = asyncio.create_task(self._recorded(change, after))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
+
+    async def _recorded(self, change: _Change, after: Awaitable[object] | None) -> bool:
+        try:
+            if after is not None:
+                await after
+            await change()
+        except errors.StorageError as error:
+            self._log.write("error", "a step could not be recorded", level="error", cause=str(error))
+            return False
+        return True
+
+
+def _facts(reply: ModelReply, uuid: str | None) -> Json:
+    usage = reply.usage
+    return {
+        "uuid": uuid,
+        "stopReason": reply.stop_reason,
+        "usage": {
+            "inputTokens": usage.input_tokens,
+            "outputTokens": usage.output_tokens,
+            "cacheReadTokens": usage.cache_read_tokens,
+            "cacheWriteTokens": usage.cache_write_tokens,
+        },
+        "costUsd": reply.cost_usd,
+        "providerRequestId": reply.provider_request_id,
+    }
+
+
+def known_results(
+    calls: Sequence[Json], recorded: Sequence[StepRecord], delivered: Sequence[str]
+) -> dict[str, Json]:
+    """The results of tool calls of a cut-off step that must not run again: they did run, or may have.
+
+    `delivered` are the ids of the messages that the turn has brought to the chat. One that no ended call accounts
+    for was sent by the call that the crash cut off.
+    """
+    steps = {step.id: step for step in recorded if step.kind == "tool"}
+    told = {one for step in steps.values() for one in (step.result or {}).get("delivered", ())}
+    fresh = [one for one in delivered if one not in told]
+    known: dict[str, Json] = {}
+    for call in calls:
+        step = steps.get(call["id"])
+        if step is not None and "tool_use_id" in (step.result or {}):
+            known[call["id"]] = {
+                key: value for key, value in (step.result or {}).items() if key != "delivered"
+            }
+        elif call["name"] == ChatSend.name:
+            if fresh:
+                known[call["id"]] = _result(call, delivered_words(fresh))
+                fresh = []
+        elif step is not None:
+            known[call["id"]] = _result(call, INTERRUPTED) | {"is_error": True}
+    return known
+
+
+def _result(call: Json, words: str) -> Json:
+    return {"type": "tool_result", "tool_use_id": call["id"], "content": words}
