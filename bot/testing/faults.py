@@ -12,6 +12,8 @@ from bot import errors
 from bot.contracts import Disk
 from bot.testing.disk import Failure, FaultyDisk, kill
 
+VARIABLE = "SHIPMATE_FAULTS"
+"""Where `bot.testing.run` finds its faults."""
 Seam = Literal["disk", "journal", "channel"]
 Seen = Callable[[Seam, str, str], None]
 

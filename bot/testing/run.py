@@ -17,9 +17,7 @@ from pathlib import Path
 
 from bot import app, errors, serving, system
 from bot.testing.clock import SteeredClock
-from bot.testing.faults import Fault, Faults, Seam, Seen
-
-VARIABLE = "SHIPMATE_FAULTS"
+from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,124 @@
+"""The whole gateway in this process, which dies at a failpoint: a hundred deaths take the time of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bot import app, serving
+from bot.contracts import Clock
+from bot.gateway import delivery
+from bot.serving import Gateway, Outside
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.testing.faults import Fault, Faults, Seam
+from tests.blackbox.conftest import START_SECONDS, World
+
+
+def quick_ends(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the dead, and what a test imported stays the collector's."""
+    patch.setattr(serving, "DRAIN_SECONDS", 0.0)
+    patch.setattr(delivery, "GRACE_SECONDS", 0.0)
+    patch.setattr(app, "settle_memory", lambda: None)
+
+
+class Inside:
+    """One life of a gateway on a folder. Dead, nothing of it reaches disk, journal or people any more."""
+
+    def __init__(self, world: World, *faults: Fault, clock: Clock | None = None) -> None:
+        self.world = world
+        self.trace: list[tuple[Seam, str, str]] = []
+        self.died = asyncio.Event()
+        self.said: list[str] = []
+        self.faults = Faults(faults, die=self._die, seen=lambda *what: self.trace.append(what))
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock or SystemClock()
+        self._over = asyncio.Event()
+        self._up = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
+        self.gateway: Gateway | None = None
+
+    def _die(self) -> None:
+        for seam in ("disk", "journal", "channel"):
+            self.faults.arm(Fault(seam, "*", then="error", times=None))
+        self._loop.call_soon_threadsafe(self.died.set)
+
+    async def start(self) -> Inside:
+        """Return once it is ready, or dead."""
+        (self.world.root / "ship.json").write_text(json.dumps(self.world.config), encoding="utf-8")
+        self._life = asyncio.create_task(self._live())
+        await self._first(self._up, self.died)
+        return self
+
+    async def _first(self, *events: asyncio.Event) -> None:
+        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(event.wait()) for event in events]
+        assert self._life is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await asyncio.wait({*waiting, self._life}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        if self._life.done() and not self.died.is_set():
+            self._life.result()
+
+    async def _live(self) -> None:
+        outside = Outside(
+            clock=self._clock,
+            disk=self.faults.disk(SystemDisk()),
+            ids=UlidSource(self._clock),
+            journal=self.faults.journal,
+            channel=self.faults.channel,
+        )
+        stop = asyncio.Event()
+        async with app._started(self.world.root, self.said.append, stop, outside=outside) as self.gateway:
+            self._up.set()
+            await self._over.wait()
+
+    @property
+    def dead(self) -> bool:
+        return self.died.is_set()
+
+    def address(self, channel: str) -> str:
+        """Where a channel's page is; "" while nobody serves it."""
+        if self.gateway is None or self.died.is_set() or channel not in self.gateway.channels:
+            return ""
+        return next(iter(self.gateway.channels[channel].addresses), "")
+
+    @property
+    def dashboard(self) -> str:
+        assert self.gateway is not None
+        assert self.gateway.dashboard is not None
+        return self.gateway.dashboard.address
+
+    async def end(self) -> None:
+        """Its end, in good order unless it is dead."""
+        assert self._life is not None
+        if self.died.is_set() or not self._up.is_set():
+            self._life.cancel()
+            await asyncio.wait([self._life])
+            if not self._life.cancelled():
+                self._life.exception()  # the dead may complain
+            return
+        self._over.set()
+        await self._life
+
+
+@contextlib.contextmanager
+def environment(world: World) -> Iterator[None]:
+    """The world's tokens in this process's environment."""
+    before = {name: os.environ.get(name) for name in world.process.env}
+    os.environ.update(world.process.env)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,57 @@
+"""The gateway as a process of its own: started with faults or through strace, killed and started again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from bot.testing.faults import VARIABLE, Fault, Seam
+from tests.blackbox.conftest import Process, World, eventually
+
+
+class Alone:
+    """One life of a gateway on a folder. `before` is what it is started through."""
+
+    def __init__(
+        self, world: World, *faults: Fault, before: Sequence[str] = (), options: Sequence[str] = ()
+    ) -> None:
+        self.world = world
+        env = {**world.process.env, VARIABLE: json.dumps([asdict(fault) for fault in faults])}
+        self.process = world.process = Process(world.root, env)
+        self._trace = world.root / "trace.jsonl"
+        self.process.module = ["bot.testing.run", "--trace", str(self._trace), *options]
+        self.process.before = list(before)
+
+    async def start(self) -> Alone:
+        """Return once it is ready, or dead."""
+        (self.world.root / "ship.json").write_text(json.dumps(self.world.config), encoding="utf-8")
+        await self.process.start(wait=False, command=())
+        await eventually(lambda: self.dead or any(line.startswith("ready ") for line in self.process.lines))
+        return self
+
+    @property
+    def dead(self) -> bool:
+        return not self.process.running
+
+    @property
+    def trace(self) -> list[tuple[Seam, str, str]]:
+        """Every operation of all lives on this folder."""
+        return [json.loads(line) for line in self._trace.read_bytes().splitlines()]
+
+    def address(self, channel: str) -> str:
+        """Where a channel's page is; "" while nobody serves it."""
+        if self.dead or not any(line.startswith("ready ") for line in self.process.lines):
+            return ""
+        return self.process.ready_line.split()[-2]
+
+    @property
+    def dashboard(self) -> str:
+        return self.process.ready_line.split()[-1]
+
+    async def end(self) -> None:
+        """Its end, in good order unless it is dead."""
+        if self.dead:
+            await self.process.ended()
+        else:
+            assert await self.process.stop() == 0, self.process.stderr

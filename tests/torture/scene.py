@@ -1,0 +1,285 @@
+"""One scripted turn on any channel, and what must be true of it however often the process died.
+
+The person asks; the model looks something up, answers through `chat_send`, and ends. Whatever was cut off, the next
+step follows from what the request shows, so the answer to a question is always the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import sqlite3
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import aiohttp
+
+from bot.gateway.delivery import REPEATED
+from bot.testing.anthropic_script import Reply, reply, text, tool_use
+from bot.testing.clock import FakeClock
+from bot.testing.disk import WRITES, When
+from bot.testing.faults import Fault, Seam
+from bot.testing.slack import SlackServer
+from tests.blackbox.conftest import ANN, START_SECONDS, World, eventually
+from tests.contracts.web_rig import Browser
+
+WORDS = "消息 {} – שלום 👩‍👩‍👧"
+
+
+def tell(words: str) -> None:
+    """A line for whoever runs the torture."""
+    print(words)  # noqa: T201 - that is its purpose
+
+
+def seed() -> int:
+    """`SEED` of the environment, or a new one; printed, so that a failure can be run again."""
+    chosen = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
+    tell(f"SEED={chosen}")
+    return chosen
+
+
+def shard(items: list[Any]) -> list[Any]:
+    """The part of a list that is this run's: `SHARD=i/n`, i from 1; all of it where that is not set."""
+    part, _, parts = (os.environ.get("SHARD") or "1/1").partition("/")
+    mine = items[int(part) - 1 :: int(parts)]
+    tell(f"SHARD={part}/{parts}: {len(mine)} of {len(items)}")
+    return mine
+
+
+def spread(items: list[Any], count: int, rng: random.Random) -> list[Any]:
+    """About `count` of a list, evenly spread, from a random beginning."""
+    step = max(1, len(items) // count)
+    return items[rng.randrange(step) :: step][:count]
+
+
+def answered(question: str) -> str:
+    return f"answer to {question}"
+
+
+def script(body: Any) -> Reply:
+    """What the model says next, from nothing but the request."""
+    turn: list[Any] = []
+    for message in body["messages"]:
+        blocks = message["content"]
+        asks = [b["text"] for b in blocks if b["type"] == "text"] if message["role"] == "user" else []
+        if asks and not any(block["type"] == "tool_result" for block in blocks):
+            turn = [asks[-1]]
+        turn += [block["name"] for block in blocks if block["type"] == "tool_use"]
+    question, *called = turn
+    if "skills_list" not in called:
+        return reply(text("Let me look."), tool_use("skills_list"))
+    if "chat_send" not in called:
+        return reply(tool_use("chat_send", {"text": answered(question)}))
+    return reply(answered(question))
+
+
+class Side(Protocol):
+    """One platform with a person in it."""
+
+    channel: str
+
+    async def say(self, words: str) -> None:
+        """Write to the bot. Where nobody takes it, the platform keeps it."""
+        ...
+
+    async def bring_again(self) -> None:
+        """What the platform (or the person's browser) does about what was not confirmed."""
+        ...
+
+    async def replies(self, words: str) -> list[str]:
+        """What can be seen of the bot's answers to these words, oldest first."""
+        ...
+
+
+class TelegramSide:
+    channel = "telegram"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def say(self, words: str) -> None:
+        self.world.telegram.say(words)
+
+    async def bring_again(self) -> None:
+        """An update that was not confirmed is in every answer to `getUpdates`."""
+
+    async def replies(self, words: str) -> list[str]:
+        return [shown for shown in self.world.texts() if words in shown]
+
+
+class SlackSide:
+    channel = "slack"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.said: dict[str, str] = {}
+
+    async def say(self, words: str) -> None:
+        self.said[words] = await self.world.slack.say(words, channel="D0ANN", user=ANN)
+
+    async def bring_again(self) -> None:
+        if self.world.slack.unacked():
+            await self.world.slack.clock.advance(301)  # type: ignore[attr-defined]
+
+    async def replies(self, words: str) -> list[str]:
+        return [shown.text for shown in self.world.slack.replies("D0ANN", self.said[words])]
+
+
+class WebSide:
+    """A browser: it posts again, under the same id, what was not confirmed."""
+
+    channel = "web"
+
+    def __init__(self, world: World, address: Callable[[], str]) -> None:
+        self.address = address
+        self.unconfirmed: dict[str, str] = {}
+        self.browser = Browser(SimpleNamespace(addresses=[]))
+        self.count = 0
+
+    async def say(self, words: str) -> None:
+        self.count += 1
+        self.unconfirmed[words] = f"m{self.count}"
+        await self.bring_again()
+
+    async def bring_again(self) -> None:
+        if not self._reachable():
+            return
+        for words, key in list(self.unconfirmed.items()):
+            try:
+                if await self.browser.say(words, key) == 202:
+                    del self.unconfirmed[words]
+            except (aiohttp.ClientError, OSError):
+                return
+
+    async def replies(self, words: str) -> list[str]:
+        if not self._reachable():
+            return []
+        try:
+            page = await self.browser.page()
+        except (aiohttp.ClientError, OSError):
+            return []
+        return [one["text"] for one in page if one["role"] == "assistant" and words in one["text"]]
+
+    def _reachable(self) -> bool:
+        self.browser._channel.addresses = (self.address(),)
+        return bool(self.address())
+
+
+async def prepare(world: World, channel: str, address: Callable[[], str]) -> Side:
+    """A world in which one channel is on; `address` gives the web page's, "" while there is none."""
+    world.config["dashboard"] = {"enabled": True, "port": 0}
+    world.config["channels"]["web"] = {"enabled": True, "port": 0}
+    world.only(channel)
+    world.model.script(script)
+    if channel == "telegram":
+        return TelegramSide(world)
+    if channel == "slack":
+        return SlackSide(world)
+    side = WebSide(world, address)
+    await side.browser.__aenter__()
+    return side
+
+
+def points(trace: Sequence[tuple[Seam, str, str]]) -> list[Fault]:
+    """Every place where a process that did this can die: before, in the middle of, and after each operation."""
+    found: list[Fault] = []
+    counts: Counter[str] = Counter()
+    for seam, kind, _ in trace:
+        if seam == "disk" and kind not in WRITES:
+            continue
+        counts[seam] += 1
+        whens: tuple[When, ...] = ("before", "after")
+        if kind in {"append", "replace"}:
+            whens = ("before", "torn", "after")
+        counted = "write" if seam == "disk" else "*"
+        found += [Fault(seam, counted, counts[seam], when) for when in whens]
+    return found
+
+
+async def leave(side: Side) -> None:
+    if isinstance(side, WebSide):
+        await side.browser.__aexit__(None, None, None)
+
+
+def new_world(root: Path) -> World:
+    """Slack brings an event again after 3 s, a minute and five: on a clock of its own that is at once."""
+    made = World(root)
+    made.slack = SlackServer(clock=FakeClock())
+    return made
+
+
+async def until_answered(side: Side, *questions: str, seconds: float = START_SECONDS) -> None:
+    async def all_answered() -> bool:
+        await side.bring_again()
+        return all([await side.replies(words) for words in questions])
+
+    await eventually_so(all_answered, seconds)
+
+
+async def eventually_so(condition: Callable[[], Awaitable[bool]], seconds: float = START_SECONDS) -> None:
+    """Wait for something that has to be asked for again and again."""
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - what is waited for sets no event here
+            await asyncio.sleep(0.02)
+
+
+def unfinished(root: Path) -> Mapping[str, int]:
+    """What the journal still has to do: rows by table and state."""
+    path = root / ".ship" / "journal.db"
+    if not path.exists():
+        return {}
+    base = sqlite3.connect(path, timeout=5)
+    try:
+        rows = base.execute(
+            "SELECT 'inbox ' || state FROM inbox WHERE state NOT IN ('done', 'dead')"
+            " UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('intent', 'sending')"
+        )
+        return Counter(row[0] for row in rows)
+    finally:
+        base.close()
+
+
+async def until_quiet(root: Path) -> None:
+    """Until nothing is left to do."""
+    await eventually(lambda: not unfinished(root))
+
+
+def exactly_once(channel: str, words: str, shown: list[str]) -> None:
+    """One reply. Telegram cannot tell whether a send arrived: there it may say that it is perhaps a repeat, and may
+    be one.
+    """
+    allowed = [[answered(words)]]
+    if channel == "telegram":
+        repeat = REPEATED + answered(words)
+        allowed += [[repeat], [answered(words), repeat]]
+    assert shown in allowed
+
+
+def on_file_once(world: World, *questions: str) -> None:
+    """The archive has each message and its answer once; every line of every file can be read."""
+    lines = Counter((line["role"], line["text"]) for line in world.archive())
+    expected = Counter(
+        {("user", words): 1 for words in questions} | {("assistant", answered(w)): 1 for w in questions}
+    )
+    assert lines == expected
+    for folder in ("chats", "transcripts", "logs"):
+        for path in (world.root / ".ship" / folder).rglob("*.jsonl"):
+            for line in path.read_bytes().splitlines():
+                json.loads(line)
+    for path in (world.root / ".ship" / "transcripts").rglob("*.jsonl"):
+        kept = [json.loads(line) for line in path.read_bytes().splitlines()]
+        uuids = {one["uuid"] for one in kept if "uuid" in one}
+        assert all(one.get("parentUuid") in {None, *uuids} for one in kept)
+
+
+async def ready(session: aiohttp.ClientSession, address: str) -> None:
+    """The gateway itself says that all of it is well."""
+    async with session.get(f"{address}/readyz") as answer:
+        body = await answer.json()
+    assert body["ready"] is True, body

@@ -1,0 +1,167 @@
+"""Killed before, in and after every write, every change of the journal and every send of a turn: answered once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.testing.faults import Fault
+from tests.blackbox.conftest import World
+from tests.torture import scene
+from tests.torture.inside import Inside, environment, quick_ends
+from tests.torture.outside import Alone
+
+CHANNELS = ("telegram", "slack", "web")
+FIRST, SECOND = scene.WORDS.format(1), scene.WORDS.format(2)
+Life = Inside | Alone
+AT_ONCE = 2
+"""Processes that start side by side."""
+
+
+async def lives(
+    root: Path, channel: str, faults: Sequence[Fault], live: Callable[..., Life] = Inside
+) -> list[Fault]:
+    """A question, a death for each fault, a life without any, another question: each answered once. Gives every
+    place where the last life could have died until it had answered the first.
+    """
+    root.mkdir()
+    born: list[Life] = []
+    async with scene.new_world(root) as world:
+        side = await scene.prepare(world, channel, lambda: born[-1].address("web") if born else "")
+        with environment(world):
+            try:
+                await _mortal(world, side, faults, born, live)
+                life = await _born(world, born, live)
+                if not faults:
+                    await side.say(FIRST)
+                await scene.until_answered(side, FIRST)
+                await scene.until_quiet(root)
+                passed = scene.points(life.trace)
+                await side.say(SECOND)
+                await scene.until_answered(side, SECOND)
+                await scene.until_quiet(root)
+                await scene.ready(world.session, life.dashboard)
+                shown = [await side.replies(words) for words in (FIRST, SECOND)]
+            finally:
+                await scene.leave(side)
+                if born:
+                    await born[-1].end()
+        for words, replies in zip((FIRST, SECOND), shown, strict=True):
+            scene.exactly_once(channel, words, replies)
+        scene.on_file_once(world, FIRST, SECOND)
+    return passed
+
+
+async def _mortal(
+    world: World, side: scene.Side, faults: Sequence[Fault], born: list[Life], live: Callable[..., Life]
+) -> None:
+    for number, fault in enumerate(faults):
+        life = await _born(world, born, live, replace(fault))
+        if not number:
+            await side.say(FIRST)
+
+        async def over(life: Life = life) -> bool:
+            await side.bring_again()
+            return life.dead or (bool(await side.replies(FIRST)) and not scene.unfinished(world.root))
+
+        await scene.eventually_so(over)
+        await life.end()
+
+
+async def _born(world: World, born: list[Life], live: Callable[..., Life], *faults: Fault) -> Life:
+    born.append(live(world, *faults))
+    return await born[-1].start()
+
+
+async def each(
+    folder: Path, channel: str, plans: Sequence[Sequence[Fault]], live: Callable[..., Life] = Inside
+) -> None:
+    """Go through plans of death one by one; a failure says which one it was."""
+    for number, plan in enumerate(plans):
+        try:
+            await lives(folder / str(number), channel, plan, live)
+        except (AssertionError, TimeoutError) as error:
+            error.add_note(f"{channel}: {json.dumps([vars_of(fault) for fault in plan])}")
+            raise
+
+
+def vars_of(fault: Fault) -> list[object]:
+    return [fault.seam, fault.kind, fault.at, fault.when]
+
+
+@pytest.fixture(autouse=True)
+def _quick_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_ends(monkeypatch)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_dead_at_a_failpoint_and_started_again_it_answers_each_message_once(
+    channel: str, tmp_path: Path
+) -> None:
+    everywhere = await lives(tmp_path / "whole", channel, [])
+    sends = [point for point in everywhere if point.seam == "channel"]
+    assert {point.when for point in sends} == {"before", "after"}
+    chosen = [*sends, *scene.spread(everywhere, 12, random.Random(7))]
+    await each(tmp_path, channel, [[fault] for fault in chosen])
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_dead_in_the_middle_of_going_on_after_a_death_it_still_answers_once(
+    channel: str, tmp_path: Path
+) -> None:
+    plans = [
+        [Fault("channel", "send", when="after"), Fault("journal", "mark", when="before")],
+        [Fault("journal", "intend", when="after"), Fault("channel", "send", when="before")],
+        [Fault("disk", "write", 4, "torn"), Fault("disk", "write", 4, "torn"), Fault("journal", "finish")],
+    ]
+    await each(tmp_path, channel, plans)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault("journal", "receive", when="after"), Fault("channel", "send", when="after")]
+)
+async def test_a_process_that_is_killed_at_a_failpoint_answers_once_when_it_is_started_again(
+    fault: Fault, tmp_path: Path
+) -> None:
+    await each(tmp_path, "slack", [[fault]], Alone)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_dead_at_any_failpoint_at_all(channel: str, tmp_path: Path) -> None:
+    everywhere = await lives(tmp_path / "whole", channel, [])
+    scene.tell(f"{channel}: {len(everywhere)} failpoints")
+    await each(tmp_path, channel, [[fault] for fault in everywhere])
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_dead_again_and_again(channel: str, tmp_path: Path) -> None:
+    rng = random.Random(scene.seed())
+    everywhere = await lives(tmp_path / "whole", channel, [])
+    plans = [rng.sample(everywhere, rng.randint(2, 4)) for _ in range(100)]
+    await each(tmp_path, channel, plans)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channel", CHANNELS)
+async def test_a_process_killed_at_any_failpoint_at_all(channel: str, tmp_path: Path) -> None:
+    everywhere = await lives(tmp_path / "whole", channel, [], Alone)
+    mine = scene.shard([[fault] for fault in everywhere])
+    await asyncio.gather(
+        *(
+            each(_made(tmp_path / f"part{part}"), channel, mine[part::AT_ONCE], Alone)
+            for part in range(AT_ONCE)
+        )
+    )
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
