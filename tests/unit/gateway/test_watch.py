@@ -26,7 +26,7 @@ class Frail(FakeChannel):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.state = Health(connected=True, last_heard=1.0)
-        self.healed: list[float] = []
+        self.heals: list[float] = []
         self.cure: Health | Exception | asyncio.Event | None = None
         self.bench: Bench
 
@@ -34,7 +34,7 @@ class Frail(FakeChannel):
         return self.state
 
     async def heal(self) -> None:
-        self.healed.append(self.bench.clock.monotonic())
+        self.heals.append(self.bench.clock.monotonic())
         if isinstance(self.cure, Exception):
             raise self.cure
         if isinstance(self.cure, asyncio.Event):
@@ -117,14 +117,14 @@ async def test_a_short_break_is_nobodys_business(ward: Ward) -> None:
     await ward.wait(PATIENCE - LOOK_EVERY)
     ward.tele.hear()
     await ward.live(60)
-    assert (ward.tele.healed, ward.told, ward.bench.log.at("error")) == ([], [], [])
+    assert (ward.tele.heals, ward.told, ward.bench.log.at("error")) == ([], [], [])
 
 
 async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_once(ward: Ward) -> None:
     ward.tele.break_off()
     await ward.wait(1_000)
-    pauses = [round(later - one) for one, later in zip(ward.tele.healed, ward.tele.healed[1:], strict=False)]
-    assert PATIENCE <= ward.tele.healed[0] <= PATIENCE + LOOK_EVERY
+    pauses = [round(later - one) for one, later in zip(ward.tele.heals, ward.tele.heals[1:], strict=False)]
+    assert PATIENCE <= ward.tele.heals[0] <= PATIENCE + LOOK_EVERY
     assert pauses == [30, 60, 120, 240, 300]
     (words,) = ward.told
     assert "tele is in trouble: it is not connected (断线了 🔌)" in words
@@ -169,11 +169,11 @@ async def test_a_restart_does_not_tell_the_same_again(ward: Ward) -> None:
 async def test_a_deaf_connection_is_found_by_its_silence_and_healed_at_once(ward: Ward) -> None:
     ward.tele.cure = Health(connected=True, last_heard=99.0)
     await ward.wait(SILENCE)
-    assert ward.tele.healed == []
+    assert ward.tele.heals == []
     await ward.wait(LOOK_EVERY)
-    assert len(ward.tele.healed) == 1
+    assert len(ward.tele.heals) == 1
     assert "nothing has been heard from it for 9" in ward.told[0]
-    assert ward.chat.healed == []  # a platform without a limit may be silent for as long as it likes
+    assert ward.chat.heals == []  # a platform without a limit may be silent for as long as it likes
     await ward.wait(LOOK_EVERY)
     assert "connected again" in ward.told[1]
 
@@ -184,7 +184,7 @@ async def test_a_clock_that_is_set_makes_nobody_deaf(ward: Ward) -> None:
     await ward.live(9)
     ward.bench.clock.jump(-60 * 86_400)
     await ward.live(9)
-    assert (ward.tele.healed, ward.told) == ([], [])
+    assert (ward.tele.heals, ward.told) == ([], [])
 
 
 async def test_a_contested_token_is_trouble_though_the_polls_still_get_through_now_and_then(
@@ -202,7 +202,7 @@ async def test_a_channel_that_was_never_connected_is_reported_and_left_to_its_st
     ward.watch._seen["tele"].open = False
     ward.tele.break_off("not started")
     await ward.wait(SILENCE + 60)
-    assert ward.tele.healed == []
+    assert ward.tele.heals == []
     assert "not connected (not started)" in ward.told[0]
 
 
@@ -215,12 +215,12 @@ async def test_a_healing_that_fails_or_hangs_is_logged_and_the_watch_goes_on(
     assert "tele could not be healed: ValueError" in ward.bench.log.at("error")[-1].message
     monkeypatch.setattr(watch_module, "HEAL_SECONDS", 0.001)
     ward.tele.cure = asyncio.Event()
-    healing = len(ward.tele.healed)
+    healing = len(ward.tele.heals)
     await ward.wait(60)
     if (task := ward.watch._seen["tele"].healing) is not None:
         await asyncio.wait([task])
         await asyncio.sleep(0)
-    assert len(ward.tele.healed) > healing
+    assert len(ward.tele.heals) > healing
     assert "TimeoutError" in ward.bench.log.at("error")[-1].message
 
 
@@ -228,7 +228,7 @@ async def test_while_one_healing_runs_no_other_begins(ward: Ward) -> None:
     ward.tele.cure = asyncio.Event()
     ward.tele.break_off()
     await ward.wait(500)
-    assert len(ward.tele.healed) == 1
+    assert len(ward.tele.heals) == 1
 
 
 async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(

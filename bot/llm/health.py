@@ -1,0 +1,64 @@
+"""How the model was when it was asked last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from bot import errors
+from bot.contracts import Clock, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.llm.closing import closing
+
+AWAY = (
+    errors.ModelUnreachable,
+    errors.ModelRefused,
+    errors.Overloaded,
+    errors.SpendLimit,
+    errors.StreamBroken,
+)
+"""Failures after which nobody can be answered. The others are the request's, or pass by themselves."""
+
+
+class WatchedModel:
+    """A model that remembers how its last call ended. `trouble` is "" while it answers or was not asked yet."""
+
+    def __init__(self, model: Model, *, clock: Clock) -> None:
+        self._model = model
+        self._clock = clock
+        self.asked: float | None = None
+        """When the last call ended, in epoch seconds; None where there was none."""
+        self.trouble = ""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        async with closing(self._model.stream(request)) as pieces:
+            try:
+                async for piece in pieces:
+                    if isinstance(piece, ModelReply):
+                        self._note(None)
+                    yield piece
+            except errors.ModelError as error:
+                self._note(error)
+                raise
+
+    async def check(self) -> None:
+        try:
+            await self._model.check()
+        except errors.ModelError as error:
+            self._note(error)
+            raise
+        self._note(None)
+
+    async def look(self) -> None:
+        """Where the model was away when it was asked last, see whether it is back. Raises nothing."""
+        if not self.trouble:
+            return
+        try:
+            await self.check()
+        except errors.ModelError:
+            return
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    def _note(self, error: errors.ModelError | None) -> None:
+        self.asked = self._clock.now()
+        self.trouble = f"{type(error).__name__}: {error}" if isinstance(error, AWAY) else ""

@@ -1,0 +1,29 @@
+"""Estimates that keep caches within bounds have to be near the truth."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bot.sizes import size_of
+
+
+@pytest.mark.parametrize(
+    "words", ["hello " * 500, "é" * 3_000, "你好，世界" * 600, "👩‍👩‍👧 " * 500, "שלום" * 700]
+)
+def test_a_text_weighs_what_the_interpreter_needs_for_it(words: str) -> None:
+    assert size_of(words) == pytest.approx(sys.getsizeof(words), rel=0.05)
+
+
+def test_everything_inside_counts() -> None:
+    message = {"role": "user", "content": [{"type": "text", "text": "x" * 10_000}, {"type": "image", "n": 1}]}
+    assert 10_000 < size_of(message) < 12_000
+    assert size_of([b"y" * 10_000, None, 1.5, ("z" * 10_000,)]) == pytest.approx(20_000, rel=0.05)
+
+
+def test_depth_is_no_danger() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert size_of(deep) > 100_000
