@@ -1,0 +1,186 @@
+"""How much memory the process takes, and what goes when it is too much."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from bot.contracts import Clock, Log
+
+SHRINK_ABOVE = 0.85
+"""The share of the limit above which caches go."""
+LOOK_EVERY = 5.0
+"""Seconds between two looks."""
+LONGEST_PAUSE = 0.04
+"""Seconds that a full collection may stop everything for. Where the last one took longer, the interpreter's own
+collections have to do.
+"""
+PAUSED_FOR = 300.0
+"""Seconds after which a full collection that was too long is tried again: there may be less to look through now."""
+_MB = 1024 * 1024
+_STATM = Path("/proc/self/statm")
+_TASK_INFO = 4  # PROC_PIDTASKINFO of macOS
+_TASK_INFO_SIZE = 96
+
+
+def resident(statm: Path = _STATM) -> int | None:
+    """Bytes of memory that the process takes now; None where the system does not tell."""
+    try:
+        return int(statm.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return _darwin() if sys.platform == "darwin" else None
+
+
+def _darwin(library: Any = None) -> int | None:
+    """What macOS says. (`getrusage` knows the peak alone, which never falls.)"""
+    buffer = ctypes.create_string_buffer(_TASK_INFO_SIZE)
+    try:
+        ask = (library or ctypes.CDLL(None)).proc_pidinfo
+    except (OSError, AttributeError):
+        return None
+    got = ask(os.getpid(), _TASK_INFO, ctypes.c_uint64(0), buffer, _TASK_INFO_SIZE)
+    return int(struct.unpack_from("=QQ", buffer)[1]) if got == _TASK_INFO_SIZE else None
+
+
+class Collector:
+    """Full collections, as long as they stop nobody for long.
+
+    They run where they are asked for, on the event loop: what they finalise belongs to it, and on another thread
+    they would hold the interpreter all the same. The time of each, the interpreter's own included, is taken.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = 0.0
+        self._ended = clock.monotonic()
+        self._took = 0.0
+
+    def start(self) -> None:
+        """Begin to take the time."""
+        gc.callbacks.append(self._timed)
+
+    def stop(self) -> None:
+        if self._timed in gc.callbacks:
+            gc.callbacks.remove(self._timed)
+
+    def collect(self) -> bool:
+        """Collect what is young, and all of it where that is quick; True where it was all."""
+        quick = self._took <= LONGEST_PAUSE or self._clock.monotonic() - self._ended > PAUSED_FOR
+        gc.collect(2 if quick else 1)
+        return quick
+
+    def _timed(self, phase: str, info: Mapping[str, int]) -> None:
+        if info["generation"] != 2:
+            return
+        now = self._clock.monotonic()
+        if phase == "start":
+            self._began = now
+        else:
+            self._ended, self._took = now, now - self._began
+
+
+def trim() -> None:
+    """Give what was freed back to the system, where the C library keeps it (glibc). Blocking, without the GIL."""
+    try:
+        give_back = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return
+    give_back(0)
+
+
+class Watcher(Protocol):
+    """Who is told of spells of trouble (`bot.gateway.reports.Reports`)."""
+
+    def begin(self, subject: str, words: str) -> bool: ...
+    def end(self, subject: str, words: str) -> bool: ...
+
+
+class MemoryMonitor:
+    """Keeps the process under a limit: above 85 % of it caches go, above it `full` says that files must be refused.
+
+    `shrinks` give up what can be had again from disk. `read` is asked at each `look`.
+    """
+
+    def __init__(
+        self,
+        limit_mb: int,
+        shrinks: Iterable[Callable[[], object]],
+        *,
+        reports: Watcher,
+        clock: Clock,
+        log: Log,
+        read: Callable[[], int | None] = resident,
+        give_back: Callable[[], object] = trim,
+    ) -> None:
+        self.limit = limit_mb * _MB
+        self._shrinks = tuple(shrinks)
+        self._reports = reports
+        self._log = log
+        self._read = read
+        self._give_back = give_back
+        self._collector = Collector(clock)
+        self._tight = False
+        self.full = False
+        """Whether the process is over its limit."""
+        self.used: int | None = None
+        """Bytes at the last look."""
+
+    def start(self) -> None:
+        self._collector.start()
+
+    def stop(self) -> None:
+        self._collector.stop()
+
+    async def look(self) -> None:
+        """See how much memory is used and give back what can be given back."""
+        self.used = self._read()
+        if self.used is not None and self.used > self.limit * SHRINK_ABOVE:
+            before = self.used
+            for shrink in self._shrinks:
+                shrink()
+            everything = self._collector.collect()
+            await asyncio.to_thread(self._give_back)
+            self.used = self._read() or before
+            self._say_tight(before, everything=everything)
+        else:
+            self._tight = False
+        self._judge()
+
+    def _say_tight(self, before: int, *, everything: bool) -> None:
+        """Once for each time that it gets tight, not every five seconds."""
+        if not self._tight:
+            self._tight = True
+            self._log.write(
+                "memory",
+                f"memory is short: {self._words(before)}; caches were given up, now {self._words(self.used)}",
+                level="warn",
+                full_collection=everything,
+            )
+
+    def _judge(self) -> None:
+        full = self.used is not None and self.used > self.limit
+        if full == self.full:
+            return
+        self.full = full
+        state = f"the process takes {self._words(self.used)} of {self.limit // _MB} MB (memory.limitMb)"
+        if full:
+            self._log.write("memory", f"{state}: files are refused", level="error")
+            self._reports.begin(
+                "memory",
+                f"Memory is short: {state}. I still answer text and refuse files until there is room. If it "
+                "stays, raise memory.limitMb or restart me; nothing that I have taken in is lost.",
+            )
+        else:
+            self._log.write("memory", f"{state}: files are taken again")
+            self._reports.end("memory", f"There is room again: {state}.")
+
+    @staticmethod
+    def _words(used: int | None) -> str:
+        return f"{(used or 0) / _MB:.0f} MB"

@@ -1,0 +1,200 @@
+"""Memory has a limit: caches go before it, files are refused above it, and people are answered all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import memory
+from bot.memory import Collector, MemoryMonitor
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+
+MB = 1024 * 1024
+
+
+class Told:
+    def __init__(self) -> None:
+        self.spells: list[tuple[str, str, str]] = []
+
+    def begin(self, subject: str, words: str) -> bool:
+        self.spells.append(("begin", subject, words))
+        return True
+
+    def end(self, subject: str, words: str) -> bool:
+        self.spells.append(("end", subject, words))
+        return True
+
+
+class Machine:
+    """A process of which a test says how much it takes, and how much a cache gives back."""
+
+    def __init__(self) -> None:
+        self.used: int | None = 10
+        self.cached = 0
+        self.shrunk = self.given_back = 0
+        self.told, self.log = Told(), MemoryLog()
+        self.monitor = MemoryMonitor(
+            100, [self.shrink], reports=self.told, clock=FakeClock(), log=self.log, read=self.read,
+            give_back=self.give_back,
+        )  # fmt: skip
+
+    def read(self) -> int | None:
+        return None if self.used is None else (self.used + self.cached) * MB
+
+    def shrink(self) -> None:
+        self.shrunk += 1
+        self.cached = 0
+
+    def give_back(self) -> None:
+        self.given_back += 1
+
+    async def look(self, used: int | None, cached: int = 0) -> None:
+        self.used, self.cached = used, cached
+        await self.monitor.look()
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+async def test_below_85_percent_nothing_is_touched(machine: Machine) -> None:
+    await machine.look(40, 45)
+    assert (machine.shrunk, machine.given_back, machine.monitor.full) == (0, 0, False)
+    assert machine.log.entries == []
+
+
+async def test_above_85_percent_caches_go_and_are_given_back_to_the_system(machine: Machine) -> None:
+    await machine.look(40, 46)
+    assert (machine.shrunk, machine.given_back, machine.monitor.full) == (1, 1, False)
+    assert machine.monitor.used == 40 * MB
+    (line,) = machine.log.at("warn")
+    assert "86 MB; caches were given up, now 40 MB" in line.message
+
+
+async def test_what_stays_tight_is_shrunk_at_each_look_and_told_once(machine: Machine) -> None:
+    for _ in range(5):
+        await machine.look(90)
+    assert (machine.shrunk, len(machine.log.at("warn"))) == (5, 1)
+    await machine.look(50)
+    await machine.look(90)
+    assert len(machine.log.at("warn")) == 2
+
+
+async def test_above_the_limit_it_is_full_until_there_is_room_and_operators_hear_of_both(
+    machine: Machine,
+) -> None:
+    for _ in range(3):
+        await machine.look(101)
+        assert machine.monitor.full
+    (spell,) = machine.told.spells
+    assert spell[:2] == ("begin", "memory")
+    assert "101 MB of 100 MB (memory.limitMb)" in spell[2]
+    await machine.look(101 - 2)
+    assert not machine.monitor.full
+    assert [spell[:2] for spell in machine.told.spells] == [("begin", "memory"), ("end", "memory")]
+
+
+async def test_what_a_cache_gave_back_in_time_does_not_count_as_full(machine: Machine) -> None:
+    await machine.look(60, 60)
+    assert (machine.monitor.full, machine.told.spells) == (False, [])
+
+
+async def test_a_system_that_does_not_tell_sets_no_limit(machine: Machine) -> None:
+    await machine.look(None)
+    assert (machine.monitor.used, machine.monitor.full, machine.shrunk) == (None, False, 0)
+
+
+def test_the_resident_size_is_what_the_system_says(tmp_path: Path) -> None:
+    (tmp_path / "statm").write_bytes(b"5000 300 200 1 0 900 0\n")
+    assert memory.resident(tmp_path / "statm") == 300 * os.sysconf("SC_PAGE_SIZE")
+    for wrong in (b"", b"5000", b"a b c"):
+        (tmp_path / "statm").write_bytes(wrong)
+        assert memory.resident(tmp_path / "statm") is None
+    assert memory.resident(tmp_path / "none") is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this system tells it in another way")
+def test_memory_that_is_taken_shows() -> None:
+    before = memory.resident()
+    held = b"x" * (64 * MB)
+    after = memory.resident()
+    assert before is not None
+    assert after is not None
+    assert after - before > 60 * MB
+    assert len(held) == 64 * MB
+
+
+def test_macos_tells_through_its_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Library:
+        def __init__(self, answer: int) -> None:
+            self.answer = answer
+
+        def proc_pidinfo(self, pid: int, flavor: int, arg: Any, buffer: Any, size: int) -> int:
+            assert (pid, flavor, size) == (os.getpid(), 4, 96)
+            buffer[:16] = struct.pack("=QQ", 1_000, 4_242)
+            return self.answer
+
+    assert memory._darwin(Library(96)) == 4_242
+    assert memory._darwin(Library(0)) is None
+    assert memory._darwin(object()) is None
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Library(96))
+    assert memory.resident(tmp_path / "none") == 4_242
+
+
+def test_a_library_without_trimming_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.trim()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    memory.trim()
+
+
+class TestCollector:
+    @pytest.fixture
+    def slow(self) -> Iterator[tuple[Collector, FakeClock]]:
+        clock = FakeClock()
+        collector = Collector(clock)
+        collector.start()
+        yield collector, clock
+        collector.stop()
+        collector.stop()
+
+    def test_a_ring_of_objects_goes(self, slow: tuple[Collector, FakeClock]) -> None:
+        class Ring:
+            gone = False
+
+            def __init__(self) -> None:
+                self.me = self
+
+            def __del__(self) -> None:
+                Ring.gone = True
+
+        Ring()
+        assert slow[0].collect()
+        assert Ring.gone
+
+    async def test_after_a_long_collection_only_the_young_are_looked_at_for_a_while(
+        self, slow: tuple[Collector, FakeClock]
+    ) -> None:
+        collector, clock = slow
+
+        def drag(phase: str, info: dict[str, int]) -> None:
+            if phase == "start" and info["generation"] == 2:
+                clock._monotonic += 0.05
+
+        gc.callbacks.append(drag)  # after the one that takes the time
+        try:
+            assert collector.collect()
+            assert not collector.collect()
+            await clock.advance(memory.PAUSED_FOR + 1)
+            assert collector.collect()
+        finally:
+            gc.callbacks.remove(drag)
