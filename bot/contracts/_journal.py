@@ -194,9 +194,10 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, Protocol):
         """True at most once in `every` seconds for this key, across restarts."""
         ...
 
-    async def sweep(self, before: float) -> int:
-        """Forget finished inbound with their steps, what was sent or failed, dead letters and keys older than
-        `before` (epoch seconds); counts them. Of what is not finished everything stays.
+    async def sweep(self, before: float, *, failed: float | None = None) -> int:
+        """Forget finished inbound with their steps, what was sent, and keys older than `before` (epoch seconds); dead
+        inbound, dead letters and what could not be delivered older than `failed`, or else `before`. Counts them. Of
+        what is not finished everything stays.
         """
         ...
 

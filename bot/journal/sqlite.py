@@ -22,17 +22,25 @@ _AT_ONCE = 2_000
 # Of a turn that is not finished everything stays: resumed, it has to know what it did and what it sent.
 _SWEEPS = (
     """DELETE FROM inbox WHERE request_id IN
-        (SELECT request_id FROM inbox WHERE state IN ('done', 'dead') AND changed_at < ? LIMIT ?)""",
-    # After the inbox: of what is still there, the steps stay too.
-    """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHERE began_at < ?
-        AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)""",
+        (SELECT request_id FROM inbox WHERE state = 'done' AND changed_at < ? LIMIT ?)""",
     """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
-        WHERE state IN ('sent', 'uncertain', 'failed') AND changed_at < ? AND request_id NOT IN
+        WHERE state = 'sent' AND changed_at < ? AND request_id NOT IN
             (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
     """DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? AND request_id NOT IN
             (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
+)
+# What went wrong may have to be looked at for longer.
+_SWEEPS_FAILED = (
+    """DELETE FROM inbox WHERE request_id IN
+        (SELECT request_id FROM inbox WHERE state = 'dead' AND changed_at < ? LIMIT ?)""",
+    """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+        WHERE state IN ('uncertain', 'failed') AND changed_at < ? AND request_id NOT IN
+            (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
     "DELETE FROM dead_letters WHERE rowid IN (SELECT rowid FROM dead_letters WHERE at < ? LIMIT ?)",
 )
+# After the inbox: of what is still there, the steps stay too.
+_SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHERE began_at < ?
+    AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until < ? LIMIT ?)"
 
 
@@ -66,9 +74,16 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
 
         return held(self._base.run(work))
 
-    async def sweep(self, before: float) -> int:
+    async def sweep(self, before: float, *, failed: float | None = None) -> int:
         await self._sweep(_SWEEP_ONCE, before)
-        return sum([await self._sweep(statement, before) for statement in _SWEEPS])
+        gone = sum([await self._sweep(statement, before) for statement in _SWEEPS])
+        gone += sum(
+            [
+                await self._sweep(statement, before if failed is None else failed)
+                for statement in _SWEEPS_FAILED
+            ]
+        )
+        return gone + await self._sweep(_SWEEP_STEPS, before)
 
     async def probe(self) -> str:
         try:

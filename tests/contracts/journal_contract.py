@@ -270,6 +270,24 @@ class JournalContract(abc.ABC):
         assert not await journal.receive(inbound(5, keys=inbound(4).keys))
         assert await journal.receive(inbound(5, keys=inbound(1).keys))
 
+    async def test_what_went_wrong_may_be_kept_for_longer(self, journal: Journal, clock: FakeClock) -> None:
+        for number, outcome, state in ((1, "done", "sent"), (2, "dead", "failed"), (3, "dead", "uncertain")):
+            await journal.receive(inbound(number))
+            await journal.intend([outbound(number, request=number)])
+            await journal.mark(outbound(number).id, state)
+            await journal.finish(inbound(number).request_id, outcome)
+        await journal.bury("telegram", "update:9", "{}", "no chat")
+        began = clock.now()
+        await clock.advance(8 * DAY)
+        keys = 3 * 2
+        assert await journal.sweep(clock.now() - 7 * DAY, failed=began - 1) == 2 + keys
+        assert await journal.inbound(inbound(1).request_id) is None
+        dead = await journal.inbound(inbound(2).request_id)
+        assert dead is not None
+        assert dead.state == "dead"
+        assert [row.state for row in await journal.deliveries(inbound(3).request_id)] == ["uncertain"]
+        assert await journal.sweep(clock.now(), failed=clock.now()) == 2 * 2 + 1
+
     async def test_sweeping_ends_however_much_there_is(self, journal: Journal, clock: FakeClock) -> None:
         await asyncio.gather(*(journal.receive(inbound(number)) for number in range(2_100)))
         await asyncio.gather(*(journal.finish(inbound(number).request_id, "done") for number in range(2_100)))
