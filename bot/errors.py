@@ -85,13 +85,16 @@ class DeliveryFailed(ChannelError):
 
 
 class DeliveryThrottled(DeliveryFailed):
-    """The platform asks to wait; the message was surely not sent. `retry_after` is in seconds."""
+    """The platform asks to wait; the message was surely not sent. `retry_after` is in seconds; `everywhere` says
+    that all chats have to wait, not this one alone.
+    """
 
     code = "throttled"
 
-    def __init__(self, message: str | None = None, *, retry_after: float) -> None:
+    def __init__(self, message: str | None = None, *, retry_after: float, everywhere: bool = False) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.everywhere = everywhere
 
 
 class DeliveryUncertain(DeliveryFailed):

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from bot.contracts import Clock
-from bot.gateway.delivery import Address, Delivery
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
 
 SHOWN_AFTER = 0.4
 """Seconds: an answer that is quicker than this needs no sign, and a second is all a person should wait for it."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from bot.gateway.delivery import REPEATED
+from bot.gateway.outbox import REPEATED
 from bot.testing.anthropic_script import Reply, reply, text, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.disk import WRITES, When

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.delivery import REPEATED
+from bot.gateway.outbox import REPEATED
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer

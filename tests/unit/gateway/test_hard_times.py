@@ -10,7 +10,8 @@ import pytest
 
 from bot import errors
 from bot.contracts import Attachment, Command, Inbound, Json, Outbound, Quoted, Sent, TurnOutcome, TurnRequest
-from bot.gateway import delivery, turns
+from bot.gateway import delivery, outbox, turns
+from bot.gateway.address import Address
 from tests.unit.gateway.conftest import SECRET, Bench
 
 
@@ -139,9 +140,9 @@ class TestAHangingChannel:
     async def test_a_send_that_hangs_counts_as_one_that_may_have_arrived(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delivery, "SEND_SECONDS", 0.01)
+        monkeypatch.setattr(outbox, "SEND_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
-        to = delivery.Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
+        to = Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
 
         with pytest.raises(errors.DeliveryUncertain):
             await bench.delivery.send(to, "Hello.")
@@ -151,7 +152,7 @@ class TestAHangingChannel:
     async def test_greeting_a_stranger_does_not_hold_up_what_the_platform_brings(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delivery, "GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(outbox, "GRACE_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
 
         async with asyncio.timeout(2):
@@ -163,7 +164,7 @@ class TestAStopDuringDelivery:
     async def test_a_send_that_has_begun_is_recorded_as_what_it_became(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, grace: float
     ) -> None:
-        monkeypatch.setattr(delivery, "GRACE_SECONDS", grace)
+        monkeypatch.setattr(outbox, "GRACE_SECONDS", grace)
         sending, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(_: Outbound) -> Sent:
@@ -172,7 +173,7 @@ class TestAStopDuringDelivery:
             return Sent("m1")
 
         monkeypatch.setattr(bench.tele, "send", slow)
-        to = delivery.Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
+        to = Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
         task = asyncio.create_task(bench.delivery.send(to, "Hello."))
         await sending.wait()
         task.cancel()

@@ -240,7 +240,7 @@ async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(
 
     monkeypatch.setattr(reports_module, "TELL_SECONDS", 0.01)
     monkeypatch.setattr(ward.tele, "send", hangs)
-    monkeypatch.setattr("bot.gateway.delivery.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("bot.gateway.outbox.GRACE_SECONDS", 0.01)
     assert await ward.reports.tell("subject", "words")
     assert ward.told == ["words"]
     ward.chat.failures = [errors.TargetGone("blocked")]

@@ -1,0 +1,190 @@
+"""Answers whose delivery was cut off or put off: brought to their end, and archived once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bot import errors
+from bot.contracts import (
+    Archive,
+    ArchiveLine,
+    Clock,
+    DeliveryRecord,
+    HistoryQuery,
+    Log,
+    Outbound,
+    Outbox,
+    Sent,
+)
+from bot.gateway.address import Address
+from bot.gateway.outbox import REPEATED, REPLACED, Courier, Item, original
+from bot.gateway.waiting import Waiting, due
+
+BOT_USER = "bot"
+PATIENCE = 24 * 3600.0
+"""Seconds after which a reply that still waits for its platform is given up."""
+EXPIRED = "expired"
+Part = tuple[str, Sent]
+
+
+class Shelf:
+    """What people saw of the bot, put into the archive."""
+
+    def __init__(self, archive: Archive, clock: Clock, log: Log) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._log = log
+
+    async def put(self, to: Address, parts: Sequence[Part]) -> None:
+        """One line for the parts of one message."""
+        line = ArchiveLine(
+            ts=int(self._clock.now() * 1000),
+            channel=to.channel,
+            chat_id=to.chat_id,
+            chat_key=to.chat_key,
+            user_id=BOT_USER,
+            message_id=parts[0][1].message_id,
+            role="assistant",
+            text="\n".join(words.removeprefix(REPEATED) for words, _ in parts),
+            meta={"requestId": to.request_id, "messageIds": [sent.message_id for _, sent in parts]},
+        )
+        try:
+            await self._archive.append(line)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be written", level="error", cause=str(error))
+
+    async def put_once(self, to: Address, parts: Sequence[Part]) -> None:
+        """The same, of those parts that are not in the archive yet."""
+
+        def other(line: ArchiveLine) -> bool:
+            return (line.meta or {}).get("requestId") != to.request_id
+
+        query = HistoryQuery(limit=200, role="assistant", skip=other)
+        try:
+            page = await self._archive.search(to.chat_key, query)
+        except errors.StorageError as error:
+            self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            return
+        known = {one for line in page.lines for one in (line.meta or {}).get("messageIds", ())}
+        if new := [part for part in parts if part[1].message_id not in known]:
+            await self.put(to, new)
+
+
+class Completion:
+    """Goes on where the outbox says that the delivery of an answer ended."""
+
+    def __init__(
+        self,
+        courier: Courier,
+        waiting: Waiting,
+        shelf: Shelf,
+        *,
+        journal: Outbox,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._courier = courier
+        self._waiting = waiting
+        self._shelf = shelf
+        self._journal = journal
+        self._clock = clock
+        self._log = log
+
+    async def resume(self, to: Address) -> tuple[str, ...]:
+        """After a crash: bring what an answer had begun to deliver to its end.
+
+        Returns the ids of all that was delivered; what still waits for its platform counts under its own id.
+        Parts that were not sent are, a send without a known outcome is resolved, and what was delivered is
+        archived where the crash came before that. Notices are left alone.
+        """
+        rows = _in_order(await self._journal.deliveries(to.request_id))
+        if shown := [
+            (row.text, Sent(row.message_id)) for row in rows if row.state == "sent" and row.message_id
+        ]:
+            await self._shelf.put_once(to, shown)
+        delivered = [sent.message_id for _, sent in shown]
+        left = await self._left(to, rows)
+        if not left:
+            return tuple(delivered)
+        if wait := self._wait(to, left):
+            await self._courier.put_off(to, self._items(to, left), wait)
+        else:
+            delivered += await self._deliver(to, left)
+        return (*delivered, *(row.id for row in await self._put_off(to)))
+
+    async def go_on(self, to: Address) -> None:
+        """Deliver what of an answer was put off. Raises `errors.StorageError` where the outbox cannot be read."""
+        rows = await self._put_off(to)
+        now = self._clock.now()
+        late = [row for row in rows if now - row.created_at > PATIENCE]
+        for row in late:
+            self._log.write(
+                "delivery",
+                "a reply is given up: its platform did not take it for a day",
+                level="error",
+                chat_key=to.chat_key,
+                request_id=to.request_id,
+                outbound_id=row.id,
+            )
+            await self._journal.mark(
+                row.id, "uncertain" if row.state == "sending" else "failed", detail=EXPIRED
+            )
+        left = await self._left(to, [row for row in rows if row not in late])
+        await self._deliver(to, left)
+
+    def _wait(self, to: Address, left: Sequence[DeliveryRecord]) -> float:
+        """Seconds that an answer has to wait for its platform, or for an earlier answer in the same chat."""
+        until = max((at for row in left if (at := due(row.detail)) is not None), default=0.0)
+        wait = until - self._clock.now()
+        earlier = any(one != to.request_id for one in self._waiting.chats.get(to.chat_key, ()))
+        return max(wait, self._courier.frozen(to), 0.001) if earlier else max(wait, 0.0)
+
+    async def _put_off(self, to: Address) -> list[DeliveryRecord]:
+        rows = _in_order(await self._journal.deliveries(to.request_id))
+        return [row for row in rows if row.state in {"intent", "sending"} and due(row.detail) is not None]
+
+    async def _left(self, to: Address, rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
+        """The rows that are not at their end."""
+        repeated = {row.id.rpartition("-")[0] for row in rows}
+        left = []
+        for row in rows:
+            if row.state == "sending" and row.id in repeated:
+                # The process ended between the repeat's first write and this one.
+                await self._courier.mark(_message(to, row), "uncertain", detail=REPLACED)
+            elif row.state in {"intent", "sending"}:
+                left.append(row)
+        return left
+
+    async def _deliver(self, to: Address, rows: Iterable[DeliveryRecord]) -> list[str]:
+        """The ids of what has reached the chat. What has not is in the outbox, and its reason in the log."""
+        ids: list[str] = []
+
+        async def arrived(message: Outbound, sent: Sent) -> None:
+            # Before its row says so: else a crash in between would leave the archive without it.
+            await self._shelf.put_once(to, [(message.text, sent)])
+            ids.append(sent.message_id)
+
+        try:
+            await self._courier.deliver(to, self._items(to, rows), arrived)
+        except errors.DeliveryFailed as error:
+            self._log.write("delivery", "an answer could not be completed", level="warn", cause=str(error))
+        return ids
+
+    def _items(self, to: Address, rows: Iterable[DeliveryRecord]) -> list[Item]:
+        now = self._clock.now()
+        return [
+            Item(_message(to, row), lost=row.state == "sending", age=now - row.created_at) for row in rows
+        ]
+
+
+def _message(to: Address, row: DeliveryRecord) -> Outbound:
+    return Outbound(row.id, row.request_id, row.chat_key, to.target, row.text)
+
+
+def _in_order(rows: Iterable[DeliveryRecord]) -> list[DeliveryRecord]:
+    """Replies as people should see them: a repeat stands where its original would."""
+    replies = [row for row in rows if row.kind == "reply"]
+    places: dict[str, int] = {}
+    for row in replies:
+        places.setdefault(original(row.id), len(places))
+    return sorted(replies, key=lambda row: (places[original(row.id)], row.id))

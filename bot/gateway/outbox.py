@@ -1,0 +1,341 @@
+"""One message after the other from its outbox row to its end: in the chat, failed, unknown, or put off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from bot import errors
+from bot.contracts import Channel, Clock, Log, Manifest, Outbound, Outbox, OutboxState, Pace, Sent
+from bot.gateway.address import Address
+from bot.gateway.pace import UNSAID, Budget, Pacer, patience
+from bot.gateway.targets import Targets
+from bot.gateway.waiting import Waiting, deferred
+
+MAX_ATTEMPTS = 6
+MAX_WAIT = 60.0
+"""Seconds that a turn may wait for a platform that asks for patience; a reply that has to wait for longer is put off."""
+SEND_SECONDS = 120.0
+"""After this a channel that says nothing counts as one that may have sent."""
+GRACE_SECONDS = 3.0
+"""What a send that has begun gets to end when its turn is stopped: else nobody would know what became of it."""
+SETTLE_SECONDS = 2.0
+"""A message that a platform does not show may still be on its way there: after this it is asked once more."""
+SLOWEST_RETRY = 60.0
+AFTER_DOUBT = 30.0
+"""Seconds until the rest of an answer goes on, of which one part has an outcome that cannot be known."""
+REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
+REPLACED = "repeated"
+"""The `detail` of an uncertain row whose text went out once more, in rows of their own."""
+UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
+
+Arrived = Callable[[Outbound, Sent], Awaitable[None]]
+"""Told of each message that is in the chat, before its row says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A message to deliver. `lost`: it was begun, and the answer died with the process. `age` is in seconds."""
+
+    message: Outbound
+    lost: bool = False
+    age: float = 0.0
+
+
+class _PutOff(errors.DeliveryDeferred):
+    """As its parent; `unknown` where the message may be in the chat already."""
+
+    def __init__(self, message: str, *, wait: float, unknown: bool) -> None:
+        super().__init__(message, wait=wait)
+        self.unknown = unknown
+
+
+def original(outbound_id: str) -> str:
+    """The row that a row repeats, or its own."""
+    return outbound_id.partition("-")[0]
+
+
+class Courier:
+    """Delivers, in the limits of each platform, and records what became of it."""
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        *,
+        journal: Outbox,
+        targets: Targets,
+        waiting: Waiting,
+        clock: Clock,
+        log: Log,
+        limits: bool,
+    ) -> None:
+        self._channels = channels
+        self._manifests = manifests
+        self._journal = journal
+        self._targets = targets
+        self._waiting = waiting
+        self._clock = clock
+        self._log = log
+        self._limits = limits
+        self._pacer = Pacer(clock)
+
+    async def deliver(
+        self, to: Address, items: Iterable[Item], arrived: Arrived, prepared: Awaitable[object] | None = None
+    ) -> None:
+        """Send messages of one answer in order, once `prepared` is done.
+
+        Raises an `errors.DeliveryFailed`; then every row that is not in the chat says what becomes of it: with
+        `DeliveryDeferred` all that is left goes out later, with `DeliveryUncertain` all but the one in doubt,
+        with any other nothing more.
+        """
+        left = deque(items)
+        try:
+            while left:
+                again = await self._one(to, left[0], arrived, prepared)
+                left.popleft()
+                left.extendleft(Item(message) for message in reversed(again))
+        except _PutOff as error:
+            left[0] = replace(left[0], lost=error.unknown)
+            await self.put_off(to, left, error.wait)
+            raise
+        except errors.DeliveryUncertain as error:
+            await self._ended(left.popleft().message, error)
+            if left and left[0].message.kind == "reply":
+                await self.put_off(to, left, AFTER_DOUBT)
+            raise
+        except errors.DeliveryFailed as error:
+            if isinstance(error, errors.TargetGone) and not self._targets.closed(to):
+                await self._targets.close(to, str(error))
+            if prepared is not None:
+                await prepared
+            await asyncio.gather(*(self._ended(item.message, error) for item in left))
+            raise
+
+    async def put_off(self, to: Address, items: Collection[Item], wait: float) -> None:
+        """Replies that go out by themselves, in order, `wait` seconds from now."""
+        detail = deferred(self._clock.now() + wait)
+        self.hold(to, wait)
+        await asyncio.gather(
+            *(self.mark(one.message, "sending" if one.lost else "intent", detail=detail) for one in items)
+        )
+        self._waiting.add(to)
+        self._log.write(
+            "delivery",
+            "an answer waits for its platform",
+            level="warn",
+            request_id=to.request_id,
+            chat_key=to.chat_key,
+            outbound_ids=[one.message.id for one in items],
+            wait=round(wait, 3),
+        )
+
+    def spare(self, to: Address, *, reserve: int = 1) -> bool:
+        """Take a slot for something cosmetic; False where none is free, and where nothing may go out at all."""
+        if self._targets.closed(to) or self._pacer.frozen(_signs(to)):
+            return False
+        return self._pacer.spare(*self._budgets(to), reserve=reserve)
+
+    def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> float:
+        """Nothing goes out before the platform wants it; returns the seconds. Where a platform limits signs of work
+        as such, messages need not wait for that.
+        """
+        chat, total = self._budgets(to)
+        if error.everywhere and cosmetic:
+            total = (_signs(to), UNLIMITED)
+        wait = patience(error.retry_after)
+        self._pacer.freeze(total if error.everywhere else chat, wait)
+        return wait
+
+    def hold(self, to: Address, seconds: float) -> None:
+        """Nothing goes to this chat before."""
+        if seconds > 0:
+            self._pacer.freeze(self._budgets(to)[0], seconds)
+
+    def frozen(self, to: Address) -> float:
+        """Seconds for which the platform wants to be left alone with this chat."""
+        return self._pacer.frozen(*(name for name, _ in self._budgets(to)))
+
+    async def mark(
+        self,
+        message: Outbound,
+        state: OutboxState,
+        *,
+        message_id: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Record a state. A disk that refuses does not keep the message from people."""
+        try:
+            await self._journal.mark(message.id, state, message_id=message_id, detail=detail)
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+
+    async def intend(self, messages: list[Outbound]) -> None:
+        try:
+            await self._journal.intend(messages)
+        except errors.StorageError as error:
+            # An answer that cannot be recorded is still better delivered than lost.
+            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+
+    async def _one(
+        self, to: Address, item: Item, arrived: Arrived, prepared: Awaitable[object] | None
+    ) -> list[Outbound]:
+        """Take one message to its end; what has to be sent in its place, [] where it is in the chat."""
+        message, unknown, waited = item.message, item.lost, 0.0
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                if unknown and await self._found(to, message, arrived):
+                    return []
+                unknown = False
+                await self._attempt(to, message, arrived, prepared)
+            except errors.DeliveryThrottled as error:
+                waited += await self._held_up(to, error, asked=unknown)
+                if waited > MAX_WAIT:
+                    break
+            except errors.DeliveryUncertain as error:
+                if unknown:
+                    return await self._replaced(to, item, error)
+                unknown = True
+                self._log.write(
+                    "delivery", "a send has an unknown outcome", level="warn", outbound_id=message.id
+                )
+            else:
+                return []
+        if prepared is not None:
+            await prepared
+        raise self._later(to, item, unknown=unknown)
+
+    async def _held_up(self, to: Address, error: errors.DeliveryThrottled, *, asked: bool) -> float:
+        """The platform asks to wait; returns the seconds. The next send waits for its slot, a question here."""
+        wait = self.freeze(to, error)
+        self._log.write("delivery", "the platform asks to wait", level="warn", retry_after=error.retry_after)
+        if asked and wait <= MAX_WAIT:
+            await self._clock.sleep(wait)
+        return wait
+
+    async def _attempt(
+        self, to: Address, message: Outbound, arrived: Arrived, prepared: Awaitable[object] | None
+    ) -> None:
+        """Send once, when it may be sent."""
+        self._targets.check(to)
+        if wait := await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT):
+            raise errors.DeliveryThrottled("the platform still wants to be left alone", retry_after=wait)
+        sending = self.mark(message, "sending")
+        # Where no slot had to be waited for, all of it goes to the disk at once.
+        await (asyncio.gather(prepared, sending) if prepared is not None else sending)
+        await _to_its_end(self._sent(self._channels[to.channel], message, arrived))
+
+    async def _sent(self, channel: Channel, message: Outbound, arrived: Arrived) -> None:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                done = await channel.send(message)
+        except TimeoutError:
+            raise errors.DeliveryUncertain(f"the channel said nothing for {SEND_SECONDS:g} s") from None
+        await self._arrived(message, done, arrived)
+
+    async def _found(self, to: Address, message: Outbound, arrived: Arrived) -> bool:
+        """Whether a message whose send has an unknown outcome is in the chat.
+
+        Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it will
+        be able to, later.
+        """
+        channel = self._channels[to.channel]
+        found = await self._asked(channel, message)
+        if found is None:
+            await self._clock.sleep(SETTLE_SECONDS)
+            found = await self._asked(channel, message)
+        if found is None:
+            return False
+        await _to_its_end(self._arrived(message, found, arrived))
+        return True
+
+    @staticmethod
+    async def _asked(channel: Channel, message: Outbound) -> Sent | None:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                return await channel.find(message)
+        except TimeoutError:
+            raise errors.DeliveryUncertain("the channel does not say what became of a message") from None
+        except (errors.DeliveryThrottled, errors.DeliveryUncertain):
+            raise
+        except errors.DeliveryFailed as error:
+            raise errors.DeliveryUncertain(f"the platform refuses to say: {error}") from None
+
+    async def _arrived(self, message: Outbound, sent: Sent, arrived: Arrived) -> None:
+        await arrived(message, sent)
+        await self.mark(message, "sent", message_id=sent.message_id)
+        self._log.write(
+            "delivery",
+            f"{message.kind} delivered",
+            message_id=sent.message_id,
+            outbound_id=message.id,
+            length=len(message.text),
+        )
+
+    async def _replaced(self, to: Address, item: Item, error: errors.DeliveryUncertain) -> list[Outbound]:
+        """Nobody can tell whether it arrived: a reply goes out once more and says that it may be a repeat, so that it
+        is neither lost nor doubled in silence. A notice is not repeated, nor a repeat, unless a crash came in between.
+        """
+        message = item.message
+        if message.kind == "notice" or (original(message.id) != message.id and not item.lost):
+            raise error
+        words = message.text
+        if not words.startswith(REPEATED):
+            words = REPEATED + words
+        again = [
+            Outbound(f"{message.id}-{n}", message.request_id, message.chat_key, message.target, part)
+            for n, part in enumerate(self._channels[to.channel].split(words), 1)
+        ]
+        await asyncio.gather(self.intend(again), self.mark(message, "uncertain", detail=REPLACED))
+        return again
+
+    def _later(self, to: Address, item: Item, *, unknown: bool) -> errors.DeliveryFailed:
+        """What a message ends with that the platform does not let out now. The older it is, the rarer it is tried."""
+        if item.message.kind == "reply":
+            wait = max(self.frozen(to), min(item.age / 4, SLOWEST_RETRY), UNSAID)
+            return _PutOff("the platform asks to wait for long", wait=wait, unknown=unknown)
+        if unknown:
+            return errors.DeliveryUncertain("the platform cannot be asked what became of it")
+        return errors.DeliveryThrottled("the platform asks to wait for long", retry_after=self.frozen(to))
+
+    async def _ended(self, message: Outbound, error: errors.DeliveryFailed) -> None:
+        """Record, and tell the operator, that a message will not be sent any more."""
+        state: OutboxState = "uncertain" if isinstance(error, errors.DeliveryUncertain) else "failed"
+        self._log.write(
+            "delivery",
+            f"{message.kind} not delivered: {state}",
+            level="error",
+            chat_key=message.chat_key,
+            request_id=message.request_id,
+            outbound_id=message.id,
+            code=error.code,
+            cause=str(error),
+        )
+        await self.mark(message, state, detail=error.code)
+
+    def _budgets(self, to: Address) -> tuple[Budget, Budget]:
+        """That of the chat and that of the whole bot."""
+        chat = total = None
+        if self._limits:
+            manifest = self._manifests[to.channel]
+            chat, total = manifest.pace.get(to.chat_type), manifest.total
+        return (to.budget, chat or UNLIMITED), (to.channel, total or UNLIMITED)
+
+
+def _signs(to: Address) -> str:
+    return f"{to.channel} signs"
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await work that must not be cut in the middle: cancelled, it gets its grace before the caller goes."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=GRACE_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()  # told and recorded already
+        task.cancel()
+        raise
