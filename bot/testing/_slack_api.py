@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from bot.contracts import Json
@@ -13,6 +14,8 @@ from bot.testing._slack_world import ApiError, Post, Room, World
 MARKDOWN_LIMIT = 12_000
 TEXT_LIMIT = 40_000
 EDIT_LIMIT = 4_000
+
+SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
 _TS = re.compile(r"\d{1,12}\.\d{6}")
 _HISTORY_SCOPES = {
@@ -27,6 +30,7 @@ ALL_SCOPES = frozenset(
         *_HISTORY_SCOPES.values(),
         *_INFO_SCOPES.values(),
         "app_mentions:read",
+        "assistant:write",
         "chat:write",
         "commands",
         "reactions:write",
@@ -70,6 +74,7 @@ class WebApi:
             "conversations.history": self._history,
             "conversations.info": self._info,
             "users.info": self._user,
+            "agents.sessions.setStatus": self._set_session,
             "assistant.threads.setStatus": self._set_status,
             "reactions.add": self._react,
         }
@@ -125,10 +130,22 @@ class WebApi:
 
     def _writable(self, params: Json) -> Room:
         self._need("chat:write")
-        room = self.world.room(params.get("channel"), member=False)
+        channel = params.get("channel")
+        if isinstance(channel, str) and channel in self.world.users:
+            channel = self._direct(channel)
+        room = self.world.room(channel, member=False)
         if room.archived:
             raise ApiError("is_archived")
         return self.world.room(room.id)
+
+    def _direct(self, user: str) -> str:
+        """The direct messages with a user, opened where they are not yet."""
+        if self.world.users[user]["is_bot"]:
+            raise ApiError("cannot_dm_bot")
+        channel = f"D{user[1:]}"
+        members = {user, self.world.bot_user}
+        self.world.rooms.setdefault(channel, Room(channel, "im", channel.lower(), members))
+        return channel
 
     async def _post(self, params: Json) -> Json:
         room = self._writable(params)
@@ -149,6 +166,7 @@ class WebApi:
             unfurl_media=_flag(params.get("unfurl_media")),
         )
         self.world.add(room, post)
+        room.tally = replace(room.tally, posted=room.tally.posted + 1)
         await self._posted(room, post)
         return {
             "channel": room.id,
@@ -171,12 +189,14 @@ class WebApi:
         before = self.world.message(room, post)
         post.text = text
         post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
+        room.tally = replace(room.tally, edited=room.tally.edited + 1)
         await self._emit(room, changed(self.world, room, post, before))
         return {"channel": room.id, "ts": post.ts, "text": text}
 
     async def _delete(self, params: Json) -> Json:
         room = self._writable(params)
         post = self._own(room, params.get("ts"), "cant_delete_message")
+        room.tally = replace(room.tally, deleted=room.tally.deleted + 1)
         await self._emit(room, deleted(self.world, room, post))
         return {"channel": room.id, "ts": post.ts}
 
@@ -259,6 +279,24 @@ class WebApi:
             raise ApiError("invalid_thread_ts")
         self.world.set_status(room.id, thread_ts, status)
         return {}
+
+    async def _set_session(self, params: Json) -> Json:
+        self._need("chat:write")
+        if not self.world.agent:
+            raise ApiError("not_authorized")
+        self._need("assistant:write")
+        room = self.world.room(params.get("channel_id"))
+        thread_ts, status = params.get("thread_ts"), params.get("status")
+        title = params.get("title", "")
+        if not isinstance(thread_ts, str) or status not in SESSION_STATUSES or len(str(title)) > 200:
+            raise ApiError("invalid_arguments")
+        root = room.find(thread_ts)
+        if root is None or root.is_reply:
+            raise ApiError("invalid_thread_ts")
+        self.world.sessions[room.id, thread_ts] = status
+        missing = "missing_agent_session_stopped_event_subscription"
+        warned = status == "processing" and "agent_session_stopped" not in self.world.subscriptions
+        return {"status": status} | ({"warning": missing} if warned else {})
 
     async def _react(self, params: Json) -> Json:
         self._need("reactions:write")

@@ -32,16 +32,25 @@ class Delivery:
     acked: asyncio.Event = field(default_factory=asyncio.Event)
     reply: Any = None
     given_up: bool = False
+    retry: tuple[int, str] = (0, "")
+    """Number and reason with which the first try claims to be a repeat."""
 
 
 class Link:
     """Gives each payload to one socket, again and again until it is acked or given up."""
 
-    def __init__(self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str) -> None:
+    def __init__(
+        self, clock: Clock, changed: Callable[[], Awaitable[None]], app_id: str, ping_every: float
+    ) -> None:
         self.deliveries: list[Delivery] = []
         self.sockets: dict[web.WebSocketResponse, web.Request] = {}
         self.pongs = 0
         self.pinged = 0
+        self.held: list[Delivery] | None = None
+        """What waits for `release`; None where nothing is held back."""
+        self._ping_every = ping_every
+        self._deaf: dict[web.WebSocketResponse, bool] = {}
+        self._end = asyncio.Event()
         self._clock = clock
         self._changed = changed
         self._app_id = app_id
@@ -63,17 +72,27 @@ class Link:
         self._tickets.discard(ticket)
 
     def send(self, delivery: Delivery) -> None:
+        if self.held is not None:
+            self.held.append(delivery)
+            return
         self.deliveries.append(delivery)
         self._spawn(self._deliver(delivery))
 
+    def deafen(self, *, answering: bool) -> None:
+        self._deaf.update(dict.fromkeys(self.sockets, answering))
+
     async def broadcast(self, message: Json) -> None:
-        for socket in list(self.sockets):
+        for socket in self._speaking():
             with contextlib.suppress(ConnectionError):
                 await socket.send_json(message)
 
     async def ping(self) -> None:
-        for socket in list(self.sockets):
-            await socket.ping(PING)
+        for socket in self._speaking():
+            with contextlib.suppress(ConnectionError):
+                await socket.ping(PING)
+
+    def _speaking(self) -> list[web.WebSocketResponse]:
+        return [socket for socket in self.sockets if socket not in self._deaf]
 
     async def cut(self, *, politely: bool) -> None:
         for socket, request in list(self.sockets.items()):
@@ -83,6 +102,7 @@ class Link:
                 request.transport.abort()
 
     async def stop(self) -> None:
+        self._end.set()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -90,8 +110,9 @@ class Link:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """One socket, from `hello` to its end."""
-        socket = web.WebSocketResponse(autoping=False)
+        socket = web.WebSocketResponse(autoping=False, autoclose=False)
         await socket.prepare(request)
+        self._end.clear()
         if len(self.sockets) >= MAX_SOCKETS:
             await socket.send_json({"type": "disconnect", "reason": "too_many_websockets"})
             await socket.close()
@@ -107,14 +128,30 @@ class Link:
                 }
             )
             await self._changed()
+            if self._ping_every:
+                self._spawn(self._pinging(socket))
             await self._listen(socket)
         finally:
             del self.sockets[socket]
             await self._changed()
+        if self._deaf.get(socket) is False:
+            await self._end.wait()
+        await socket.close()
+        self._deaf.pop(socket, None)
         return socket
+
+    async def _pinging(self, socket: web.WebSocketResponse) -> None:
+        """Sign of life of the service on one socket, for as long as it stands."""
+        while socket in self.sockets and not socket.closed:
+            if socket not in self._deaf:
+                with contextlib.suppress(ConnectionError):
+                    await socket.ping(PING)
+            await self._clock.sleep(self._ping_every)
 
     async def _listen(self, socket: web.WebSocketResponse) -> None:
         async for frame in socket:
+            if self._deaf.get(socket) is False:
+                continue
             if frame.type is WSMsgType.PING:
                 self.pinged += 1
                 await socket.pong(frame.data)
@@ -154,9 +191,13 @@ class Link:
         envelope: Json = {"envelope_id": envelope_id, "type": delivery.kind, "payload": delivery.payload}
         envelope["accepts_response_payload"] = delivery.kind != "events_api"
         if delivery.kind == "events_api":
-            envelope |= {"retry_attempt": attempt, "retry_reason": "timeout" if attempt else ""}
-        with contextlib.suppress(ConnectionError):
-            await self._rng.choice(sockets).send_json(envelope)
+            number, reason = delivery.retry
+            again = "timeout" if attempt else reason
+            envelope |= {"retry_attempt": number + attempt, "retry_reason": again}
+        socket = self._rng.choice(sockets)
+        if socket not in self._deaf:
+            with contextlib.suppress(ConnectionError):
+                await socket.send_json(envelope)
         await self._changed()
         await self._first(delivery.acked.wait(), self._until(now + ACK_SECONDS))
         return now + ACK_SECONDS

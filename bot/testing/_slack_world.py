@@ -66,6 +66,16 @@ class Post:
         return self.thread_ts is not None and self.thread_ts != self.ts
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the bot did in one conversation; `visible` is how many of its messages stand there."""
+
+    posted: int = 0
+    edited: int = 0
+    deleted: int = 0
+    visible: int = 0
+
+
 @dataclass(slots=True)
 class Room:
     id: str
@@ -74,6 +84,7 @@ class Room:
     members: set[str]
     archived: bool = False
     posts: dict[str, Post] = field(default_factory=dict)
+    tally: Tally = Tally()
 
     def find(self, ts: Any) -> Post | None:
         return self.posts.get(ts) if isinstance(ts, str) else None
@@ -94,6 +105,10 @@ class World:
         self.bot_id = bot_id
         self.rooms: dict[str, Room] = {}
         self.users: dict[str, Json] = {}
+        self.agent = True
+        """Whether the app is declared as an agent."""
+        self.subscriptions: set[str] = set()
+        self.sessions: dict[tuple[str, str], str] = {}
         self._statuses: dict[tuple[str, str], tuple[str, float]] = {}
         self._last = 0
 

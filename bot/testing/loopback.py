@@ -39,15 +39,22 @@ class Call:
 @dataclass(slots=True)
 class Fault:
     """How the next matching request fails. `respond` answers with status and body without doing anything;
-    `lose` does everything and cuts the connection before the answer; `cut` cuts at once; `hang` never answers.
+    `lose` does everything and cuts the connection before the answer; `late` does everything and answers after
+    `seconds` of the server's clock; `cut` cuts at once; `hang` never answers.
     """
 
     method: str
-    action: Literal["respond", "lose", "cut", "hang"] = "respond"
+    action: Literal["respond", "lose", "late", "cut", "hang"] = "respond"
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | bytes | dict[str, Any] = ""
     times: int = 1
+    seconds: float = 0.0
+
+    @property
+    def executes(self) -> bool:
+        """Whether the request is carried out all the same."""
+        return self.action in {"lose", "late"}
 
 
 class Loopback(abc.ABC):
@@ -129,7 +136,7 @@ class Loopback(abc.ABC):
 
     @staticmethod
     async def broken(request: web.Request, fault: Fault) -> web.StreamResponse:
-        """Carry out a fault other than `lose` before anything was done."""
+        """Carry out a fault before anything was done."""
         if fault.action == "hang":
             await asyncio.Event().wait()
         if fault.action == "respond":
@@ -139,6 +146,17 @@ class Loopback(abc.ABC):
             data = body.encode() if isinstance(body, str) else body
             return web.Response(status=fault.status, headers=fault.headers, body=data)
         return Loopback.drop(request)
+
+    async def answered(
+        self, request: web.Request, fault: Fault | None, answer: web.StreamResponse
+    ) -> web.StreamResponse:
+        """The answer to a request that was carried out, or what a fault leaves of it."""
+        if fault is None:
+            return answer
+        if fault.action == "late":
+            await self.clock.sleep(fault.seconds)
+            return answer
+        return self.drop(request)
 
     @staticmethod
     def drop(request: web.Request) -> web.StreamResponse:

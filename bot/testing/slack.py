@@ -19,7 +19,7 @@ import itertools
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
@@ -27,11 +27,15 @@ from aiohttp import web
 from bot.contracts import Clock, Json
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_link import Delivery, Link
-from bot.testing._slack_world import ApiError, Post, Room, RoomKind, World
-from bot.testing.loopback import Loopback
+from bot.testing._slack_trouble import Troubled
+from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
-SUBSCRIPTIONS = frozenset({"app_mention", "message.im", "message.mpim", "message.channels", "message.groups"})
+_STOPPED = "agent_session_stopped"
+SUBSCRIPTIONS = frozenset({
+    _STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups",
+})  # fmt: skip
+PING_SECONDS = 10.0
 _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
 
 
@@ -49,8 +53,10 @@ class Seen:
     unfurl_media: bool | None
 
 
-class SlackServer(Loopback):
-    """See the module. Envelopes that are not acked in 3 s are sent again at once, after 1 and 5 minutes."""
+class SlackServer(Troubled):
+    """See the module. `ping_every` is the pause between pings of the server (None: 10 s on the real clock, none on
+    another, whose test may call `ping`). Envelopes that are not acked in 3 s are sent again at once, after 1 and 5 minutes.
+    """
 
     def __init__(
         self,
@@ -62,13 +68,16 @@ class SlackServer(Loopback):
         bot_user: str = "U0SHIP",
         bot_id: str = "B0SHIP",
         subscriptions: Iterable[str] = SUBSCRIPTIONS,
+        ping_every: float | None = None,
     ) -> None:
         super().__init__(clock=clock)
+        if ping_every is None:
+            ping_every = PING_SECONDS if clock is None else 0.0
         self.bot_token, self.app_token = bot_token, app_token
         self.world = World(self.clock, team=team, app_id="A0SHIP", bot_user=bot_user, bot_id=bot_id)
         self.api = WebApi(self.world, self._emit, self._announce)
-        self.subscriptions = set(subscriptions)
-        self._link = Link(self.clock, self.changed, self.world.app_id)
+        self.subscriptions = self.world.subscriptions = set(subscriptions)
+        self._link = Link(self.clock, self.changed, self.world.app_id, ping_every)
         self._count = itertools.count(1)
         self._commands: set[int] = set()
         self.whispers: list[str] = []
@@ -152,6 +161,13 @@ class SlackServer(Loopback):
         room = self.world.rooms[channel]
         await self._emit(room, deleted(self.world, room, room.posts[ts]))
 
+    async def press_stop(self, channel: str, thread_ts: str, *, user: str) -> Delivery:
+        """Press the stop button of a thread's session. Raises `ValueError` where none is shown."""
+        if self.session_of(channel, thread_ts) != "processing" or _STOPPED not in self.subscriptions:
+            raise ValueError("there is no stop button")
+        event = {"channel": channel, "thread_ts": thread_ts, "user": user, "streaming_message_ts": []}
+        return await self.push(event | {"type": _STOPPED, "event_ts": self.world.stamp()})
+
     async def command(self, text: str, *, channel: str, user: str, command: str = "/shipmate") -> Delivery:
         """Use a slash command; the caller may wait for `Delivery.acked`."""
         number = next(self._count)
@@ -224,6 +240,15 @@ class SlackServer(Loopback):
         """The status shown in a thread; "" for none."""
         return self.world.status(channel, thread_ts)
 
+    def session_of(self, channel: str, thread_ts: str) -> str:
+        """The status of a thread's agent session: "processing" shows a stop button; "" where there is none."""
+        return self.world.sessions.get((channel, thread_ts), "")
+
+    def tally(self, channel: str) -> Tally:
+        """What the bot did in a conversation: messages that stand there now, and all it ever posted, edited, deleted."""
+        room = self.world.rooms[channel]
+        return replace(room.tally, visible=len(self.replies(channel)))
+
     @property
     def sockets(self) -> int:
         """How many sockets are open."""
@@ -238,37 +263,6 @@ class SlackServer(Loopback):
     def pinged(self) -> int:
         """How many `ping` of the app were answered."""
         return self._link.pinged
-
-    # Trouble
-
-    def limit(self, method: str, retry_after: str | None = "1", times: int = 1) -> None:
-        """Answer the next calls of `method` with 429; `retry_after` is the header, None for none."""
-        headers = {} if retry_after is None else {"Retry-After": retry_after}
-        body = {"ok": False, "error": "ratelimited"}
-        self.fail(method, status=429, headers=headers, body=body, times=times)
-
-    async def disconnect(self, reason: str = "refresh_requested") -> None:
-        """Ask every client to open a new socket, as Slack does every few hours."""
-        await self._link.broadcast(
-            {
-                "type": "disconnect",
-                "reason": reason,
-                "debug_info": {"host": "loopback"},
-            }
-        )
-
-    async def cut_sockets(self, *, politely: bool = False) -> None:
-        """Cut the connections under all sockets, or close them (politely)."""
-        await self._link.cut(politely=politely)
-
-    async def ping(self) -> None:
-        """Ping every socket; answers count in `pongs`."""
-        await self._link.ping()
-
-    async def stop(self) -> None:
-        """Stop listening; what was not acked by now is not sent again."""
-        await self._link.stop()
-        await super().stop()
 
     # The Web API
 
@@ -296,7 +290,7 @@ class SlackServer(Loopback):
         params, broken = await self._params(request)
         await self.record(method, params, request.headers)
         fault = self.take_fault(method)
-        if fault is not None and fault.action != "lose":
+        if fault is not None and not fault.executes:
             return await self.broken(request, fault)
         answer: Json
         try:
@@ -306,7 +300,7 @@ class SlackServer(Loopback):
         except ApiError as error:
             answer = {"ok": False, "error": error.code} | error.more
         await self.changed()
-        return self.drop(request) if fault is not None else web.json_response(answer)
+        return await self.answered(request, fault, web.json_response(answer))
 
     @staticmethod
     async def _params(request: web.Request) -> tuple[Json, bool]:

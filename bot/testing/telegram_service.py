@@ -100,7 +100,7 @@ class Service(Loopback):
         method = request.match_info["method"]
         await self.record(method, params, request.headers)
         fault = self.take_fault(method)
-        if fault is not None and fault.action != "lose":
+        if fault is not None and not fault.executes:
             return await self.broken(request, fault)
         try:
             self._check_token(request.match_info["token"])
@@ -114,7 +114,7 @@ class Service(Loopback):
         except rules.Refused as refused:
             answer = _refused(refused)
         await self.changed()
-        return answer if fault is None else self.drop(request)
+        return await self.answered(request, fault, answer)
 
     def _check_token(self, token: str) -> None:
         if token == self.token:

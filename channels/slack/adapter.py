@@ -24,6 +24,7 @@ from channels.slack.letters import skeleton
 from channels.slack.link import Door, Handler, LibraryLog, Link
 from channels.slack.names import Names
 from channels.slack.settings import LOOPBACK, SlackSettings
+from channels.slack.signs import Signs
 
 CALL_SECONDS = 20.0
 HELLO_SECONDS = 15.0
@@ -61,7 +62,7 @@ class SlackChannel:
         self._me: incoming.Me | None = None
         self._strange: set[str] = set()
         self._hooks = Hooks()
-        self._status_works = True
+        self._signs = Signs(outside.log)
 
     # Coming and going
 
@@ -142,6 +143,7 @@ class SlackChannel:
     async def stop(self) -> None:
         await self.pause()
         await self._names.close()
+        await self._signs.close()
         if self._session is not None:
             await self._session.close()
         self._link = self._client = self._session = None
@@ -167,8 +169,11 @@ class SlackChannel:
         if message is None or self._intake is None or self._client is None:
             return
         named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
+        client = self._client
         if await self._intake.accept(named) and not message.from_bot:
-            self._names.learn(message.user_id, self._client)
+            self._names.learn(message.user_id, client)
+            if message.kind == "stop":
+                self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
 
     def _read(self, body: Json) -> Inbound | None:
         if self._me is None:
@@ -176,7 +181,8 @@ class SlackChannel:
         kind = body.get("type")
         if kind == "event_callback":
             event = body.get("event")
-            self._mention_strange(event.get("type") if isinstance(event, dict) else None)
+            if isinstance(event, dict):
+                self._mention_strange(event.get("type"), event.get("subtype"))
             return incoming.read_event(body, self._me)
         if kind is None and "command" in body:
             self._hooks.remember(body)
@@ -187,14 +193,15 @@ class SlackChannel:
             self._mention_strange(kind)
         return None
 
-    def _mention_strange(self, kind: Any) -> None:
+    def _mention_strange(self, kind: Any, subtype: Any = None) -> None:
         """One debug line for the first event of each type that nobody has thought of."""
-        if not isinstance(kind, str) or kind in events.HANDLED | events.IGNORED:
+        if not isinstance(kind, str) or not events.is_strange(kind, subtype):
             return
-        if kind not in self._strange and len(self._strange) < 100:
-            self._strange.add(kind)
+        named = f"{kind} {subtype}" if isinstance(subtype, str) else kind
+        if named not in self._strange and len(self._strange) < 100:
+            self._strange.add(named)
             self._log.write(
-                "inbound", "Slack sent an event of an unknown type", level="debug", event=kind[:80]
+                "inbound", "Slack sent an event of an unknown type", level="debug", event=named[:80]
             )
 
     async def _bury(self, payload: Any, reason: str) -> None:
@@ -314,19 +321,9 @@ class SlackChannel:
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         thread_ts = target.get("thread_ts")
-        if self._client is None or thread_ts is None or not self._status_works:
+        if self._client is None or thread_ts is None:
             return
         try:
-            await self._client.assistant_threads_setStatus(
-                channel_id=target["channel"], thread_ts=thread_ts, status="is thinking…" if working else ""
-            )
+            await self._signs.show(self._client, target["channel"], thread_ts, working=working)
         except failures.CALL_ERRORS as error:
-            if failures.code(error) not in _NO_STATUS:
-                raise failures.of_send(error) from None
-            self._status_works = False
-            self._log.write(
-                "delivery", "Slack shows no sign of work", level="warn", error=failures.name(error)
-            )
-
-
-_NO_STATUS = frozenset({"missing_scope", "not_allowed", "not_allowed_token_type", "unknown_method"})
+            raise failures.of_send(error) from None

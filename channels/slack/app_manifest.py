@@ -15,7 +15,14 @@ SCOPES = (
     "mpim:history",
     "users:read",
 )
-EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim")
+EVENTS = (
+    "agent_session_stopped",
+    "app_mention",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+)
 
 
 def app_manifest(name: str) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-HANDLED = frozenset({"app_mention", "message"})
+HANDLED = frozenset({"agent_session_stopped", "app_mention", "message"})
 
 # Joins, renames, reactions and the like are no business of a conversation; an app that is subscribed to
 # more than the manifest asks for loses nothing by it.
 IGNORED = frozenset(
     {
-        "agent_session_stopped",
+        "agent_session_title_changed",
         "app_context_changed",
         "app_home_opened",
         "app_rate_limited",
@@ -101,7 +101,22 @@ IGNORED = frozenset(
 )
 
 MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_message"})
-"""Subtypes of `message` that are messages; the changes are handled apart, everything else is ignored."""
+"""Subtypes of `message` that are messages."""
+
+CHANGES = frozenset({"message_changed", "message_deleted"})
+"""Subtypes that tell of a change to another message."""
+
+OTHER_SUBTYPES = frozenset({
+    "assistant_app_thread", "bot_add", "bot_disable", "bot_enable", "bot_remove", "channel_archive",
+    "channel_canvas_updated", "channel_convert_to_private", "channel_convert_to_public", "channel_join",
+    "channel_leave", "channel_name", "channel_posting_permissions", "channel_purpose", "channel_topic",
+    "channel_unarchive", "document_mention", "ekm_access_denied", "file_comment", "file_mention",
+    "group_archive", "group_join", "group_leave", "group_name", "group_purpose", "group_topic",
+    "group_unarchive", "huddle_thread", "joiner_notification", "message_replied", "pinned_item",
+    "reminder_add", "reminder_delete", "reply_broadcast", "sh_room_created", "tabbed_canvas_updated",
+    "tombstone", "unpinned_item",
+})  # fmt: skip
+"""Subtypes that nobody wrote to the bot: joins, topics, pins, and what Slack itself says."""
 
 INTERACTIVE = frozenset(
     {
@@ -125,3 +140,10 @@ COMMANDS = frozenset({
     "deny", "undo", "resume", "fork", "whoami", "receipt", "forget",
 })  # fmt: skip
 """In a channel, outside threads and without a mention, only `!` with one of these speaks to the bot."""
+
+
+def is_strange(kind: str, subtype: object = None) -> bool:
+    """Whether this is an event that nobody has thought of; it is ignored all the same."""
+    if kind == "message" and isinstance(subtype, str):
+        return subtype not in MESSAGES | CHANGES | OTHER_SUBTYPES
+    return kind not in HANDLED | IGNORED

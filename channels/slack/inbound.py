@@ -14,7 +14,7 @@ from channels.slack import address, events
 from channels.slack.files import attachments
 
 Addressed = Literal["direct", "mention", "command", "thread"]
-Kind = Literal["message", "edit", "delete"]
+Kind = Literal["message", "edit", "delete", "stop"]
 ChannelId = Annotated[str, Field(pattern=r"^[CDG][A-Z0-9]{2,}$")]
 UserId = Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{2,}$")]
 Ts = Annotated[str, Field(pattern=r"^[0-9]{1,12}\.[0-9]{1,9}$")]
@@ -67,6 +67,7 @@ class _Head(_Part):
 
 class _Edited(_Part):
     ts: Ts
+    user: UserId | None = None
 
 
 class _Post(_Part):
@@ -114,6 +115,13 @@ class _Deleted(_Part):
     previous_message: _Post | None = None
 
 
+class _Stopped(_Part):
+    channel: ChannelId
+    thread_ts: Ts
+    user: UserId
+    event_ts: Ts
+
+
 class _Slash(_Part):
     channel_id: ChannelId
     user_id: UserId
@@ -153,6 +161,8 @@ def read_event(body: Json, me: Me) -> Inbound | None:
     subtype = head.subtype
     if head.type not in events.HANDLED:
         return None
+    if head.type == "agent_session_stopped":
+        return _stop(_parse(_Stopped, event), event_id, me)
     if subtype == "message_changed":
         return _change(_parse(_Changed, event), event_id, me)
     if subtype == "message_deleted":
@@ -222,30 +232,58 @@ def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:
     post, before = event.message, event.previous_message
     if post.subtype == "tombstone":
         return _delete(event.channel, before, event_id, me)
-    # Streaming, link previews and new replies change a message too: only a person's new words are an edit.
-    if post.edited is None or me.wrote(post) or (before is not None and before.text == post.text):
+    if not _is_edit(post, before) or me.wrote(post):
         return None
     if post.user is None and post.bot_id is None:
         raise Unreadable("message.user: missing")
-    place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
-    said = post.source + (before.source if before is not None else "")
-    addressed = _place(event.channel, post, mentioned=me.named_in(said))
-    if addressed is None:
+    addressed = _changed_place(event.channel, me, *([post] if before is None else [post, before]))
+    if addressed is None or post.edited is None:
         return None
+    place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
     keys = (f"slack:{me.team}:event:{event_id}", place)
     return _inbound(event.channel, post, keys, addressed, kind="edit", ts=milliseconds(post.edited.ts))
 
 
+def _is_edit(post: _Post, before: _Post | None) -> bool:
+    """Streaming, link previews and new replies change a message too: only its author's new words are an edit."""
+    if post.edited is None or not _is_message(post) or (before is not None and before.text == post.text):
+        return False
+    return post.user is None or post.edited.user in {None, post.user}
+
+
+def _is_message(post: _Post) -> bool:
+    return post.subtype is None or post.subtype in events.MESSAGES
+
+
 def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound | None:
     # Without the message that is gone nobody can say whose it was, so nobody's rights can be looked up.
-    if post is None or me.wrote(post) or (post.user is None and post.bot_id is None):
+    if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
         return None
-    addressed = _place(channel, post, mentioned=me.named_in(post.source))
+    addressed = _changed_place(channel, me, post)
     if addressed is None:
         return None
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
     return _inbound(
         channel, post, (f"slack:{me.team}:event:{event_id}", place), addressed, kind="delete", words=""
+    )
+
+
+def _stop(event: _Stopped, event_id: str, me: Me) -> Inbound:
+    """The stop button of a session. Its place is the target of the message that the session answers."""
+    place = {"channel": event.channel, "thread_ts": event.thread_ts}
+    direct = address.is_direct(event.channel)
+    mark = f"slack:{me.team}:stop:{event.channel}:{event.thread_ts}:{event.event_ts}"
+    return Inbound(
+        channel="slack",
+        chat_id=event.channel,
+        chat_key=address.encode(place),
+        chat_type="direct" if direct else "group",
+        user_id=event.user,
+        keys=(f"slack:{me.team}:event:{event_id}", mark),
+        ts=milliseconds(event.event_ts),
+        target=place,
+        kind="stop",
+        addressed="direct" if direct else "command",
     )
 
 
@@ -257,9 +295,21 @@ def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:
     return "thread" if post.thread is not None else None
 
 
+def _changed_place(channel: str, me: Me, *versions: _Post) -> Addressed | None:
+    """Why a change is for the bot: because one of the message's versions, the newest first, was."""
+    found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
+    if found is None and any(_is_known(_command(post.words, me)) for post in versions):
+        return "command"
+    return found
+
+
+def _is_known(command: Command | None) -> bool:
+    return command is not None and command.name in events.COMMANDS
+
+
 def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addressed | None:
     place = _place(post.channel, post, mentioned=mentioned)
-    if place is None and command is not None and command.name in events.COMMANDS:
+    if place is None and _is_known(command):
         return "command"
     return place
 
@@ -305,5 +355,5 @@ def _inbound(
         command=command,
         message_id=post.ts,
         from_bot=post.bot_id is not None or post.subtype == "bot_message",
-        attachments=attachments(post.files) if kind == "message" else (),
+        attachments=attachments(post.files) if kind != "delete" else (),
     )

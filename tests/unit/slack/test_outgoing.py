@@ -151,34 +151,6 @@ async def test_one_connection_serves_many_messages(stage: Any, out: Any, asked: 
     assert len(stage.server.replies(stage.direct)) == 3
 
 
-async def test_the_sign_of_work_is_shown_and_cleared(stage: Any, asked: str) -> None:
-    target = {"channel": stage.direct, "thread_ts": asked}
-    await stage.slack.indicate(target, working=True)
-    assert stage.server.status_of(stage.direct, asked) == "is thinking…"
-    await stage.slack.indicate(target, working=False)
-    assert stage.server.status_of(stage.direct, asked) == ""
-
-
-async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
-    await stage.slack.indicate({"channel": stage.direct}, working=True)
-    assert not stage.server.called("assistant.threads.setStatus")
-
-
-async def test_a_missing_right_turns_the_sign_off_and_is_logged_once(stage: Any, asked: str) -> None:
-    stage.server.api.scopes -= {"chat:write", "assistant:write"}
-    for _ in range(3):
-        await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
-    assert len(stage.server.called("assistant.threads.setStatus")) == 1
-    assert [line.details["error"] for line in stage.log.entries] == ["missing_scope"]
-
-
-async def test_other_trouble_with_the_sign_is_reported_each_time(stage: Any, asked: str) -> None:
-    stage.server.limit("assistant.threads.setStatus", "7", times=2)
-    for _ in range(2):
-        with pytest.raises(errors.DeliveryThrottled):
-            await stage.slack.indicate({"channel": stage.direct, "thread_ts": asked}, working=True)
-
-
 async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_write(
     stage: Any, out: Any
 ) -> None:

@@ -11,7 +11,22 @@ import pytest
 
 from channels.slack.letters import skeleton
 
-WRONG: tuple[Any, ...] = (None, 5, True, "", "\ud800", "a b", [], ["x"], {}, {"a": {"b": [1]}}, 1.5)
+HUGE = "🚢" * 20_000
+WRONG: tuple[Any, ...] = (
+    None,
+    5,
+    True,
+    "",
+    "\ud800",
+    "a b",
+    [],
+    ["x"],
+    {},
+    {"a": {"b": [1]}},
+    1.5,
+    10**40,
+    HUGE,
+)
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -45,6 +60,11 @@ async def recorded(stage: Any) -> list[tuple[str, Any]]:
     await server.edit(stage.direct, root, "hello!")
     await server.delete(stage.direct, root)
     await server.command("help", channel=stage.direct, user=stage.ada)
+    asked = await server.say("<@U0SHIP> 你好", channel=stage.channel, user=stage.ada)
+    server.world.sessions[stage.channel, asked] = "processing"
+    await server.press_stop(stage.channel, asked, user=stage.ada)
+    await server.edit(stage.channel, asked, "<@U0SHIP> مرحبا")
+    await server.delete(stage.channel, asked)
     await stage.settled()
     return [(delivery.kind, delivery.payload) for delivery in server.deliveries]
 
@@ -52,12 +72,13 @@ async def recorded(stage: Any) -> list[tuple[str, Any]]:
 async def test_no_damage_to_a_payload_does_more_than_bury_it(stage: Any) -> None:
     whole = await recorded(stage)
     people = {inbound.user_id for inbound in stage.intake.accepted}
-    assert len(whole) == 6
+    assert {inbound.kind for inbound in stage.intake.accepted} == {"message", "edit", "delete", "stop"}
+    assert len(whole) == 11
     for kind, payload in whole:
         for damaged in broken(payload):
             await stage.server.envelope(damaged, kind=kind)
         await stage.settled()
-    assert len(stage.server.deliveries) > 2_000
+    assert len(stage.server.deliveries) > 4_000
     assert len(stage.intake.buried) > 500
     assert {inbound.user_id for inbound in stage.intake.accepted} <= people
     assert {inbound.chat_id for inbound in stage.intake.accepted} <= {stage.direct, stage.channel}

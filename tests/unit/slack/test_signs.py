@@ -1,0 +1,166 @@
+"""The sign of work, and the stop button that comes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+
+SESSION, LINE = "agents.sessions.setStatus", "assistant.threads.setStatus"
+
+
+@pytest.fixture
+async def target(stage: Any) -> dict[str, str]:
+    asked = await stage.server.say("hello", channel=stage.direct, user=stage.ada)
+    await stage.arrived()
+    return {"channel": stage.direct, "thread_ts": asked}
+
+
+async def test_work_is_a_session_with_a_stop_button_and_its_end_takes_it_away(
+    stage: Any, target: dict[str, str]
+) -> None:
+    place = tuple(target.values())
+    await stage.slack.indicate(target, working=True)
+    assert stage.server.session_of(*place) == "processing"
+    await stage.slack.indicate(target, working=False)
+    assert stage.server.session_of(*place) == "active"
+    assert not stage.server.called(LINE)
+
+
+async def test_there_is_no_sign_of_work_outside_threads(stage: Any) -> None:
+    await stage.slack.indicate({"channel": stage.direct}, working=True)
+    assert not stage.server.called(SESSION)
+    assert not stage.server.called(LINE)
+
+
+@pytest.mark.parametrize("answer", ["unknown_method", "missing_scope", "not_authorized"])
+async def test_without_sessions_there_is_a_line_of_status(
+    stage: Any, target: dict[str, str], answer: str
+) -> None:
+    stage.server.fail(SESSION, status=200, body={"ok": False, "error": answer})
+    for _ in range(2):
+        await stage.slack.indicate(target, working=True)
+    assert stage.server.status_of(*target.values()) == "is thinking…"
+    await stage.slack.indicate(target, working=False)
+    assert stage.server.status_of(*target.values()) == ""
+    assert len(stage.server.called(SESSION)) == 1
+    assert [(line.message, line.details["error"]) for line in stage.log.entries] == [
+        ("Slack shows no stop button", answer)
+    ]
+
+
+async def test_an_app_that_is_no_agent_and_has_no_rights_shows_nothing_and_says_so_once(
+    stage: Any, target: dict[str, str]
+) -> None:
+    stage.server.world.agent = False
+    stage.server.api.scopes -= {"chat:write", "assistant:write"}
+    for _ in range(3):
+        await stage.slack.indicate(target, working=True)
+    assert len(stage.server.called(SESSION)) == len(stage.server.called(LINE)) == 1
+    assert [line.details["error"] for line in stage.log.entries] == ["missing_scope", "missing_scope"]
+
+
+async def test_other_trouble_with_the_sign_is_reported_each_time(stage: Any, target: dict[str, str]) -> None:
+    stage.server.limit(SESSION, "7", times=2)
+    for _ in range(2):
+        with pytest.raises(errors.DeliveryThrottled) as caught:
+            await stage.slack.indicate(target, working=True)
+        assert caught.value.retry_after == 7
+    await stage.slack.indicate(target, working=True)
+    assert stage.server.session_of(*target.values()) == "processing"
+
+
+@pytest.mark.parametrize("place", ["direct", "channel"])
+async def test_the_stop_button_is_an_inbound_about_the_place_that_works(stage: Any, place: str) -> None:
+    where = getattr(stage, place)
+    asked = await stage.server.say("<@U0SHIP> 仕事して", channel=where, user=stage.ada)
+    (message,) = await stage.arrived()
+    await stage.slack.indicate(message.target, working=True)
+    delivery = await stage.server.press_stop(where, asked, user=stage.ada)
+    _, stop = await stage.arrived(2)
+    assert (stop.kind, stop.user_id, stop.text, stop.command) == ("stop", stage.ada, "", None)
+    assert (stop.target, stop.chat_id, stop.chat_type) == (message.target, where, message.chat_type)
+    assert stop.chat_key == f"slack:chat:{where}:thread:{asked}"
+    assert stop.addressed == ("direct" if place == "direct" else "command")
+    assert stop.keys[0] == f"slack:T0TEAM:event:{delivery.payload['event_id']}"
+    assert stop.keys[1].startswith(f"slack:T0TEAM:stop:{where}:{asked}:")
+
+
+async def test_a_stop_button_is_taken_away_though_nothing_was_there_to_stop(
+    stage: Any, target: dict[str, str]
+) -> None:
+    await stage.slack.indicate(target, working=True)
+    await stage.server.press_stop(*target.values(), user=stage.ada)
+    await stage.server.until(lambda: stage.server.session_of(*target.values()) == "active")
+
+
+async def test_a_stop_button_that_slack_keeps_is_a_line_in_the_log(
+    stage: Any, target: dict[str, str]
+) -> None:
+    await stage.slack.indicate(target, working=True)
+    stage.server.fail(SESSION, status=503)
+    await stage.server.press_stop(*target.values(), user=stage.ada)
+    await stage.until(lambda: "stop button was not taken away" in stage.log.text)
+
+
+async def test_a_channel_that_stops_waits_for_no_stop_button(stage: Any, target: dict[str, str]) -> None:
+    await stage.slack.indicate(target, working=True)
+    stage.server.fail(SESSION, action="hang")
+    await stage.server.press_stop(*target.values(), user=stage.ada)
+    await stage.server.until(lambda: len(stage.server.called(SESSION)) == 2)
+    await stage.slack.stop()
+    assert not stage.slack._signs._settling
+
+
+async def test_a_stop_that_is_pressed_twice_or_comes_twice_is_told_apart(
+    stage: Any, target: dict[str, str]
+) -> None:
+    await stage.slack.indicate(target, working=True)
+    first = await stage.server.press_stop(*target.values(), user=stage.ada)
+    await stage.server.redeliver(first)
+    await stage.arrived(2)
+    await stage.server.until(lambda: stage.server.session_of(*target.values()) == "active")
+    await stage.slack.indicate(target, working=True)
+    await stage.server.press_stop(*target.values(), user=stage.ada)
+    assert [inbound.kind for inbound in await stage.arrived(3)] == ["message", "stop", "stop"]
+
+
+async def test_a_server_shows_a_stop_button_only_where_work_is_done_and_the_app_listens(
+    stage: Any, target: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match="no stop button"):
+        await stage.server.press_stop(*target.values(), user=stage.ada)
+    stage.server.subscriptions.discard("agent_session_stopped")
+    await stage.slack.indicate(target, working=True)
+    with pytest.raises(ValueError, match="no stop button"):
+        await stage.server.press_stop(*target.values(), user=stage.ada)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"status": "busy"}, "invalid_arguments"),
+        ({"thread_ts": None}, "invalid_arguments"),
+        ({"title": "x" * 201}, "invalid_arguments"),
+        ({"thread_ts": "1.000000"}, "invalid_thread_ts"),
+        ({"channel_id": "C0NONE"}, "channel_not_found"),
+    ],
+)
+async def test_the_server_checks_the_arguments_of_a_session(
+    stage: Any, target: dict[str, str], change: dict[str, Any], says: str
+) -> None:
+    given = {"channel_id": stage.direct, "thread_ts": target["thread_ts"], "status": "processing"} | change
+    with pytest.raises(Exception, match=says):
+        await stage.slack._client.api_call(SESSION, json=given)
+
+
+async def test_the_server_warns_an_app_that_could_not_hear_of_a_stop(
+    stage: Any, target: dict[str, str]
+) -> None:
+    stage.server.subscriptions.discard("agent_session_stopped")
+    answer = await stage.slack._client.agents_sessions_setStatus(
+        channel_id=stage.direct, thread_ts=target["thread_ts"], status="processing"
+    )
+    assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
