@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ from bot.contracts import Clock, Disk, Json, Log
 LOCK = ".lock"
 _LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
-_REMEMBERED = 200_000  # lines and uuids that may be remembered over all files
+_FILES = 10_000  # files whose end is remembered
+_KEYS = 20_000  # keys of lines that are remembered over all files
+_RECENT = 2_000  # keys of the newest lines that are remembered of one file
 
 
 @contextmanager
@@ -91,28 +93,26 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Tail:
-    """What is known of a file without reading it again. `ended` is False where the last newline is missing;
-    `seen` belongs to the owner of the file.
-    """
+    """What is known of a file without reading it again. `ended` is False where the last newline is missing."""
 
     size: int
     lines: int
     ended: bool
-    seen: set[str] = field(default_factory=set)
 
 
 class Files:
-    """The JSONL files of one folder. `index` makes `Tail.seen` from a file's content."""
+    """The JSONL files of one folder. `index` finds the keys of the newest lines in a file's content, in order."""
 
     def __init__(
-        self, disk: Disk, *, log: Log, clock: Clock, index: Callable[[bytes], set[str]] | None = None
+        self, disk: Disk, *, log: Log, clock: Clock, index: Callable[[bytes, int], list[str]] | None = None
     ) -> None:
         self._disk = disk
         self._log = log
         self._clock = clock
         self._index = index
         self._tails: OrderedDict[Path, Tail] = OrderedDict()
-        self._weight = 0
+        self._keys: OrderedDict[Path, dict[str, None]] = OrderedDict()
+        self._weight = 0  # of all keys
         # Where a failed append could not be taken back: size before it, and its bytes.
         self._doubts: dict[Path, tuple[int, bytes]] = {}
 
@@ -125,28 +125,48 @@ class Files:
         self.forget(path)
         data = self._repaired(path, self._undoubted(path, self._disk.read(path)))
         ended = not data or data.endswith(b"\n")
-        seen = self._index(data) if self._index is not None else set()
-        return self._remember(path, Tail(len(data), data.count(b"\n") + (not ended), ended, seen))
+        if self._index is not None:
+            self._note(path, self._index(data, _RECENT))
+        return self._remember(path, Tail(len(data), data.count(b"\n") + (not ended), ended))
+
+    def has(self, path: Path, key: str) -> bool:
+        """Whether a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files
+        that were used last are known: enough for what is written once more because nobody knew that it arrived.
+        """
+        return key in self._keys.get(path, ())
 
     def _remember(self, path: Path, tail: Tail) -> Tail:
         self._tails[path] = tail
-        self._weight += 1 + len(tail.seen)
-        while self._weight > _REMEMBERED and len(self._tails) > 1:
-            _, dropped = self._tails.popitem(last=False)
-            self._weight -= 1 + len(dropped.seen)
+        if len(self._tails) > _FILES:
+            dropped, _ = self._tails.popitem(last=False)
+            self._forget_keys(dropped)
         return tail
+
+    def _note(self, path: Path, keys: Iterable[str]) -> None:
+        """Remember keys of new lines; old lines, and then old files, make room."""
+        known = self._keys.pop(path, {})
+        self._weight -= len(known)
+        known.update(dict.fromkeys(keys))
+        while len(known) > _RECENT:
+            del known[next(iter(known))]
+        self._keys[path] = known
+        self._weight += len(known)
+        while self._weight > _KEYS and len(self._keys) > 1:
+            self._forget_keys(next(iter(self._keys)))
+
+    def _forget_keys(self, path: Path) -> None:
+        self._weight -= len(self._keys.pop(path, ()))
 
     def forget(self, path: Path) -> None:
         """The file has changed in another way than by `append`."""
-        dropped = self._tails.pop(path, None)
-        if dropped is not None:
-            self._weight -= 1 + len(dropped.seen)
+        self._tails.pop(path, None)
+        self._forget_keys(path)
 
-    def append(self, path: Path, lines: Sequence[bytes], seen: Iterable[str] = ()) -> Tail:
+    def append(self, path: Path, lines: Sequence[bytes], keys: Iterable[str] = ()) -> Tail:
         """Write whole lines; returns once they are on disk. Where it raises OSError, none of them is there."""
         tail = self.tail(path)
         blob = (b"" if tail.ended else b"\n") + b"".join(lines)
-        self.forget(path)
+        self._tails.pop(path)
         try:
             if tail.size:
                 self._disk.append(path, blob, sync=True)
@@ -154,13 +174,15 @@ class Files:
                 # A new file lasts only once its name is on disk too: `replace` sees to both.
                 self._disk.replace(path, blob)
         except OSError:
+            self._forget_keys(path)
             self._doubts[path] = (tail.size, blob)
             self._take_back(path)
             raise
         tail.size += len(blob)
         tail.lines += len(lines)
         tail.ended = True
-        tail.seen.update(seen)
+        if self._index is not None:
+            self._note(path, keys)
         return self._remember(path, tail)
 
     def _take_back(self, path: Path) -> None:

@@ -180,8 +180,8 @@ class Transcript:
             sessions.setdefault(session, {}).setdefault(line.uuid, _dumped(line, session))
         for session, lines in sessions.items():
             path = self._path(item.chat_key, session)
-            seen = self._files.tail(path).seen
-            fresh = {uuid: raw for uuid, raw in lines.items() if uuid not in seen}
+            self._files.tail(path)
+            fresh = {uuid: raw for uuid, raw in lines.items() if not self._files.has(path, uuid)}
             if fresh:
                 self._files.append(path, list(fresh.values()), fresh)
 
@@ -212,13 +212,14 @@ def _parsed(raw: bytes) -> TranscriptLine | None:
         return None
 
 
-def _uuids(data: bytes) -> set[str]:
-    found: set[str] = set()
-    for raw in data.split(b"\n"):
+def _uuids(data: bytes, newest: int) -> list[str]:
+    """The uuids of the newest lines, in order."""
+    found: list[str] = []
+    for raw in data.rsplit(b"\n", newest + 1)[-newest - 1 :]:
         if raw.startswith(_LEAD):
-            found.add(raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace"))
-        else:
-            found.add(str((jsonl.loads(raw) or {}).get("uuid", "")))
+            found.append(raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace"))
+        elif raw:
+            found.append(str((jsonl.loads(raw) or {}).get("uuid", "")))
     return found
 
 

@@ -219,18 +219,46 @@ async def test_a_session_is_not_read_again_for_each_append(make: Make) -> None:
 
 
 async def test_what_is_remembered_of_sessions_is_bounded(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.history.jsonl._REMEMBERED", 30)
+    monkeypatch.setattr("bot.history.jsonl._FILES", 5)
+    monkeypatch.setattr("bot.history.jsonl._KEYS", 12)
+    monkeypatch.setattr("bot.history.jsonl._RECENT", 4)
     transcript = make()
-    remembered = transcript._files._tails
+    files = transcript._files
     for number in range(40):
         await transcript.append(f"chat {number % 8}", [line(f"{number}a"), line(f"{number}b")])
-        assert sum(1 + len(tail.seen) for tail in remembered.values()) == transcript._files._weight <= 30
+        assert len(files._tails) <= 5
+        assert all(len(keys) <= 4 for keys in files._keys.values())
+        assert sum(map(len, files._keys.values())) == files._weight <= 12
     # What was forgotten is read again.
-    assert len(remembered) < 8
-    await transcript.append("chat 0", [line("0a"), line("new")])
+    await transcript.append("chat 0", [line("32a"), line("new")])
     loaded = await transcript.load("chat 0")
     assert [entry.uuid for entry in loaded][-3:] == ["32a", "32b", "new"]
     await transcript.close()
+
+
+async def test_a_line_that_is_written_once_more_after_it_was_forgotten_counts_once(
+    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.history.jsonl._RECENT", 2)
+    transcript = make()
+    for uuid in ("a", "b", "c", "d", "d", "a"):
+        await transcript.append(KEY, [line(uuid)])
+    assert await uuids(transcript) == ["a", "b", "c", "d"]
+    (file,) = folder.rglob("*.jsonl")
+    assert file.read_bytes().count(b"\n") == 5
+    await transcript.close()
+
+
+async def test_many_long_sessions_side_by_side_are_not_read_again_for_each_append(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.history.jsonl._KEYS", 20)
+    disk = FaultyDisk(SystemDisk())
+    transcript = make(disk)
+    for number in range(50):
+        await transcript.append(f"chat {number % 10}", [line(f"{number}{part}") for part in range(10)])
+    await transcript.close()
+    assert [kind for kind, _ in disk.done].count("read") == 10
 
 
 async def test_lines_that_cannot_be_read_are_left_out_and_counted(
