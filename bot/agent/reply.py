@@ -28,11 +28,13 @@ class TrackedReply:
         self.attempted = False
 
     async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        # Before the outbox has it: a message that is in there without the call that made it would go out after a
+        # crash, and the model, asked again, would send it once more.
         first = [one for one in (after, self._steps.begun) if one is not None]
-        on_file = asyncio.gather(self._ledger.flush(), *first)
+        await asyncio.gather(self._ledger.flush(), *first)
         self.attempted = True
         try:
-            sent = await self._inner.send(words, after=on_file)
+            sent = await self._inner.send(words)
         except (errors.DeliveryUncertain, errors.DeliveryDeferred):
             # It may be in the chat, or will be: sending the answer again as plain text could show it twice.
             self.settled = True
