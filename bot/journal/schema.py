@@ -93,9 +93,10 @@ def steps_schedule_and_leases(db: sqlite3.Connection) -> None:
             PRIMARY KEY (channel, chat_id)
         ) WITHOUT ROWID""",
         "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL)",
-        "DROP INDEX outbox_sent",
-        """CREATE INDEX outbox_over ON outbox (changed_at)
-            WHERE state IN ('sent', 'uncertain', 'failed')""",
+        "DROP INDEX inbox_closed",
+        "CREATE INDEX inbox_done ON inbox (changed_at) WHERE state = 'done'",
+        "CREATE INDEX inbox_dead ON inbox (changed_at) WHERE state = 'dead'",
+        "CREATE INDEX outbox_lost ON outbox (changed_at) WHERE state IN ('uncertain', 'failed')",
         "CREATE INDEX outbox_open ON outbox (state) WHERE state IN ('intent', 'sending')",
         """CREATE INDEX outbox_shown ON outbox (chat_key, message_id)
             WHERE state = 'sent' AND kind = 'reply'""",

@@ -2,61 +2,20 @@
 
 from __future__ import annotations
 
-import abc
 import asyncio
-from typing import Any
 
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, Inbound, Journal, Outbound, Quoted
+from bot.contracts import Attachment, Command, Journal, Quoted
 from bot.testing.clock import FakeClock
-
-DAY = 86_400.0
-
-
-def inbound(number: int = 1, **fields: Any) -> Inbound:
-    """A message of a person; each `number` is another one."""
-    given: dict[str, Any] = {
-        "channel": "telegram",
-        "chat_id": "5",
-        "chat_key": "telegram:chat:5",
-        "chat_type": "direct",
-        "user_id": "7",
-        "keys": (f"update:{number}", f"message:5:{number}"),
-        "ts": 1_800_000_000_000 + number,
-        "target": {"chat_id": "5"},
-        "text": f"text {number}",
-        "request_id": f"R{number:025d}",
-    }
-    return Inbound(**{**given, **fields})
+from tests.contracts.journal_records import RecordsContract
+from tests.contracts.journal_rig import DAY, inbound, outbound
+from tests.contracts.journal_shared import SharedContract
 
 
-def outbound(number: int = 1, request: int = 1, **fields: Any) -> Outbound:
-    """A message of the bot in answer to `request`."""
-    given: dict[str, Any] = {
-        "id": f"O{number:025d}",
-        "request_id": f"R{request:025d}",
-        "chat_key": "telegram:chat:5",
-        "target": {"chat_id": "5"},
-        "text": f"answer {number}",
-    }
-    return Outbound(**{**given, **fields})
-
-
-class JournalContract(abc.ABC):
-    """`restart` closes the journal and opens it again on what it left behind."""
-
-    @abc.abstractmethod
-    @pytest.fixture
-    def clock(self) -> FakeClock: ...
-
-    @abc.abstractmethod
-    @pytest.fixture
-    def journal(self) -> Journal: ...
-
-    @abc.abstractmethod
-    async def restart(self, journal: Journal) -> Journal: ...
+class JournalContract(RecordsContract, SharedContract):
+    """Inbox, outbox, and all of it together."""
 
     async def test_an_inbound_comes_back_as_it_was_after_a_restart(self, journal: Journal) -> None:
         whole = inbound(

@@ -9,7 +9,7 @@ from bot import errors
 from bot.journal import SqliteJournal, schema
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_contract import inbound
+from tests.contracts.journal_rig import inbound
 
 
 @pytest.fixture

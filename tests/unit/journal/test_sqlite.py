@@ -17,7 +17,7 @@ from bot import errors
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_contract import inbound, outbound
+from tests.contracts.journal_rig import inbound, outbound
 
 Make = Callable[..., SqliteJournal]
 

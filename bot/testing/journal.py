@@ -1,0 +1,210 @@
+"""A journal that fails when it is told to, around another one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeVar
+
+from bot import errors
+from bot.contracts import DeliveryRecord, Inbound, InboxRecord, Job, Journal, Json, Outbound, StepRecord
+from bot.testing.disk import kill
+
+R = TypeVar("R")
+
+WRITES = frozenset(
+    {
+        "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
+        "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep", "probe",
+    }
+)  # fmt: skip
+"""What changes the journal."""
+
+
+@dataclass(slots=True)
+class JournalFailure:
+    """The `at`-th call of `kind` (a method's name; `write` stands for every one that changes something, `*` for
+    all) fails.
+
+    `before` it has been carried out, or `after`: then it is on disk, and its caller does not know. `then` says
+    how: `errors.StorageError`, or kill -9 on this process. `times` failures in a row; None: for ever.
+    """
+
+    kind: str = "write"
+    at: int = 1
+    times: int | None = 1
+    when: Literal["before", "after"] = "before"
+    then: Literal["error", "kill"] = "error"
+
+    def matches(self, name: str) -> bool:
+        return self.kind in {name, "*"} or (self.kind == "write" and name in WRITES)
+
+
+class FaultyJournal:
+    """`contracts.Journal` around another one. `done` lists the calls that were begun, of which `seen` hears at
+    once; `die` is what a failure with `kill` does.
+    """
+
+    def __init__(
+        self, inner: Journal, *, die: Callable[[], None] = kill, seen: Callable[[str], None] | None = None
+    ) -> None:
+        self._inner = inner
+        self._die = die
+        self._seen = seen
+        self._failures: list[JournalFailure] = []
+        self._lock = threading.Lock()
+        self.done: list[str] = []
+
+    def fail(self, failure: JournalFailure) -> None:
+        """Arm a failure; calls are counted from now on."""
+        self._failures.append(failure)
+
+    def mend(self) -> None:
+        """Everything works again."""
+        self._failures.clear()
+
+    def health(self) -> str:
+        return self._inner.health()
+
+    def open(self) -> Coroutine[Any, Any, None]:
+        return self._call("open", self._inner.open)
+
+    def newest(self) -> Coroutine[Any, Any, str]:
+        return self._call("newest", self._inner.newest)
+
+    def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
+        return self._call("receive", lambda: self._inner.receive(inbound))
+
+    def claim(self, request_id: str) -> Coroutine[Any, Any, None]:
+        return self._call("claim", lambda: self._inner.claim(request_id))
+
+    def finish(self, request_id: str, outcome: str) -> Coroutine[Any, Any, None]:
+        return self._call("finish", lambda: self._inner.finish(request_id, outcome))
+
+    def amend(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
+        return self._call("amend", lambda: self._inner.amend(inbound))
+
+    def unfinished(self, limit: int | None = None) -> Coroutine[Any, Any, list[Inbound]]:
+        return self._call("unfinished", lambda: self._inner.unfinished(limit))
+
+    def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
+        return self._call("inbound", lambda: self._inner.inbound(request_id))
+
+    def about(self, chat_key: str, message_id: str) -> Coroutine[Any, Any, list[InboxRecord]]:
+        return self._call("about", lambda: self._inner.about(chat_key, message_id))
+
+    def knows(self, chat_key: str) -> Coroutine[Any, Any, bool]:
+        return self._call("knows", lambda: self._inner.knows(chat_key))
+
+    def bury(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
+        return self._call("bury", lambda: self._inner.bury(channel, key, raw, reason))
+
+    def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:
+        return self._call("begin_step", lambda: self._inner.begin_step(step))
+
+    def end_step(self, request_id: str, step_id: str, result: Json) -> Coroutine[Any, Any, None]:
+        return self._call("end_step", lambda: self._inner.end_step(request_id, step_id, result))
+
+    def steps(self, request_id: str) -> Coroutine[Any, Any, list[StepRecord]]:
+        return self._call("steps", lambda: self._inner.steps(request_id))
+
+    def intend(self, messages: Sequence[Outbound]) -> Coroutine[Any, Any, None]:
+        return self._call("intend", lambda: self._inner.intend(messages))
+
+    def mark(
+        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        return self._call(
+            "mark", lambda: self._inner.mark(outbound_id, state, message_id=message_id, detail=detail)
+        )
+
+    def deliveries(self, request_id: str) -> Coroutine[Any, Any, list[DeliveryRecord]]:
+        return self._call("deliveries", lambda: self._inner.deliveries(request_id))
+
+    def undelivered(self) -> Coroutine[Any, Any, list[DeliveryRecord]]:
+        return self._call("undelivered", self._inner.undelivered)
+
+    def delivered_as(self, chat_key: str, message_id: str | None) -> Coroutine[Any, Any, str | None]:
+        return self._call("delivered_as", lambda: self._inner.delivered_as(chat_key, message_id))
+
+    def close_target(self, channel: str, chat_id: str, reason: str) -> Coroutine[Any, Any, None]:
+        return self._call("close_target", lambda: self._inner.close_target(channel, chat_id, reason))
+
+    def open_target(self, channel: str, chat_id: str) -> Coroutine[Any, Any, None]:
+        return self._call("open_target", lambda: self._inner.open_target(channel, chat_id))
+
+    def closed_targets(self) -> Coroutine[Any, Any, dict[tuple[str, str], str]]:
+        return self._call("closed_targets", self._inner.closed_targets)
+
+    def put_job(self, job: Job) -> Coroutine[Any, Any, None]:
+        return self._call("put_job", lambda: self._inner.put_job(job))
+
+    def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
+        return self._call("remove_job", lambda: self._inner.remove_job(job_id))
+
+    def jobs(self) -> Coroutine[Any, Any, list[Job]]:
+        return self._call("jobs", self._inner.jobs)
+
+    def serve(self, job_id: str, due: float) -> Coroutine[Any, Any, bool]:
+        return self._call("serve", lambda: self._inner.serve(job_id, due))
+
+    def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
+        return self._call("lease", lambda: self._inner.lease(name, holder, seconds))
+
+    def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
+        return self._call("release", lambda: self._inner.release(name, holder))
+
+    def once(self, key: str, now: float, every: float) -> Coroutine[Any, Any, bool]:
+        return self._call("once", lambda: self._inner.once(key, now, every))
+
+    def sweep(self, before: float, *, failed: float | None = None) -> Coroutine[Any, Any, int]:
+        return self._call("sweep", lambda: self._inner.sweep(before, failed=failed))
+
+    async def probe(self) -> str:
+        try:
+            return await self._call("probe", self._inner.probe)
+        except errors.StorageError as error:
+            return str(error)
+
+    def close(self) -> Coroutine[Any, Any, None]:
+        return self._call("close", self._inner.close)
+
+    def _call(self, name: str, call: Callable[[], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]:
+        """The inner method is called at once, so that changes keep the order of the calls."""
+        failure = self._due(name)
+        if failure is None:
+            return call()
+        if failure.when == "after":
+            return self._after(call(), failure, name)
+        if failure.then == "kill":
+            self._die()
+        return _refused(name)
+
+    async def _after(self, carried_out: Coroutine[Any, Any, R], failure: JournalFailure, name: str) -> R:
+        await carried_out
+        if failure.then == "kill":
+            self._die()
+        await _refused(name)
+
+    def _due(self, name: str) -> JournalFailure | None:
+        if self._seen is not None:
+            self._seen(name)
+        with self._lock:
+            self.done.append(name)
+            for failure in self._failures:
+                if not failure.matches(name):
+                    continue
+                failure.at -= 1
+                if failure.at > 0:
+                    continue
+                if failure.times is not None:
+                    failure.times -= 1
+                    if failure.times <= 0:
+                        self._failures.remove(failure)
+                return failure
+        return None
+
+
+async def _refused(name: str) -> NoReturn:
+    raise errors.StorageError(f"injected: the journal cannot {name}")

@@ -1,0 +1,328 @@
+"""A journal in memory: for tests that need one and have nothing to lose."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
+
+from bot import errors, text
+from bot.contracts import (
+    Clock,
+    DeliveryRecord,
+    Inbound,
+    InboxRecord,
+    Job,
+    Json,
+    Outbound,
+    OutboxState,
+    StepKind,
+    StepRecord,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_OPEN = {"received", "claimed"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lease:
+    holder: str | None
+    number: int
+    taken_at: float
+    until: float
+
+
+def at_once(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Carried out when it is called, not when it is awaited, as in every journal."""
+
+    @functools.wraps(method)
+    def called(*args: P.args, **more: P.kwargs) -> Coroutine[Any, Any, R]:
+        try:
+            return _given(method(*args, **more))
+        except errors.StorageError as error:
+            return _raised(error)
+
+    return called
+
+
+class MemoryJournal:
+    """`contracts.Journal` that is kept as long as the object is; `close` loses nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._inbox: dict[str, InboxRecord] = {}
+        self._keys: dict[str, tuple[str, float]] = {}
+        self._chats: set[str] = set()
+        self._dead: dict[tuple[str, str], tuple[str, str, float]] = {}
+        self._steps: dict[tuple[str, str], StepRecord] = {}
+        self._outbox: dict[str, DeliveryRecord] = {}
+        self._closed: dict[tuple[str, str], str] = {}
+        self._jobs: dict[str, tuple[Job, float | None]] = {}
+        self._leases: dict[str, _Lease] = {}
+        self._once: dict[str, tuple[float, float]] = {}
+
+    def health(self) -> str:
+        return ""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def probe(self) -> str:
+        return ""
+
+    @at_once
+    def newest(self) -> str:
+        return max(self._inbox, default="")
+
+    # The inbox.
+
+    @at_once
+    def receive(self, inbound: Inbound) -> bool:
+        now, whole = self._clock.now(), _as_kept(inbound)
+        keys = [text.clean(f"{inbound.channel}:{key}") for key in inbound.keys]
+        if any(key in self._keys for key in keys):
+            return False
+        if not whole.request_id or whole.request_id in self._inbox:
+            raise errors.StorageError("an inbound needs a requestId of its own")
+        self._inbox[whole.request_id] = InboxRecord(whole, "received", now, now)
+        self._keys.update((key, (whole.request_id, now)) for key in keys)
+        self._chats.add(whole.chat_key)
+        return True
+
+    @at_once
+    def claim(self, request_id: str) -> None:
+        row = self._inbox.get(text.clean(request_id))
+        if row is not None and row.state == "received":
+            self._set(dataclasses.replace(row, state="claimed"))
+
+    @at_once
+    def finish(self, request_id: str, outcome: str) -> None:
+        row = self._inbox.get(text.clean(request_id))
+        if row is not None and row.state in _OPEN:
+            state: Any = "dead" if outcome == "dead" else "done"
+            self._set(dataclasses.replace(row, state=state, outcome=text.clean(outcome)))
+
+    @at_once
+    def amend(self, inbound: Inbound) -> bool:
+        row = self._inbox.get(text.clean(inbound.request_id))
+        if row is None or row.state not in _OPEN:
+            return False
+        self._set(dataclasses.replace(row, inbound=_as_kept(inbound)))
+        return True
+
+    @at_once
+    def unfinished(self, limit: int | None = None) -> list[Inbound]:
+        return [row.inbound for row in self._inbox.values() if row.state in _OPEN][:limit]
+
+    @at_once
+    def inbound(self, request_id: str) -> InboxRecord | None:
+        return self._inbox.get(text.clean(request_id))
+
+    @at_once
+    def about(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+        sought = (text.clean(chat_key), text.clean(message_id))
+        rows = self._inbox.values()
+        return [row for row in rows if (row.inbound.chat_key, row.inbound.message_id) == sought]
+
+    @at_once
+    def knows(self, chat_key: str) -> bool:
+        return text.clean(chat_key) in self._chats
+
+    @at_once
+    def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+        self._dead[channel, key] = (raw, reason, self._clock.now())
+
+    # Steps.
+
+    @at_once
+    def begin_step(self, step: StepRecord) -> None:
+        if step.kind not in get_args(StepKind):
+            raise errors.StorageError(f"there is no kind of step {step.kind}")
+        request_id, name = text.clean(step.request_id), text.clean(step.id)
+        kept = dataclasses.replace(step, request_id=request_id, id=name, result=_json(step.result))
+        self._steps.setdefault((request_id, name), kept)
+
+    @at_once
+    def end_step(self, request_id: str, step_id: str, result: Json) -> None:
+        key = (text.clean(request_id), text.clean(step_id))
+        step = self._steps.get(key)
+        if step is not None and step.ended_at is None:
+            self._steps[key] = dataclasses.replace(step, ended_at=self._clock.now(), result=_json(result))
+
+    @at_once
+    def steps(self, request_id: str) -> list[StepRecord]:
+        return [step for step in self._steps.values() if step.request_id == text.clean(request_id)]
+
+    # The outbox.
+
+    @at_once
+    def intend(self, messages: Sequence[Outbound]) -> None:
+        now = self._clock.now()
+        if any(message.kind not in {"reply", "notice"} for message in messages):
+            raise errors.StorageError("a message is a reply or a notice")
+        for message in messages:
+            name, request_id, chat_key, words = map(
+                text.clean, (message.id, message.request_id, message.chat_key, message.text)
+            )
+            row = DeliveryRecord(name, request_id, chat_key, words, message.kind, "intent")
+            target = _json(message.target)
+            self._outbox.setdefault(
+                name, dataclasses.replace(row, target=target, created_at=now, changed_at=now)
+            )
+
+    @at_once
+    def mark(
+        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
+    ) -> None:
+        if state not in get_args(OutboxState):
+            raise errors.StorageError(f"there is no state {state}")
+        name = text.clean(outbound_id)
+        row = self._outbox.get(name)
+        if row is not None:
+            said = {"message_id": message_id, "detail": detail}
+            told: Any = {field: text.clean(value) for field, value in said.items() if value is not None}
+            told |= {"state": state, "changed_at": self._clock.now()}
+            self._outbox[name] = dataclasses.replace(row, **told)
+
+    @at_once
+    def deliveries(self, request_id: str) -> list[DeliveryRecord]:
+        return [row for row in self._outbox.values() if row.request_id == text.clean(request_id)]
+
+    @at_once
+    def undelivered(self) -> list[DeliveryRecord]:
+        rows = (
+            row for row in self._outbox.values() if row.kind == "reply" and row.state in {"intent", "sending"}
+        )
+        return [row for row in rows if not self._is_open(row.request_id)]
+
+    @at_once
+    def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
+        for row in reversed(self._outbox.values()):
+            shown = (row.state, row.kind, row.chat_key) == ("sent", "reply", text.clean(chat_key))
+            if shown and (message_id is None or row.message_id == text.clean(message_id)):
+                return row.request_id
+        return None
+
+    @at_once
+    def close_target(self, channel: str, chat_id: str, reason: str) -> None:
+        self._closed[text.clean(channel), text.clean(chat_id)] = text.clean(reason)
+
+    @at_once
+    def open_target(self, channel: str, chat_id: str) -> None:
+        self._closed.pop((text.clean(channel), text.clean(chat_id)), None)
+
+    @at_once
+    def closed_targets(self) -> dict[tuple[str, str], str]:
+        return dict(self._closed)
+
+    # Schedule and leases.
+
+    @at_once
+    def put_job(self, job: Job) -> None:
+        kept = Job(text.clean(job.id), text.clean(job.chat_key), _json(job.spec))
+        _, served = self._jobs.get(kept.id, (kept, None))
+        self._jobs[kept.id] = (kept, served)
+
+    @at_once
+    def remove_job(self, job_id: str) -> bool:
+        return self._jobs.pop(text.clean(job_id), None) is not None
+
+    @at_once
+    def jobs(self) -> list[Job]:
+        return [job for job, _ in self._jobs.values()]
+
+    @at_once
+    def serve(self, job_id: str, due: float) -> bool:
+        name = text.clean(job_id)
+        job, served = self._jobs.get(name, (None, None))
+        if job is None or (served is not None and due <= served):
+            return False
+        self._jobs[name] = (job, due)
+        return True
+
+    @at_once
+    def lease(self, name: str, holder: str, seconds: float) -> int | None:
+        now, key, who = self._clock.now(), text.clean(name), text.clean(holder)
+        row = self._leases.get(key, _Lease(None, 0, now, now))
+        if row.holder not in {None, who} and now < row.until:
+            if now < row.taken_at:
+                until = now + row.until - row.taken_at
+                self._leases[key] = dataclasses.replace(row, taken_at=now, until=until)
+            return None
+        number = row.number if row.holder == who else row.number + 1
+        self._leases[key] = _Lease(who, number, now, now + seconds)
+        return number
+
+    @at_once
+    def release(self, name: str, holder: str) -> None:
+        row = self._leases.get(text.clean(name))
+        if row is not None and row.holder == text.clean(holder):
+            self._leases[text.clean(name)] = dataclasses.replace(row, holder=None)
+
+    # All of it.
+
+    @at_once
+    def once(self, key: str, now: float, every: float) -> bool:
+        row = self._once.get(text.clean(key))
+        if row is not None and row[0] <= now < row[0] + every:
+            return False
+        self._once[text.clean(key)] = (now, now + every)
+        return row is None or row[0] <= now
+
+    @at_once
+    def sweep(self, before: float, *, failed: float | None = None) -> int:
+        ages = {"done": before, "sent": before}
+        ages |= dict.fromkeys(("dead", "uncertain", "failed"), before if failed is None else failed)
+
+        def old(state: str, at: float) -> bool:
+            return state in ages and at < ages[state]
+
+        _drop(self._once, lambda _, row: row[1] < before)
+        return sum(
+            (
+                _drop(self._inbox, lambda _, row: old(row.state, row.changed_at)),
+                _drop(self._steps, lambda key, row: row.began_at < before and key[0] not in self._inbox),
+                _drop(
+                    self._outbox,
+                    lambda _, row: old(row.state, row.changed_at) and not self._is_open(row.request_id),
+                ),
+                _drop(self._keys, lambda _, row: row[1] < before and not self._is_open(row[0])),
+                _drop(self._dead, lambda _, row: row[-1] < ages["failed"]),
+            )
+        )
+
+    def _is_open(self, request_id: str) -> bool:
+        row = self._inbox.get(request_id)
+        return row is not None and row.state in _OPEN
+
+    def _set(self, row: InboxRecord) -> None:
+        self._inbox[row.inbound.request_id] = dataclasses.replace(row, changed_at=self._clock.now())
+
+
+async def _given(result: R) -> R:
+    return result
+
+
+async def _raised(error: errors.StorageError) -> NoReturn:
+    raise error
+
+
+def _as_kept(inbound: Inbound) -> Inbound:
+    return Inbound.model_validate(_json(inbound.model_dump(mode="python", by_alias=True)))
+
+
+def _json(value: Mapping[str, Any] | None) -> Any:
+    """The value as a disk gives it back."""
+    return (
+        None if value is None else json.loads(text.clean(json.dumps(value, ensure_ascii=False, default=dict)))
+    )
+
+
+def _drop(rows: dict[Any, Any], over: Callable[[Any, Any], bool]) -> int:
+    gone = [key for key, row in rows.items() if over(key, row)]
+    for key in gone:
+        del rows[key]
+    return len(gone)

@@ -1,0 +1,233 @@
+"""What a journal knows of one inbound, its steps and its replies."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot import errors
+from bot.contracts import InboxRecord, Journal
+from bot.testing.clock import FakeClock
+from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
+
+CHAT = "telegram:chat:5"
+
+
+class RecordsContract(JournalRig):
+    async def test_an_inbound_is_found_with_what_became_of_it_and_when(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        name, began = inbound(1).request_id, clock.now()
+        assert await journal.inbound(name) is None
+        await journal.receive(inbound(1))
+        assert await journal.inbound(name) == InboxRecord(inbound(1), "received", began, began)
+        await clock.advance(1)
+        await journal.claim(name)
+        assert await journal.inbound(name) == InboxRecord(inbound(1), "claimed", began, began + 1)
+        await clock.advance(1)
+        await journal.finish(name, "replaced")
+        journal = await self.restart(journal)
+        assert await journal.inbound(name) == InboxRecord(inbound(1), "done", began, began + 2, "replaced")
+
+    async def test_the_first_outcome_counts_and_dead_is_a_state_of_its_own(self, journal: Journal) -> None:
+        for number, outcome in ((1, "withdrawn"), (2, "dead")):
+            await journal.receive(inbound(number))
+            await journal.finish(inbound(number).request_id, outcome)
+            await journal.finish(inbound(number).request_id, "later")
+        records = [await journal.inbound(inbound(number).request_id) for number in (1, 2)]
+        assert [(record.state, record.outcome) for record in records if record] == [
+            ("done", "withdrawn"),
+            ("dead", "dead"),
+        ]
+
+    async def test_an_edit_before_the_turn_replaces_what_an_inbound_says_and_keeps_its_place(
+        self, journal: Journal
+    ) -> None:
+        for number in (1, 2):
+            await journal.receive(inbound(number, message_id="9"))
+        await journal.claim(inbound(1).request_id)
+        edited = inbound(1, message_id="9", text="改过的 ✏️ תוקן\ud800")
+        assert await journal.amend(edited)
+        journal = await self.restart(journal)
+        kept = edited.model_copy(update={"text": "改过的 ✏️ תוקן\ufffd"})
+        assert await journal.unfinished() == [kept, inbound(2, message_id="9")]
+        record = await journal.inbound(edited.request_id)
+        assert record is not None
+        assert (record.inbound, record.state) == (kept, "claimed")
+
+    async def test_what_is_finished_or_unknown_is_not_amended(self, journal: Journal) -> None:
+        await journal.receive(inbound(1))
+        await journal.finish(inbound(1).request_id, "done")
+        assert not await journal.amend(inbound(1, text="too late"))
+        assert not await journal.amend(inbound(2, text="never taken in"))
+        record = await journal.inbound(inbound(1).request_id)
+        assert record is not None
+        assert record.inbound == inbound(1)
+        assert await journal.unfinished() == []
+
+    async def test_everything_about_one_message_is_found_in_the_order_it_came(self, journal: Journal) -> None:
+        deleted = inbound(1, kind="delete", message_id="9")
+        edited = inbound(2, kind="edit", message_id="9")
+        await journal.receive(deleted)
+        await journal.receive(edited)
+        await journal.receive(inbound(3, message_id="8"))
+        await journal.receive(inbound(4, message_id="9", chat_key="telegram:chat:6"))
+        await journal.receive(inbound(5))
+        original = inbound(6, message_id="9")
+        await journal.receive(original)
+        await journal.finish(edited.request_id, "done")
+        journal = await self.restart(journal)
+        found = await journal.about(CHAT, "9")
+        assert [(one.inbound, one.state) for one in found] == [
+            (deleted, "received"),
+            (edited, "done"),
+            (original, "received"),
+        ]
+        assert await journal.about(CHAT, "") == []
+
+    async def test_the_unfinished_are_read_as_many_at_a_time_as_are_wanted(self, journal: Journal) -> None:
+        for number in (3, 1, 2):
+            await journal.receive(inbound(number))
+        assert await journal.unfinished(limit=2) == [inbound(3), inbound(1)]
+        assert await journal.unfinished(limit=0) == []
+        await journal.finish(inbound(3).request_id, "done")
+        assert await journal.unfinished(limit=2) == [inbound(1), inbound(2)]
+
+    async def test_changes_reach_the_disk_in_the_order_of_the_calls_whoever_waits(
+        self, journal: Journal
+    ) -> None:
+        await journal.receive(inbound(1))
+        # Begun in one order, awaited in the other.
+        claimed = journal.claim(inbound(1).request_id)
+        begun = asyncio.ensure_future(journal.begin_step(step(1)))
+        ended = journal.end_step(inbound(1).request_id, step(1).id, {"content": "ok"})
+        await journal.finish(inbound(1).request_id, "done")
+        # All of it is on disk although nobody has waited for it.
+        again = await self.restart(journal)
+        (record,) = await again.steps(inbound(1).request_id)
+        assert record.result == {"content": "ok"}
+        found = await again.inbound(inbound(1).request_id)
+        assert found is not None
+        assert found.state == "done"
+        await asyncio.gather(ended, begun, claimed)
+
+    async def test_the_newest_request_is_the_greatest_of_all(self, journal: Journal) -> None:
+        assert await journal.newest() == ""
+        for number in (2, 7, 3):
+            await journal.receive(inbound(number))
+        await journal.finish(inbound(7).request_id, "done")
+        journal = await self.restart(journal)
+        await journal.open()
+        assert await journal.newest() == inbound(7).request_id
+
+    async def test_steps_are_kept_in_the_order_they_began_with_how_they_ended(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        result = {"type": "tool_result", "content": [{"type": "text", "text": "搜索 🔍 תוצאה"}]}
+        call = step(
+            1, id="call-1", kind="model", name="claude", ended_at=clock.now() + 1, result={"uuid": "u"}
+        )
+        await journal.begin_step(call)
+        for number in (5, 4):
+            await journal.begin_step(step(number, began_at=clock.now() - number))
+        await journal.begin_step(step(5, request=2))
+        await clock.advance(3)
+        await journal.end_step(step(5).request_id, step(5).id, result)
+        journal = await self.restart(journal)
+        first, second, third = await journal.steps(step(1).request_id)
+        assert first == call
+        assert second == step(5, began_at=clock.now() - 8, ended_at=clock.now(), result=result)
+        # It began and may have run: nobody knows how it ended.
+        assert (third.id, third.ended_at, third.result) == (step(4).id, None, None)
+        assert [one.ended_at for one in await journal.steps(step(5, request=2).request_id)] == [None]
+        assert await journal.steps("unknown") == []
+
+    async def test_a_step_that_begins_again_or_ends_again_stays_as_it_is(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        await journal.begin_step(step(1))
+        await journal.end_step(step(1).request_id, step(1).id, {"n": 1})
+        ended = clock.now()
+        await clock.advance(5)
+        await journal.begin_step(step(1, name="other", began_at=5.0))
+        await journal.end_step(step(1).request_id, step(1).id, {"n": 2})
+        await journal.end_step(step(1).request_id, "unknown", {"n": 3})
+        assert await journal.steps(step(1).request_id) == [step(1, ended_at=ended, result={"n": 1})]
+
+    async def test_a_kind_of_step_that_does_not_exist_is_refused(self, journal: Journal) -> None:
+        with pytest.raises(errors.StorageError):
+            await journal.begin_step(step(1, kind="dance"))
+        assert await journal.steps(step(1).request_id) == []
+
+    async def test_sweeping_takes_the_steps_of_what_it_forgets_and_leaves_those_of_what_goes_on(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        for number in (1, 2, 3):
+            await journal.receive(inbound(number, keys=()))
+            await journal.begin_step(step(number, request=number, began_at=clock.now()))
+        await journal.begin_step(step(1, request=9, began_at=clock.now()))  # of a turn that no chat caused
+        await journal.finish(inbound(1).request_id, "done")
+        await clock.advance(DAY)
+        await journal.finish(inbound(3).request_id, "done")
+        assert await journal.sweep(clock.now() - 1) == 3
+        left = [len(await journal.steps(step(1, request=request).request_id)) for request in (1, 2, 3, 9)]
+        assert left == [0, 1, 1, 0]
+
+    async def test_replies_wait_for_the_platform_alone_once_their_inbound_is_finished(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        for number in (1, 2):
+            await journal.receive(inbound(number))
+        await journal.intend([outbound(5, text="先 👍"), outbound(1, kind="notice")])
+        await journal.intend([outbound(3), outbound(4), outbound(2, request=2), outbound(6)])
+        await journal.mark(outbound(3).id, "sending")
+        await journal.mark(outbound(4).id, "sent", message_id="4")
+        await journal.mark(outbound(6).id, "failed")
+        assert await journal.undelivered() == []
+        began = clock.now()
+        await clock.advance(1)
+        await journal.finish(inbound(1).request_id, "done")
+        await journal.mark(outbound(3).id, "intent")
+        journal = await self.restart(journal)
+        first, second = await journal.undelivered()
+        assert (first.id, first.text, first.target) == (outbound(5).id, "先 👍", {"chat_id": "5"})
+        assert (first.created_at, first.changed_at) == (began, began)
+        assert (second.id, second.state, second.created_at, second.changed_at) == (
+            *(outbound(3).id, "intent"),
+            *(began, began + 1),
+        )
+
+    async def test_a_reply_nobody_took_in_a_message_for_waits_too(self, journal: Journal) -> None:
+        await journal.intend([outbound(1, request=77)])
+        assert [row.id for row in await journal.undelivered()] == [outbound(1).id]
+
+    async def test_a_reply_is_found_by_the_id_the_chat_shows_and_the_newest_without(
+        self, journal: Journal
+    ) -> None:
+        for number in (1, 2, 3, 4):
+            await journal.intend([outbound(number, request=number)])
+            await journal.mark(outbound(number).id, "sent", message_id=f"m{number}")
+        await journal.mark(outbound(3, request=3).id, "uncertain")
+        await journal.intend([outbound(5, request=5, kind="notice"), outbound(6, request=6)])
+        await journal.mark(outbound(5).id, "sent", message_id="m5")
+        await journal.intend([outbound(7, request=7, chat_key="telegram:chat:6")])
+        await journal.mark(outbound(7).id, "sent", message_id="m1")
+        journal = await self.restart(journal)
+        assert await journal.delivered_as(CHAT, "m1") == inbound(1).request_id
+        assert await journal.delivered_as("telegram:chat:6", "m1") == inbound(7).request_id
+        assert await journal.delivered_as(CHAT, None) == inbound(4).request_id
+        for unknown in ("m3", "m5", "m7", ""):
+            assert await journal.delivered_as(CHAT, unknown) is None
+        assert await journal.delivered_as("telegram:chat:9", None) is None
+
+    async def test_a_chat_that_is_gone_is_remembered_until_it_is_open_again(self, journal: Journal) -> None:
+        await journal.close_target("telegram", "5", "blocked")
+        await journal.close_target("slack", "5", "archived")
+        await journal.close_target("telegram", "5", "kicked 👢")
+        await journal.open_target("telegram", "6")
+        journal = await self.restart(journal)
+        assert await journal.closed_targets() == {("telegram", "5"): "kicked 👢", ("slack", "5"): "archived"}
+        await journal.open_target("telegram", "5")
+        await journal.sweep(1e12)
+        assert await journal.closed_targets() == {("slack", "5"): "archived"}

@@ -1,0 +1,69 @@
+"""What the suites of the journal have in common."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import pytest
+
+from bot.contracts import Inbound, Journal, Outbound, StepRecord
+from bot.testing.clock import FakeClock
+
+DAY = 86_400.0
+
+
+def inbound(number: int = 1, **fields: Any) -> Inbound:
+    """A message of a person; each `number` is another one."""
+    given: dict[str, Any] = {
+        "channel": "telegram",
+        "chat_id": "5",
+        "chat_key": "telegram:chat:5",
+        "chat_type": "direct",
+        "user_id": "7",
+        "keys": (f"update:{number}", f"message:5:{number}"),
+        "ts": 1_800_000_000_000 + number,
+        "target": {"chat_id": "5"},
+        "text": f"text {number}",
+        "request_id": f"R{number:025d}",
+    }
+    return Inbound(**{**given, **fields})
+
+
+def outbound(number: int = 1, request: int = 1, **fields: Any) -> Outbound:
+    """A message of the bot in answer to `request`."""
+    given: dict[str, Any] = {
+        "id": f"O{number:025d}",
+        "request_id": f"R{request:025d}",
+        "chat_key": "telegram:chat:5",
+        "target": {"chat_id": "5"},
+        "text": f"answer {number}",
+    }
+    return Outbound(**{**given, **fields})
+
+
+def step(number: int = 1, request: int = 1, **fields: Any) -> StepRecord:
+    """A tool call of `request` that has begun."""
+    given: dict[str, Any] = {
+        "request_id": f"R{request:025d}",
+        "id": f"toolu_{number}",
+        "kind": "tool",
+        "name": "chat_send",
+        "began_at": 1_800_000_000.0,
+    }
+    return StepRecord(**{**given, **fields})
+
+
+class JournalRig(abc.ABC):
+    """`restart` closes the journal and opens it again on what it left behind."""
+
+    @abc.abstractmethod
+    @pytest.fixture
+    def clock(self) -> FakeClock: ...
+
+    @abc.abstractmethod
+    @pytest.fixture
+    def journal(self) -> Journal: ...
+
+    @abc.abstractmethod
+    async def restart(self, journal: Journal) -> Journal: ...

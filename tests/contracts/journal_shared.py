@@ -1,0 +1,104 @@
+"""What may happen only once, whoever asks: due times and leases."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.contracts import Job, Journal
+from bot.testing.clock import FakeClock
+from tests.contracts.journal_rig import DAY, JournalRig
+
+
+def job(number: int = 1, **spec: object) -> Job:
+    return Job(f"J{number}", "slack:chat:C1", {"every": "1h", "says": "提醒 ⏰ תזכורת", **spec})
+
+
+class SharedContract(JournalRig):
+    async def test_jobs_come_back_as_they_were_put_until_they_are_removed(self, journal: Journal) -> None:
+        await journal.put_job(job(2))
+        await journal.put_job(job(1))
+        await journal.put_job(job(3))
+        await journal.put_job(job(2, every="2h"))
+        assert await journal.remove_job("J3")
+        assert not await journal.remove_job("J3")
+        journal = await self.restart(journal)
+        assert await journal.jobs() == [job(2, every="2h"), job(1)]
+
+    async def test_a_due_time_is_served_once_and_none_before_it_later(self, journal: Journal) -> None:
+        await journal.put_job(job(1))
+        assert await journal.serve("J1", 1000.0)
+        assert not await journal.serve("J1", 1000.0)
+        await journal.put_job(job(1, every="2h"))
+        journal = await self.restart(journal)
+        assert not await journal.serve("J1", 1000.0)
+        assert not await journal.serve("J1", 999.0)
+        assert await journal.serve("J1", 1000.5)
+
+    async def test_of_many_that_serve_one_due_time_at_once_one_may(self, journal: Journal) -> None:
+        await journal.put_job(job(1))
+        answers = await asyncio.gather(*(journal.serve("J1", 1000.0) for _ in range(20)))
+        assert sorted(answers) == [False] * 19 + [True]
+
+    async def test_a_job_that_is_not_there_is_never_served(self, journal: Journal) -> None:
+        assert not await journal.serve("J1", 1000.0)
+        await journal.put_job(job(1))
+        await journal.serve("J1", 1000.0)
+        await journal.remove_job("J1")
+        assert not await journal.serve("J1", 2000.0)
+
+    async def test_a_lease_belongs_to_one_holder_until_it_runs_out(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        assert await journal.lease("lead", "a", 10) == 1
+        assert await journal.lease("lead", "b", 10) is None
+        assert await journal.lease("other", "b", 10) == 1
+        await clock.advance(9)
+        assert await journal.lease("lead", "a", 10) == 1
+        journal = await self.restart(journal)
+        await clock.advance(9)
+        assert await journal.lease("lead", "b", 10) is None
+        await clock.advance(1)
+        assert await journal.lease("lead", "b", 10) == 2
+        assert await journal.lease("lead", "a", 10) is None
+
+    async def test_a_lease_that_is_given_back_is_free_and_its_number_is_never_used_again(
+        self, journal: Journal
+    ) -> None:
+        assert await journal.lease("lead", "a", 1000) == 1
+        await journal.release("lead", "b")
+        assert await journal.lease("lead", "b", 1000) is None
+        await journal.release("lead", "a")
+        await journal.release("lead", "a")
+        await journal.release("unknown", "a")
+        journal = await self.restart(journal)
+        assert await journal.lease("lead", "b", 1000) == 2
+        await journal.release("lead", "b")
+        assert await journal.lease("lead", "b", 1000) == 3
+
+    async def test_of_many_that_want_a_lease_at_once_one_gets_it(self, journal: Journal) -> None:
+        numbers = await asyncio.gather(*(journal.lease("lead", f"h{number}", 10) for number in range(20)))
+        assert [number for number in numbers if number is not None] == [1]
+
+    async def test_a_clock_set_back_does_not_make_a_lease_longer_than_it_was_taken_for(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        assert await journal.lease("lead", "a", 10) == 1
+        clock.jump(-DAY)
+        assert await journal.lease("lead", "b", 10) is None
+        await clock.advance(9.5)
+        assert await journal.lease("lead", "b", 10) is None
+        await clock.advance(0.5)
+        assert await journal.lease("lead", "b", 10) == 2
+
+    async def test_leases_and_jobs_are_not_swept(self, journal: Journal, clock: FakeClock) -> None:
+        await journal.put_job(job(1))
+        await journal.serve("J1", 1000.0)
+        await journal.lease("lead", "a", 10)
+        await clock.advance(100 * DAY)
+        assert await journal.sweep(clock.now()) == 0
+        assert not await journal.serve("J1", 1000.0)
+        assert await journal.lease("lead", "b", 10) == 2
+
+    async def test_a_probe_of_a_disk_that_is_well_finds_nothing(self, journal: Journal) -> None:
+        assert [await journal.probe(), await journal.probe()] == ["", ""]
+        assert journal.health() == ""
