@@ -4,45 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from bot import errors
-from bot.contracts import Outbound, Pace, Sent
-from bot.gateway.delivery import REPEATED, Address, Delivery
-from bot.gateway.pace import Pacer
-from bot.testing.clock import FakeClock
-from tests.unit.gateway.conftest import SECRET, Bench
-
-TO = Address("tele", "77", "tele:chat:77", "direct", {"chat": "77"}, "01REQ")
+from bot.contracts import Outbound, Sent
+from bot.gateway.delivery import Delivery
+from bot.gateway.outbox import REPEATED, SETTLE_SECONDS
+from tests.unit.gateway.conftest import SECRET
+from tests.unit.gateway.outgoing import TO, Desk, until
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop and the journal's thread work until a condition holds."""
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - nobody signals that a task has gone to sleep
-            await asyncio.sleep(0.001)
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    await made.close()
 
 
-async def states(bench: Bench) -> list[tuple[str, str | None]]:
-    return [(row.state, row.message_id) for row in await bench.journal.deliveries("01REQ")]
-
-
-async def test_a_reply_is_in_the_outbox_before_it_is_sent_and_in_the_archive_after(bench: Bench) -> None:
+async def test_a_reply_is_in_the_outbox_before_it_is_sent_and_in_the_archive_after(bench: Desk) -> None:
     seen: list[list[tuple[str, str | None]]] = []
     original = bench.tele.send
 
     async def send(message: object) -> object:
-        seen.append(await states(bench))
+        seen.append(await bench.states())
         return await original(message)  # type: ignore[arg-type]
 
     bench.tele.send = send  # type: ignore[assignment, method-assign]
     (sent,) = await bench.delivery.send(TO, "Hello.")
     assert seen == [[("sending", None)]]
-    assert await states(bench) == [("sent", sent.message_id)]
-    (line,) = await bench.intake.recent("tele:chat:77", 9)
+    assert await bench.states() == [("sent", sent.message_id)]
+    (line,) = await bench.archived()
     assert (line.role, line.text, line.message_id) == ("assistant", "Hello.", "m1")
 
 
@@ -54,35 +48,38 @@ async def test_a_reply_is_in_the_outbox_before_it_is_sent_and_in_the_archive_aft
     ],
 )
 async def test_a_failure_is_raised_recorded_logged_never_repeated_and_not_archived(
-    bench: Bench, error: errors.DeliveryFailed, state: str
+    bench: Desk, error: errors.DeliveryFailed, state: str
 ) -> None:
     bench.tele.failures = [error]
     with pytest.raises(type(error)):
         await bench.delivery.send(TO, "Hello.")
     assert bench.tele.sent == []
-    assert await states(bench) == [(state, None)]
+    assert await bench.states() == [(state, None)]
     assert await bench.lines() == []
     assert bench.log.at("error")
     assert "Hello." not in bench.log.text
 
 
-async def test_a_send_of_unknown_outcome_that_the_platform_can_tell_of_is_not_repeated(bench: Bench) -> None:
+async def test_a_send_of_unknown_outcome_that_the_platform_can_tell_of_is_not_repeated(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     bench.tele.finds = Sent("m99")
     assert await bench.delivery.send(TO, "Hello.") == [Sent("m99")]
     assert bench.tele.sent == []
-    assert await states(bench) == [("sent", "m99")]
+    assert await bench.states() == [("sent", "m99")]
     assert await bench.lines() == [("assistant", "Hello.")]
 
 
-async def test_a_send_that_surely_did_not_arrive_is_sent_as_it_was(bench: Bench) -> None:
+async def test_a_send_that_surely_did_not_arrive_is_sent_as_it_was(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     bench.tele.finds = None
-    await bench.delivery.send(TO, "Hello.")
+    sending = asyncio.create_task(bench.delivery.send(TO, "Hello."))
+    await until(lambda: bench.clock.sleeping > 0)
+    await bench.clock.advance(SETTLE_SECONDS)
+    await sending
     assert bench.tele.texts == ["Hello."]
 
 
-async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(bench: Bench) -> None:
+async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     await bench.delivery.send(TO, "Hello.")
     assert bench.tele.texts == [REPEATED + "Hello."]
@@ -96,7 +93,7 @@ async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(benc
     assert len(bench.tele.sent) == 1, "a notice is not repeated"
 
 
-async def test_a_repeat_that_has_to_wait_still_says_that_it_is_one(bench: Bench) -> None:
+async def test_a_repeat_that_has_to_wait_still_says_that_it_is_one(bench: Desk) -> None:
     refused = errors.DeliveryThrottled("connection refused", retry_after=2)
     bench.tele.failures = [errors.DeliveryUncertain("cut"), refused, refused]
     sending = asyncio.create_task(bench.delivery.send(TO, "Hello."))
@@ -106,16 +103,21 @@ async def test_a_repeat_that_has_to_wait_still_says_that_it_is_one(bench: Bench)
     await sending
     assert bench.tele.texts == [REPEATED + "Hello."]
     bench.tele.failures = [errors.DeliveryUncertain("cut"), errors.DeliveryThrottled("429", retry_after=3600)]
-    with pytest.raises(errors.DeliveryUncertain):
+    with pytest.raises(errors.DeliveryDeferred):
         await bench.delivery.send(TO, "Again.")
     assert len(bench.tele.sent) == 1
+    assert [(row.state, row.text) for row in await bench.rows()][2:] == [
+        ("uncertain", "Again."),
+        ("intent", REPEATED + "Again."),
+    ]
 
 
 async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_path: Path) -> None:
-    first = Bench(tmp_path)
+    first = Desk(tmp_path)
+    await first.asked()
     await first.journal.intend([Outbound("01OUT", "01REQ", TO.chat_key, TO.target, "Hello.")])
     await first.close()
-    second = Bench(tmp_path)
+    second = Desk(tmp_path)
     second.tele.failures = [errors.DeliveryThrottled("429", retry_after=2)]
     resuming = asyncio.create_task(second.delivery.resume(TO))
     await until(lambda: second.clock.sleeping > 0)
@@ -126,7 +128,8 @@ async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_
 
 
 async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_path: Path) -> None:
-    first = Bench(tmp_path)
+    first = Desk(tmp_path)
+    await first.asked()
     original = first.tele.send
     reached = asyncio.Event()
 
@@ -143,11 +146,14 @@ async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_pa
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     await first.close()
-    second = Bench(tmp_path)
+    second = Desk(tmp_path)
     second.tele.finds, second.tele.prefix = None, "n"
-    assert len(await second.delivery.resume(TO)) == 3
+    resuming = asyncio.create_task(second.delivery.resume(TO))
+    await until(lambda: second.clock.sleeping > 0)
+    await second.clock.advance(SETTLE_SECONDS)
+    assert len(await resuming) == 3
     assert second.tele.texts == ["b" * 900, "c" * 900]
-    assert [state for state, _ in await states(second)] == ["sent"] * 3
+    assert [state for state, _ in await second.states()] == ["sent"] * 3
     archived = "".join(text for _, text in await second.lines())
     assert [archived.count(letter * 900) for letter in "abc"] == [1, 1, 1]
     sent = len(second.tele.sent)
@@ -157,7 +163,7 @@ async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_pa
     await second.close()
 
 
-async def test_a_platform_that_asks_to_wait_is_waited_for(bench: Bench) -> None:
+async def test_a_platform_that_asks_to_wait_is_waited_for(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=7)]
     sending = asyncio.create_task(bench.delivery.send(TO, "Hello."))
     await until(lambda: bench.clock.sleeping > 0)
@@ -168,14 +174,7 @@ async def test_a_platform_that_asks_to_wait_is_waited_for(bench: Bench) -> None:
     assert bench.tele.texts == ["Hello."]
 
 
-async def test_a_platform_that_asks_for_an_hour_is_a_failure_at_once(bench: Bench) -> None:
-    bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=3600)]
-    with pytest.raises(errors.DeliveryThrottled):
-        await bench.delivery.send(TO, "Hello.")
-    assert await states(bench) == [("failed", None)]
-
-
-async def test_of_a_long_text_whose_second_part_fails_only_the_first_is_archived(bench: Bench) -> None:
+async def test_of_a_long_text_whose_second_part_fails_only_the_first_is_archived(bench: Desk) -> None:
     original = bench.tele.send
 
     async def send(message: object) -> object:
@@ -188,25 +187,25 @@ async def test_of_a_long_text_whose_second_part_fails_only_the_first_is_archived
         await bench.delivery.send(TO, "a" * 900 + "\n\n" + "b" * 900)
     assert (partial.value.sent, partial.value.parts) == (1, 2)
     assert await bench.lines() == [("assistant", "a" * 900)]
-    assert sorted(state for state, _ in await states(bench)) == ["failed", "sent"]
+    assert sorted(state for state, _ in await bench.states()) == ["failed", "sent"]
 
 
-async def test_secrets_never_leave_not_even_across_parts(bench: Bench) -> None:
+async def test_secrets_never_leave_not_even_across_parts(bench: Desk) -> None:
     await bench.delivery.send(TO, "x" * 990 + SECRET)
     assert SECRET not in "".join(bench.tele.texts)
 
 
-async def test_blank_text_is_no_message(bench: Bench) -> None:
+async def test_blank_text_is_no_message(bench: Desk) -> None:
     with pytest.raises(errors.DeliveryFailed):
         await bench.delivery.send(TO, " \n ")
     assert bench.tele.sent == []
 
 
 async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, limits=True)
+    bench = Desk(tmp_path, limits=True)
     delivery: Delivery = bench.delivery
     tasks = [asyncio.create_task(delivery.send(TO, f"{n}")) for n in range(6)]
-    await until(lambda: len(bench.tele.sent) == 3 and bench.clock.sleeping == 3)
+    await until(lambda: len(bench.tele.sent) == 3 and bench.clock.sleeping == 1)
     await delivery.indicate(TO, working=True)
     assert bench.tele.signs == []
     for expected in (4, 5, 6):
@@ -216,26 +215,11 @@ async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_pa
     await bench.close()
 
 
-async def test_a_frozen_chat_does_not_hold_up_another() -> None:
-    clock = FakeClock()
-    pacer = Pacer(clock)
-    pace = Pace(1, 1.0)
-    await pacer.slot("a", pace)
-    pacer.freeze("a", 30)
-    await pacer.slot("b", pace)
-    waiting = asyncio.create_task(pacer.slot("a", pace))
-    await clock.advance(29)
-    assert not waiting.done()
-    assert not pacer.spare("a", pace)
-    await clock.advance(1)
-    await waiting
-
-
-async def test_nothing_is_shown_before_what_has_to_be_on_disk_first(bench: Bench) -> None:
+async def test_nothing_is_shown_before_what_has_to_be_on_disk_first(bench: Desk) -> None:
     first = asyncio.get_running_loop().create_future()
     sending = asyncio.create_task(bench.delivery.send(TO, "hello", after=first))
     async with asyncio.timeout(5):
-        while await states(bench) != [("sending", None)]:  # noqa: ASYNC110 - rows of the outbox tell nobody
+        while await bench.states() != [("sending", None)]:  # noqa: ASYNC110 - rows of the outbox tell nobody
             await asyncio.sleep(0)
     assert bench.tele.sent == []
     first.set_result(None)
@@ -243,7 +227,7 @@ async def test_nothing_is_shown_before_what_has_to_be_on_disk_first(bench: Bench
     assert bench.tele.texts == ["hello"]
 
 
-async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Bench) -> None:
+async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Desk) -> None:
     loop_thread, threads = threading.get_ident(), []
     original = bench.tele.split
 

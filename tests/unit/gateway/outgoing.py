@@ -1,0 +1,103 @@
+"""What goes out, alone: a delivery on a real journal and archive, with channels that keep what they are given."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from bot.contracts import ArchiveLine, DeliveryRecord, HistoryQuery, Inbound, Journal
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
+from bot.history.archive import ChatStore
+from bot.journal.sqlite import SqliteJournal
+from bot.system import SystemDisk, UlidSource
+from bot.telemetry import Redactor
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from tests.unit.gateway.conftest import SECRET, FakeChannel, manifest
+
+
+def address(chat: str = "77", request_id: str = "01REQ", **more: Any) -> Address:
+    fields = {"chat_key": f"tele:chat:{chat}", "chat_type": "direct", "target": {"chat": chat}} | more
+    return Address("tele", chat, request_id=request_id, **fields)
+
+
+TO = address()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop and the journal's thread work until a condition holds."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - nobody signals that a task has gone to sleep
+            await asyncio.sleep(0.001)
+
+
+class Desk:
+    """`wrap` makes the journal that the delivery sees of the real one."""
+
+    def __init__(self, root: Path, *, clock: FakeClock | None = None, **options: Any) -> None:
+        self.clock = clock or FakeClock()
+        self.log = MemoryLog()
+        self.ids = UlidSource()
+        self.tele = FakeChannel("tele")
+        self.channels = {"tele": self.tele, "local": FakeChannel("local")}
+        self.manifests = {"tele": manifest("tele", total=options.get("total")), "local": manifest("local")}
+        self.file = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
+        self.journal: Journal = options.get("wrap", lambda one: one)(self.file)
+        self.archive = ChatStore(root / "chats", disk=SystemDisk(), log=self.log, clock=self.clock)
+        self.delivery = Delivery(
+            self.channels, self.manifests, journal=self.journal, archive=self.archive, redact=Redactor({SECRET}),
+            clock=self.clock, ids=self.ids, log=self.log, limits=options.get("limits", False),
+        )  # fmt: skip
+
+    async def asked(self, to: Address = TO, *, finished: bool = False) -> None:
+        """The inbound that `to` answers is in the journal."""
+        inbound = Inbound(
+            channel=to.channel, chat_id=to.chat_id, chat_key=to.chat_key, chat_type=to.chat_type, user_id="77",
+            keys=(to.request_id,), ts=1, target=dict(to.target), text="你好", request_id=to.request_id,
+        )  # fmt: skip
+        await self.file.receive(inbound)
+        if finished:
+            await self.file.finish(to.request_id, "done")
+
+    async def rows(self, request_id: str = "01REQ") -> list[DeliveryRecord]:
+        return await self.file.deliveries(request_id)
+
+    async def states(self, request_id: str = "01REQ") -> list[tuple[str, str | None]]:
+        return [(row.state, row.message_id) for row in await self.rows(request_id)]
+
+    async def archived(self, chat_key: str = "tele:chat:77") -> list[ArchiveLine]:
+        return (await self.archive.search(chat_key, HistoryQuery(limit=200))).lines
+
+    async def lines(self) -> list[tuple[str, str]]:
+        return [(line.role, line.text) for line in await self.archived()]
+
+    async def slept(self, seconds: float, times: int = 1) -> None:
+        """Let time pass once somebody waits for it."""
+        for _ in range(times):
+            await until(lambda: self.clock.sleeping > 0)
+            await self.clock.advance(seconds)
+
+    @contextlib.asynccontextmanager
+    async def passing(self) -> AsyncIterator[None]:
+        """Inside, time passes as fast as everybody waits for it."""
+
+        async def run() -> None:
+            while True:
+                await self.clock.advance(0.5) if self.clock.sleeping else None
+                await asyncio.sleep(0.001)
+
+        task = asyncio.create_task(run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def close(self) -> None:
+        await self.delivery.deferred.stop()
+        await self.archive.close()
+        await self.file.close()

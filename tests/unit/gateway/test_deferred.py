@@ -1,0 +1,417 @@
+"""Answers that wait for their platform: in order, once, also after a restart; and chats that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts import Health, Outbound, Pace, Sent
+from bot.gateway.delivery import ChatReply
+from bot.gateway.outbox import AFTER_DOUBT, REPEATED
+from bot.testing.clock import FakeClock
+from tests.unit.gateway.outgoing import TO, Desk, address, until
+
+HOUR = 3600.0
+LONG = errors.DeliveryThrottled("429", retry_after=HOUR)
+NEXT = address(request_id="02REQ")
+ELSEWHERE = address("78", request_id="03REQ")
+THREE = "\n\n".join(letter * 900 for letter in "甲乙丙")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(tmp_path)
+    for to in (TO, NEXT, ELSEWHERE):
+        await made.asked(to)
+    made.delivery.deferred.start()
+    yield made
+    await made.close()
+
+
+async def deferred(desk: Desk, words: str = "答え", to: object = TO) -> float:
+    desk.tele.failures.append(LONG)
+    with pytest.raises(errors.DeliveryDeferred) as error:
+        await desk.delivery.send(to, words)  # type: ignore[arg-type]
+    return error.value.wait
+
+
+async def test_a_reply_that_has_to_wait_for_an_hour_goes_out_by_itself_and_is_archived_once(
+    desk: Desk,
+) -> None:
+    assert await deferred(desk) == HOUR
+    assert await desk.states() == [("intent", None)]
+    await desk.slept(HOUR - 1)
+    assert desk.tele.sent == []
+    await desk.clock.advance(1)
+    assert await desk.tele.until(1) == ["答え"]
+    await until(lambda: "tele:chat:77" not in desk.delivery._waiting.chats)
+    assert await desk.states() == [("sent", "m1")]
+    assert await desk.lines() == [("assistant", "答え")]
+
+
+async def test_the_rest_of_a_long_answer_waits_and_what_was_delivered_is_archived_first(desk: Desk) -> None:
+    original = desk.tele.send
+
+    async def send(message: Outbound) -> Sent:
+        if len(desk.tele.sent) == 1 and desk.clock.monotonic() < HOUR:
+            raise LONG
+        return await original(message)
+
+    desk.tele.send = send  # type: ignore[method-assign]
+    with pytest.raises(errors.DeliveryDeferred):
+        await desk.delivery.send(TO, THREE)
+    assert [state for state, _ in await desk.states()] == ["sent", "intent", "intent"]
+    assert await desk.lines() == [("assistant", "甲" * 900)]
+    await desk.slept(HOUR)
+    assert await desk.tele.until(3) == ["甲" * 900, "乙" * 900, "丙" * 900]
+    await until(lambda: not desk.delivery._waiting.chats)
+    assert "".join(words for _, words in await desk.lines()) == "甲" * 900 + "乙" * 900 + "丙" * 900
+
+
+async def test_a_later_reply_does_not_overtake_one_that_waits_and_other_chats_go_on(desk: Desk) -> None:
+    await deferred(desk, "first")
+    with pytest.raises(errors.DeliveryDeferred):
+        await desk.delivery.send(NEXT, "second")
+    await desk.delivery.send(ELSEWHERE, "elsewhere")
+    assert desk.tele.texts == ["elsewhere"]
+    await desk.slept(HOUR)
+    assert await desk.tele.until(3) == ["elsewhere", "first", "second"]
+
+
+async def test_what_comes_while_the_first_is_being_sent_keeps_its_place(desk: Desk) -> None:
+    await deferred(desk, "first")
+    original, sending, go_on = desk.tele.send, asyncio.Event(), asyncio.Event()
+
+    async def slow(message: Outbound) -> Sent:
+        sending.set()
+        await go_on.wait()
+        return await original(message)
+
+    desk.tele.send = slow  # type: ignore[method-assign]
+    await desk.slept(HOUR)
+    await sending.wait()
+    for to, words in ((TO, "also first"), (NEXT, "second")):
+        with pytest.raises(errors.DeliveryDeferred):
+            await desk.delivery.send(to, words)
+    go_on.set()
+    assert await desk.tele.until(3) == ["first", "also first", "second"]
+
+
+async def test_a_platform_that_asks_again_is_waited_for_again_and_less_often_the_longer_it_lasts(
+    desk: Desk,
+) -> None:
+    desk.tele.failures = [errors.DeliveryThrottled("refused", retry_after=1.0) for _ in range(60)]
+    async with desk.passing():
+        with pytest.raises(errors.DeliveryDeferred):
+            await desk.delivery.send(TO, "once the network is back")
+        assert await desk.tele.until(1) == ["once the network is back"]
+    await until(lambda: not desk.delivery._waiting.chats)
+    assert desk.clock.monotonic() > 100
+    assert await desk.states() == [("sent", "m1")]
+
+
+async def test_a_reply_that_waits_for_more_than_a_day_is_given_up_and_the_operator_hears_of_it(
+    desk: Desk,
+) -> None:
+    for _ in range(26):
+        desk.tele.failures.append(LONG)
+    with pytest.raises(errors.DeliveryDeferred):
+        await desk.delivery.send(TO, "too late")
+    for _ in range(24):
+        await desk.slept(HOUR)
+        await until(lambda: desk.clock.sleeping > 0)
+    await desk.slept(HOUR)
+    await until(lambda: not desk.delivery._waiting.chats)
+    (row,) = await desk.rows()
+    assert (row.state, row.detail) == ("failed", "expired")
+    assert [line.message for line in desk.log.at("error")] == [
+        "a reply is given up: its platform did not take it for a day"
+    ]
+    assert desk.tele.sent == []
+
+
+async def test_signs_of_work_and_notices_do_not_disturb_a_platform_that_wants_to_be_left_alone(
+    desk: Desk,
+) -> None:
+    await deferred(desk)
+    await desk.delivery.indicate(TO, working=True)
+    await desk.delivery.indicate(TO, working=False)
+    with pytest.raises(errors.DeliveryThrottled):
+        await desk.delivery.send(TO, "a notice", kind="notice")
+    assert desk.tele.signs == []
+    assert desk.tele.sent == []
+
+
+async def test_a_platform_that_limits_the_whole_bot_is_left_alone_by_every_chat(desk: Desk) -> None:
+    desk.tele.failures = [errors.DeliveryThrottled("429", retry_after=HOUR, everywhere=True)]
+    for to in (TO, ELSEWHERE):
+        with pytest.raises(errors.DeliveryDeferred):
+            await desk.delivery.send(to, f"answer to {to.request_id}")
+    assert desk.tele.sent == []
+    await desk.slept(HOUR)
+    assert sorted(await desk.tele.until(2)) == ["answer to 01REQ", "answer to 03REQ"]
+
+
+async def test_signs_of_work_that_are_limited_as_such_do_not_hold_up_messages(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    async def limited(*_: object, working: bool) -> None:
+        calls.append(working)
+        raise errors.DeliveryThrottled("429", retry_after=HOUR, everywhere=True)
+
+    monkeypatch.setattr(desk.tele, "indicate", limited)
+    for to in (TO, ELSEWHERE):
+        await desk.delivery.indicate(to, working=True)
+    await desk.delivery.send(TO, "at once")
+    assert (calls, desk.tele.texts) == ([True], ["at once"])
+
+
+async def test_after_a_restart_what_waits_is_sent_when_the_platform_allows_it_and_not_before(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    first = Desk(tmp_path, clock=clock)
+    await first.asked()
+    await first.asked(NEXT)
+    await deferred(first, "first")
+    with pytest.raises(errors.DeliveryDeferred):
+        await first.delivery.send(NEXT, "second")
+    for to in (TO, NEXT):
+        await first.file.finish(to.request_id, "done")
+    await first.close()
+
+    later = FakeClock(clock.now() + 600)
+    second = Desk(tmp_path, clock=later)
+    third = address(request_id="04REQ")
+    await second.asked(third)
+    with pytest.raises(errors.DeliveryDeferred) as error:
+        await second.delivery.send(third, "third")
+    assert error.value.wait == pytest.approx(HOUR - 600, abs=1)
+    second.delivery.deferred.start()
+    await second.slept(HOUR - 601)
+    assert second.tele.sent == []
+    await second.slept(1)
+    assert await second.tele.until(3) == ["first", "second", "third"]
+    await until(lambda: not second.delivery._waiting.chats)
+    assert [words for _, words in await second.lines()] == ["first", "second", "third"]
+    await second.close()
+
+
+async def test_a_turn_that_goes_on_after_a_crash_knows_that_its_answer_waits(tmp_path: Path) -> None:
+    clock = FakeClock()
+    first = Desk(tmp_path, clock=clock)
+    await first.asked()
+    await deferred(first)
+    await first.close()
+    second = Desk(tmp_path, clock=clock)
+    (row,) = await second.rows()
+    assert await second.delivery.resume(TO) == (row.id,)
+    assert second.tele.sent == []
+    second.delivery.deferred.start()
+    await second.slept(HOUR)
+    assert await second.tele.until(1) == ["答え"]
+    await second.close()
+
+
+async def test_a_kill_while_a_deferred_reply_is_sent_is_resolved_after_the_restart(tmp_path: Path) -> None:
+    clock = FakeClock()
+    first = Desk(tmp_path, clock=clock)
+    await first.asked(finished=True)
+    await deferred(first)
+    sending = asyncio.Event()
+
+    async def hang(_: Outbound) -> Sent:
+        sending.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    first.tele.send = hang  # type: ignore[method-assign]
+    first.delivery.deferred.start()
+    await first.slept(HOUR)
+    await sending.wait()
+    await first.file.close()
+    second = Desk(tmp_path, clock=clock)
+    second.tele.finds = Sent("m7")
+    second.delivery.deferred.start()
+    await second.delivery.reopen("tele", "77")
+    await until(lambda: bool(second.log.of("delivery")))
+    await until(lambda: not second.delivery._waiting.chats)
+    assert second.tele.sent == []
+    assert await second.states() == [("sent", "m7")]
+    assert await second.lines() == [("assistant", "答え")]
+    await second.close()
+
+
+async def test_a_channel_that_is_not_connected_is_not_tried(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deferred(desk)
+    monkeypatch.setattr(desk.tele, "health", lambda: Health(connected=False))
+    await desk.slept(HOUR)
+    await desk.slept(60)
+    assert desk.tele.sent == []
+    monkeypatch.setattr(desk.tele, "health", lambda: Health(connected=True))
+    await desk.slept(5)
+    assert await desk.tele.until(1) == ["答え"]
+
+
+async def test_a_journal_that_cannot_be_read_is_tried_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deferred(desk)
+
+    async def broken(_: str) -> list[object]:
+        raise errors.StorageError("EIO")
+
+    deliveries = desk.journal.deliveries
+    monkeypatch.setattr(desk.journal, "deliveries", broken)
+    await desk.slept(HOUR)
+    await until(lambda: bool(desk.log.at("error")))
+    monkeypatch.setattr(desk.journal, "deliveries", deliveries)
+    await desk.slept(5)
+    assert await desk.tele.until(1) == ["答え"]
+
+
+async def test_what_a_stopped_turn_had_not_sent_is_not_sent_after_a_restart_either(tmp_path: Path) -> None:
+    first = Desk(tmp_path)
+    await first.asked(finished=True)
+    for number, state in enumerate(("intent", "sending")):
+        one = Outbound(f"01OUT{number}", "01REQ", TO.chat_key, TO.target, "stopped")
+        await first.file.intend([one])
+        await first.file.mark(one.id, state)
+    await first.close()
+    second = Desk(tmp_path)
+    second.delivery.deferred.start()
+    await second.delivery.send(ELSEWHERE, "hello")
+    assert second.tele.texts == ["hello"]
+    assert [(row.state, row.detail) for row in await second.rows()] == [
+        ("failed", "stopped"),
+        ("uncertain", "stopped"),
+    ]
+    assert len(second.log.at("error")) == 2
+    await second.close()
+
+
+async def test_the_rest_of_an_answer_with_one_part_in_doubt_is_not_lost(desk: Desk) -> None:
+    original = desk.tele.send
+    failing = [errors.DeliveryUncertain("cut"), errors.DeliveryUncertain("cut again")]
+
+    async def send(message: Outbound) -> Sent:
+        if "乙" in message.text and failing:
+            raise failing.pop()
+        return await original(message)
+
+    desk.tele.send = send  # type: ignore[method-assign]
+    with pytest.raises(errors.DeliveryUncertain):
+        await desk.delivery.send(TO, THREE)
+    assert desk.tele.texts == ["甲" * 900]
+    await desk.slept(AFTER_DOUBT)
+    assert await desk.tele.until(2) == ["甲" * 900, "丙" * 900]
+    states = {row.id: (row.state, row.detail) for row in await desk.rows() if "乙" in row.text}
+    assert list(states.values()) == [("uncertain", "repeated"), ("uncertain", "uncertain")]
+    assert desk.log.at("error")
+
+
+async def test_a_repeat_in_two_parts_is_recorded_under_the_ids_of_both(desk: Desk) -> None:
+    desk.tele.failures = [errors.DeliveryUncertain("cut")]
+    sent = await desk.delivery.send(TO, "字" * 990)
+    assert [one.message_id for one in sent] == ["m1", "m2"]
+    assert "".join(desk.tele.texts).replace("\n", "") == REPEATED.strip() + "字" * 990
+    assert await desk.states() == [("uncertain", None), ("sent", "m1"), ("sent", "m2")]
+    (line,) = await desk.archived()
+    assert line.meta is not None
+    assert line.meta["messageIds"] == ["m1", "m2"]
+
+
+async def test_who_waits_for_the_reply_hears_that_it_is_settled(desk: Desk) -> None:
+    settled = []
+
+    async def answered() -> None:
+        settled.append(True)
+
+    desk.tele.failures = [LONG]
+    with pytest.raises(errors.DeliveryDeferred):
+        await ChatReply(desk.delivery, TO, "(a footnote)", answered).send("答え")
+    assert settled == [True]
+
+
+class TestAChatThatIsGone:
+    async def test_is_not_written_to_again_not_even_after_a_restart_until_something_comes_from_it(
+        self, tmp_path: Path
+    ) -> None:
+        first = Desk(tmp_path)
+        first.tele.failures = [errors.TargetGone("bot was blocked")]
+        with pytest.raises(errors.TargetGone):
+            await first.delivery.send(TO, THREE)
+        assert [(row.state, row.detail) for row in await first.rows()] == [("failed", "gone")] * 3
+        with pytest.raises(errors.TargetGone):
+            await first.delivery.send(NEXT, "again")
+        await first.delivery.indicate(NEXT, working=True)
+        assert (first.tele.sent, first.tele.signs) == ([], [])
+        await first.close()
+
+        second = Desk(tmp_path)
+        with pytest.raises(errors.TargetGone):
+            await second.delivery.send(address(request_id="05REQ"), "after a restart")
+        (row,) = await second.rows("05REQ")
+        assert (row.state, row.detail) == ("failed", "gone")
+        await second.delivery.send(ELSEWHERE, "another chat")
+        assert second.tele.texts == ["another chat"]
+        await second.close()
+
+        third = Desk(tmp_path)
+        await third.delivery.reopen("tele", "77")
+        await third.delivery.send(TO, "welcome back")
+        assert third.tele.texts == ["welcome back"]
+        assert await third.file.closed_targets() == {}
+        await third.close()
+
+    async def test_ends_what_waited_for_it(self, desk: Desk) -> None:
+        await deferred(desk)
+        with pytest.raises(errors.DeliveryDeferred):
+            await desk.delivery.send(NEXT, "second")
+        desk.tele.failures = [errors.TargetGone("archived")]
+        await desk.slept(HOUR)
+        await until(lambda: not desk.delivery._waiting.chats)
+        assert desk.tele.sent == []
+        for request_id in ("01REQ", "02REQ"):
+            assert [row.detail for row in await desk.rows(request_id)] == ["gone"]
+
+    async def test_counts_at_once_where_the_disk_refuses_to_remember_it(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def broken(*_: object) -> None:
+            raise errors.StorageError("ENOSPC")
+
+        monkeypatch.setattr(desk.journal, "close_target", broken)
+        monkeypatch.setattr(desk.journal, "open_target", broken)
+        desk.tele.failures = [errors.TargetGone("blocked")]
+        for _ in range(2):
+            with pytest.raises(errors.TargetGone):
+                await desk.delivery.send(TO, "hello")
+        await desk.delivery.reopen("tele", "77")
+        await desk.delivery.send(TO, "hello")
+        assert desk.tele.texts == ["hello"]
+
+
+async def test_messages_and_signs_of_all_chats_share_one_budget(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, limits=True, total=Pace(4, 1.0))
+    for number in range(3):
+        await desk.delivery.indicate(address(str(number)), working=True)
+    assert desk.tele.signs == [True, True, True]
+    await desk.delivery.indicate(address("9"), working=True)
+    assert len(desk.tele.signs) == 3, "the last slot is kept for a message"
+    await desk.delivery.send(address("4"), "one")
+    waiting = asyncio.create_task(desk.delivery.send(address("5"), "two"))
+    await desk.slept(0.9)
+    assert desk.tele.texts == ["one"]
+    assert not desk.delivery.spare(address("6"))
+    await desk.clock.advance(0.1)
+    await waiting
+    await desk.close()
