@@ -9,21 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bot import errors
-from bot.contracts import Disk
+from bot.contracts import Disk, Journal
 from bot.testing.disk import Failure, FaultyDisk, kill
+from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 
 VARIABLE = "SHIPMATE_FAULTS"
 """Where `bot.testing.run` finds its faults."""
 Seam = Literal["disk", "journal", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
-JOURNAL = frozenset(
-    {
-        "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
-        "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep",
-    }
-)  # fmt: skip
-"""What changes the journal."""
 CHANNEL = frozenset({"send"})
 
 
@@ -33,7 +27,7 @@ class Fault:
     `after` it has done everything. It is either an error or the end of the process.
 
     `kind` is the name of an operation; `*` counts all of them, and of files `write` those that change something.
-    `times` failures in a row, None for ever; `error` is the name of an errno; `named` a part of the file's name.
+    `times` failures in a row, None for ever; `error` is the name of an errno, and `named` a part of the name, of files only.
     """
 
     seam: Seam
@@ -57,16 +51,21 @@ class Faults:
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self._disks: list[FaultyDisk] = []
+        self._journals: list[FaultyJournal] = []
         self._early: list[Fault] = []
         for fault in faults:
             self.arm(fault)
 
     def arm(self, fault: Fault) -> None:
         """Expect one more; operations are counted from now on."""
-        if fault.seam != "disk":
+        if fault.seam == "channel":
             self._faults.append(fault)
             return
         self._early.append(fault)
+        if fault.seam == "journal":
+            for journal in self._journals:
+                journal.fail(_journal_failure(fault))
+            return
         for disk in self._disks:
             disk.fail(_failure(fault))
 
@@ -76,6 +75,8 @@ class Faults:
         self._early.clear()
         for disk in self._disks:
             disk.mend()
+        for journal in self._journals:
+            journal.mend()
 
     def disk(self, inner: Disk) -> FaultyDisk:
         seen = self._seen
@@ -83,12 +84,24 @@ class Faults:
             inner, die=self._die, seen=(lambda kind, name: seen("disk", kind, name)) if seen else None
         )
         for fault in self._early:
-            made.fail(_failure(fault))
+            if fault.seam == "disk":
+                made.fail(_failure(fault))
         self._disks.append(made)
         return made
 
-    def journal(self, inner: Any) -> Any:
-        return _Door(inner, "journal", JOURNAL, self)
+    def journal(self, inner: Journal) -> FaultyJournal:
+        seen = self._seen
+
+        def heard(name: str) -> None:
+            if seen is not None and name in WRITES:
+                seen("journal", name, "")
+
+        made = FaultyJournal(inner, die=self._die, seen=heard)
+        for fault in self._early:
+            if fault.seam == "journal":
+                made.fail(_journal_failure(fault))
+        self._journals.append(made)
+        return made
 
     def channel(self, inner: Any) -> Any:
         return _Door(inner, "channel", CHANNEL, self)
@@ -114,8 +127,6 @@ class Faults:
     def carry_out(self, fault: Fault) -> None:
         if fault.then == "kill":
             self._die()
-        if fault.seam == "journal":
-            raise errors.StorageError(f"injected: {fault.error}")
         raise errors.DeliveryUncertain(f"injected: {fault.error}")
 
 
@@ -140,6 +151,13 @@ class _Door:
             return result
 
         return watched
+
+
+def _journal_failure(fault: Fault) -> JournalFailure:
+    """`*` counts what changes the journal: how often it is read is nobody's promise."""
+    kind = "write" if fault.kind == "*" else fault.kind
+    when: Literal["before", "after"] = "after" if fault.when == "after" else "before"
+    return JournalFailure(kind=kind, at=fault.at, times=fault.times, when=when, then=fault.then)
 
 
 def _failure(fault: Fault) -> Failure:

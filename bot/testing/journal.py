@@ -16,10 +16,10 @@ R = TypeVar("R")
 WRITES = frozenset(
     {
         "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
-        "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep", "probe",
+        "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep",
     }
 )  # fmt: skip
-"""What changes the journal."""
+"""What changes the journal; a probe leaves nothing behind."""
 
 
 @dataclass(slots=True)
