@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from bot import errors
-from bot.journal import SqliteJournal, schema
+from bot.journal import SqliteJournal, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from tests.contracts.journal_rig import inbound
+from tests.contracts.journal_rig import inbound, outbound, step
+
+NEWEST = len(schema.MIGRATIONS)
 
 
 @pytest.fixture
@@ -27,47 +30,109 @@ def tables(db: sqlite3.Connection) -> set[str]:
     return {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
-def second(db: sqlite3.Connection) -> None:
+def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    return db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+def extra(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE chats ADD COLUMN title TEXT")
 
 
-def third(db: sqlite3.Connection) -> None:
-    db.execute("CREATE TABLE steps (id TEXT PRIMARY KEY)")
+def failing(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE more (id TEXT PRIMARY KEY)")
     raise sqlite3.OperationalError("the disk is full")
 
 
+def fill_first(db: sqlite3.Connection) -> None:
+    """Rows as the first version wrote them."""
+    for number, message_id in ((1, "9"), (2, None), (3, 7)):
+        payload = json.dumps({**inbound(number).model_dump(by_alias=True), "messageId": message_id})
+        db.execute(
+            "INSERT INTO inbox VALUES (?, 'telegram:chat:5', '7', 1.0, 1.0, 'received', NULL, ?)",
+            (inbound(number).request_id, payload),
+        )
+    db.execute("INSERT INTO inbox VALUES ('R9', 'telegram:chat:5', '7', 1.0, 1.0, 'claimed', NULL, 'torn {')")
+    db.execute("INSERT INTO keys VALUES ('telegram:update:1', ?, 1.0)", (inbound(1).request_id,))
+    db.execute("INSERT INTO chats VALUES ('telegram:chat:5', 1.0)")
+    db.execute(
+        """INSERT INTO outbox VALUES (?, ?, 'telegram:chat:5', '{"chat_id":"5"}', '答 👍', 'reply', 'sent', 'm1',
+        NULL, 1.0, 2.0)""",
+        (outbound(1).id, inbound(1).request_id),
+    )
+    db.execute("INSERT INTO dead_letters VALUES ('web', 'k', '{}', 'odd', 1.0)")
+    db.execute("INSERT INTO once VALUES ('greeted', 1.0, 2e12)")
+
+
 def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
-    assert schema.migrate(db) == len(schema.MIGRATIONS)
+    assert schema.migrate(db) == NEWEST
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
         *("steps", "jobs", "leases", "closed_targets", "probe"),
     }
-    assert version(db) == len(schema.MIGRATIONS)
+    assert version(db) == NEWEST
     assert schema.migrate(db) == 0
+
+
+@pytest.mark.parametrize("start", range(NEWEST + 1))
+def test_from_every_version_the_newest_is_reached_in_the_same_shape(
+    db: sqlite3.Connection, start: int
+) -> None:
+    fresh = sqlite3.connect(":memory:", isolation_level=None)
+    schema.migrate(fresh)
+    schema.migrate(db, schema.MIGRATIONS[:start])
+    assert schema.migrate(db) == NEWEST - start
+    assert shape(db) == shape(fresh)
+    fresh.close()
+
+
+async def test_a_file_of_the_first_version_keeps_its_rows_and_is_found_by_message_id(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    old = sqlite3.connect(path, isolation_level=None)
+    old.execute("PRAGMA journal_mode = WAL")
+    schema.migrate(old, schema.MIGRATIONS[:1])
+    fill_first(old)
+    old.close()
+    journal = SqliteJournal(path, clock=FakeClock(), log=MemoryLog())
+    (found,) = await journal.about("telegram:chat:5", "9")
+    assert found.inbound == inbound(1, message_id="9")
+    assert [one.request_id for one in await journal.unfinished()] == [
+        inbound(number).request_id for number in (1, 2)
+    ]
+    assert not await journal.receive(inbound(8, keys=("update:1",)))
+    assert await journal.delivered_as("telegram:chat:5", "m1") == inbound(1).request_id
+    (row,) = await journal.deliveries(inbound(1).request_id)
+    assert (row.text, row.target, row.created_at, row.changed_at) == ("答 👍", {"chat_id": "5"}, 1.0, 2.0)
+    assert not await journal.once("greeted", 1.5, 100)
+    assert await journal.knows("telegram:chat:5")
+    await journal.begin_step(step(1))
+    assert await journal.amend(inbound(2, message_id="10"))
+    assert [one.inbound.text for one in await journal.about("telegram:chat:5", "10")] == ["text 2"]
+    await journal.close()
 
 
 def test_only_the_missing_steps_are_done_and_what_is_there_stays(db: sqlite3.Connection) -> None:
     schema.migrate(db, schema.MIGRATIONS[:1])
     db.execute("INSERT INTO chats VALUES ('web:chat:1', 5.0)")
-    assert schema.migrate(db, [*schema.MIGRATIONS[:1], second]) == 1
+    assert schema.migrate(db, [*schema.MIGRATIONS[:1], extra]) == 1
     assert db.execute("SELECT * FROM chats").fetchall() == [("web:chat:1", 5.0, None)]
     assert version(db) == 2
 
 
 def test_steps_that_fail_are_done_not_at_all(db: sqlite3.Connection) -> None:
     schema.migrate(db, schema.MIGRATIONS[:1])
-    before = tables(db)
+    fill_first(db)
+    before = shape(db)
     with pytest.raises(sqlite3.OperationalError, match="full"):
-        schema.migrate(db, [*schema.MIGRATIONS[:1], second, third])
-    assert (tables(db), version(db), db.in_transaction) == (before, 1, False)
-    assert schema.migrate(db, [*schema.MIGRATIONS[:1], second]) == 1
+        schema.migrate(db, [*schema.MIGRATIONS, failing])
+    assert (shape(db), version(db), db.in_transaction) == (before, 1, False)
+    assert schema.migrate(db) == NEWEST - 1
 
 
 async def test_a_file_of_a_newer_shipmate_is_refused_in_plain_words_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     newer = sqlite3.connect(path)
     newer.execute("CREATE TABLE future (x)")
-    newer.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+    newer.execute(f"PRAGMA user_version = {NEWEST + 1}")
     newer.close()
     journal = SqliteJournal(path, clock=FakeClock(), log=MemoryLog())
     for _ in range(2):
@@ -75,9 +140,37 @@ async def test_a_file_of_a_newer_shipmate_is_refused_in_plain_words_and_left_alo
             await journal.open()
     with pytest.raises(errors.StorageError):
         await journal.receive(inbound())
+    with pytest.raises(errors.StorageError, match=f"version {NEWEST + 1}"):
+        await journal.unfinished()
     assert "newer" in journal.health()
     await journal.close()
     again = sqlite3.connect(path)
     assert tables(again) == {"future"}
     again.close()
     assert not list(tmp_path.glob("*.corrupt-*"))
+
+
+def statements() -> list[tuple[str, str]]:
+    """Every statement that finds rows of a table which grows."""
+    found: list[tuple[str, str]] = []
+    for module in (inbox, steps, outbox, schedule, leases, sqlite):
+        for name, value in vars(module).items():
+            said = value if isinstance(value, tuple) else (value,)
+            words = [one for one in said if isinstance(one, str) and name.startswith("_") and "?" in one]
+            found += [(name, one) for one in words if one.lstrip().startswith(("SELECT", "UPDATE", "DELETE"))]
+    return found
+
+
+def test_the_statements_are_found() -> None:
+    assert {"_UNFINISHED", "_STEPS", "_DELIVERIES", "_SHOWN_AS", "_SERVE", "_HELD", "_SWEEPS"} <= {
+        name for name, _ in statements()
+    }
+
+
+@pytest.mark.parametrize(("name", "statement"), [*statements(), ("_UNDELIVERED", outbox._UNDELIVERED)])
+def test_no_statement_looks_through_a_whole_table(db: sqlite3.Connection, name: str, statement: str) -> None:
+    schema.migrate(db)
+    values = (1,) * statement.count("?")
+    plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    assert any(line.startswith("SEARCH") for line in plan), name
+    assert not [line for line in plan if line.startswith("SCAN")], name
