@@ -36,7 +36,7 @@ class ActiveTurn:
         self.request = request
         self.store = store
         self.steps = steps
-        self.reply = TrackedReply(request.reply, ledger, steps) if request.reply is not None else None
+        self.reply = TrackedReply(request.reply, ledger) if request.reply is not None else None
         self.view: list[Message] = []
         self.owed = ""
         """Where the turn was stopped: what it had said and nobody has seen."""

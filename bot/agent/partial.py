@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from bot import text
 from bot.contracts import ModelReply, TextDelta, ToolInputDelta
 from bot.tools.builtin.chat_send import ChatSend
 
@@ -29,7 +30,7 @@ class Partial:
     def words(self) -> str:
         """The words meant for people: those of `chat_send` where it has come to that, else the plain text."""
         sent = [words for pieces in self._calls.values() if (words := _decoded("".join(pieces)).strip())]
-        return "\n\n".join(sent) if sent else "".join(self._text).strip()
+        return "\n\n".join(sent) if sent else text.clean("".join(self._text)).strip()
 
 
 def _decoded(arguments: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 
 from bot import errors
 from bot.agent.ledger import Ledger
-from bot.agent.steps import StepLog
 from bot.contracts import Reply, Sent
 
 
@@ -18,10 +17,9 @@ class TrackedReply:
     message was begun of which it is not known that it surely did not arrive.
     """
 
-    def __init__(self, inner: Reply, ledger: Ledger, steps: StepLog) -> None:
+    def __init__(self, inner: Reply, ledger: Ledger) -> None:
         self._inner = inner
         self._ledger = ledger
-        self._steps = steps
         self.ids: list[str] = []
         self.delivered = 0
         self.settled = False
@@ -30,8 +28,7 @@ class TrackedReply:
     async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
-        first = [one for one in (after, self._steps.begun) if one is not None]
-        await asyncio.gather(self._ledger.flush(), *first)
+        await asyncio.gather(self._ledger.flush(), *([after] if after is not None else ()))
         self.attempted = True
         try:
             sent = await self._inner.send(words)

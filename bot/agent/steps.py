@@ -24,8 +24,6 @@ class StepLog:
     def __init__(
         self, request_id: str, steps: Steps, pending: set[asyncio.Task[bool]], *, clock: Clock, log: Log
     ) -> None:
-        self.begun: Awaitable[bool] | None = None
-        """The newest beginning of a tool call: on file once this is done."""
         self._request_id = request_id
         self._steps = steps
         self._pending = pending
@@ -37,10 +35,7 @@ class StepLog:
         """A step begins. Done, the task says whether it is on file."""
         self._running[step_id] = kind
         step = StepRecord(self._request_id, step_id, kind, name, self._clock.now())
-        task = self._put(lambda: self._steps.begin_step(step))
-        if kind == "tool":
-            self.begun = task
-        return task
+        return self._put(lambda: self._steps.begin_step(step))
 
     def end(self, step_id: str, result: Json, *, after: Awaitable[object] | None = None) -> None:
         """It has ended; written once `after` is done."""

@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.agent.kit import Kit
-from bot.agent.runtime import AgentPool
+from bot.agent.pool import AgentPool
 from bot.context.skills import SkillFolder
 from bot.contracts import ArchiveLine, Inbound, Json, Sent, StepRecord, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
@@ -106,6 +106,7 @@ class Bench:
 
     def configure(self, **changes: Any) -> None:
         self.kit = replace(self.kit, **changes)
+        self.model = changes.get("model", self.model)
         self.pool = AgentPool(self.kit)
 
     def add_tools(self, *tools: Any) -> None:

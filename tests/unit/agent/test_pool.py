@@ -1,0 +1,98 @@
+"""However many conversations there are, those in memory stay within a budget, and nobody notices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from bot.agent.pool import OVERHEAD, AgentPool
+from bot.contracts import TurnRequest
+from bot.sizes import size_of
+from tests.unit.agent.conftest import Bench
+
+LONG = "很长的话 🧭 " * 2_000
+
+
+async def say(bench: Bench, number: int, words: str = LONG) -> None:
+    key = f"telegram:chat:{number}"
+    inbound = bench.inbound(words, chat_key=key)
+    await bench.pool.run(TurnRequest(inbound.request_id, key, inbound=inbound, reply=bench.chat))
+
+
+async def one_weighs(bench: Bench) -> int:
+    """The bytes of one conversation of these tests."""
+    await say(bench, 0)
+    return OVERHEAD + size_of(bench.pool._runtime("telegram:chat:0").store.messages())
+
+
+async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Bench) -> None:
+    one = await one_weighs(bench)
+    bench.pool = AgentPool(bench.kit, budget=int(one * 3.5))
+    for number in (1, 2, 3):
+        await say(bench, number)
+    await bench.pool.describe("telegram:chat:1")
+    await say(bench, 4)
+    assert list(bench.pool._runtimes) == [f"telegram:chat:{number}" for number in (3, 1, 4)]
+    before = json.dumps(bench.pool._runtime("telegram:chat:3").store.messages())
+    for number in (5, 6, 7):
+        await say(bench, number)
+    assert "telegram:chat:3" not in bench.pool._runtimes
+    await bench.pool.describe("telegram:chat:3")
+    assert json.dumps(bench.pool._runtime("telegram:chat:3").store.messages()) == before
+    assert len(bench.pool) <= 4
+
+
+async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
+    bench.pool = AgentPool(bench.kit, budget=20 * (OVERHEAD + 64))
+    for number in range(200):
+        await bench.pool.describe(f"telegram:chat:{number}")
+    assert len(bench.pool) == 20
+    assert bench.pool._weight == sum(bench.pool._weights.values()) == 20 * (OVERHEAD + 64)
+    assert len(bench.pool._weights) == 20
+
+
+async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
+    bench.pool = AgentPool(bench.kit, budget=0)
+    bench.model.hold = asyncio.Event()
+    running = asyncio.create_task(say(bench, 1))
+    await bench.model.asked.wait()
+    await bench.pool.describe("telegram:chat:2")
+    assert list(bench.pool._runtimes) == ["telegram:chat:1"]
+    bench.pool.shrink()
+    assert list(bench.pool._runtimes) == ["telegram:chat:1"]
+    bench.model.hold.set()
+    await running
+    assert len(bench.pool) == 0
+    assert bench.pool._weight == 0
+
+
+async def test_no_second_agent_is_made_while_somebody_still_asks_the_first(
+    bench: Bench, monkeypatch: Any
+) -> None:
+    load, loading, go_on = bench.transcript.has, asyncio.Event(), asyncio.Event()
+
+    async def slow(chat_key: str) -> bool:
+        loading.set()
+        await go_on.wait()
+        return await load(chat_key)
+
+    monkeypatch.setattr(bench.transcript, "has", slow)
+    bench.pool = AgentPool(bench.kit, budget=0)
+    asked = asyncio.create_task(bench.pool.describe("telegram:chat:1"))
+    await loading.wait()
+    assert bench.pool.evict(-1) == 0
+    go_on.set()
+    await asked
+    assert len(bench.pool) == 0
+
+
+async def test_short_of_memory_the_quiet_ones_go_and_half_of_the_rest(bench: Bench) -> None:
+    for number in range(4):
+        await say(bench, number)
+    await bench.clock.advance(61)
+    for number in range(4, 12):
+        await say(bench, number)
+    bench.pool.shrink()
+    kept = [int(key.rpartition(":")[2]) for key in bench.pool._runtimes]
+    assert kept in ([8, 9, 10, 11], [9, 10, 11])
