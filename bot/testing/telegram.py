@@ -14,6 +14,7 @@ Faults come with `fail` (see `Loopback`): `server.fail("sendMessage", **refusal(
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from bot.contracts import Json
@@ -94,6 +95,20 @@ class TelegramServer(Service):
         chat.messages[message_id] = message
         return self._push("edited_message", message)
 
+    def delete(self, message_id: int, *, chat_id: int = 1001) -> None:
+        """A person deletes a message: it is gone, and the bot is not told."""
+        del self.chats[chat_id].messages[message_id]
+
+    def press_stop(self, *, chat_id: int = 1001, thread_id: int | None = None, draft_id: int = 1) -> Json:
+        """A person stops a reply that is being written, as can be done in private chats alone; the update."""
+        chat = self.chat(chat_id)
+        if chat.kind != "private":
+            raise ValueError("drafts are shown in private chats only")
+        body: Json = {"chat": chat.json(), "draft_id": draft_id}
+        if thread_id is not None:
+            body["message_thread_id"] = thread_id
+        return self._push("stopped_message_generation", body)
+
     def press(self, message_id: int, data: str, *, chat_id: int = 1001, user_id: int | None = None) -> Json:
         """A person presses a button under a message; the update."""
         number = str(9000 + len(self.callbacks))
@@ -119,6 +134,28 @@ class TelegramServer(Service):
         """Deliver an update again although it was confirmed, as the service does at times."""
         self.updates.again(update)
         self._wake()
+
+    def contest(self, seconds: float) -> None:
+        """For so long, somebody else polls: every `getUpdates` ends with a 409."""
+        self.contested_until = self.clock.monotonic() + seconds
+        self._end_poll(delivered=False)
+
+    def limit(self, method: str, retry_after: Any = None, times: int = 1) -> None:
+        """Answer the next calls of `method` with 429; `retry_after` is any JSON, None for nothing at all."""
+        asked = {} if retry_after is None else {"retry_after": retry_after}
+        self.fail(
+            method, times=times, **refusal(429, f"Too Many Requests: retry after {retry_after}", **asked)
+        )
+
+    def cut_polls(self) -> None:
+        """Cut the connection under the poll that is open."""
+        for request in list(self.polls.values()):
+            self.drop(request)
+
+    def tally(self, chat_id: int = 1001) -> world.Tally:
+        """What the bot did in a chat: messages that stand there now, and all it ever posted, edited, deleted."""
+        chat = self.chats.get(chat_id)
+        return replace(chat.tally, visible=len(self.visible(chat_id))) if chat is not None else world.Tally()
 
     def block(self, chat_id: int, *, why: str = "bot was blocked by the user") -> None:
         """From now on every call for this chat is a 403."""

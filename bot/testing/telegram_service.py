@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -15,6 +16,9 @@ from bot.testing import telegram_world as world
 from bot.testing.loopback import Loopback
 
 TEST_TOKEN = "4242:test-token"
+CONTESTED = (
+    "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
+)
 FILE_LIMIT = 20 * 1024 * 1024
 _BUDGETED = frozenset({"sendMessage", "editMessageText", "deleteMessage", "sendChatAction"})
 
@@ -44,6 +48,8 @@ class Service(Loopback):
         self.webhook = ""
         self.chats: dict[int, world.Chat] = {}
         self.callbacks: set[str] = set()
+        self.contested_until = 0.0
+        self.polls: dict[int, web.Request] = {}
         self._files: dict[str, bytes] = {}
         self._poll: asyncio.Future[bool] | None = None
         self._background: set[asyncio.Future[None]] = set()
@@ -110,9 +116,13 @@ class Service(Loopback):
             args = rules.Args(params)
             if method in _BUDGETED:
                 self._check_budget(args)
+            if method == "getUpdates":
+                self.polls[id(request)] = request
             answer = web.json_response({"ok": True, "result": await call(args)})
         except rules.Refused as refused:
             answer = _refused(refused)
+        finally:
+            self.polls.pop(id(request), None)
         await self.changed()
         return await self.answered(request, fault, answer)
 
@@ -161,6 +171,8 @@ class Service(Loopback):
                 "Conflict: can't use getUpdates method while webhook is active; "
                 "use deleteWebhook to delete the webhook first",
             )
+        if self.clock.monotonic() < self.contested_until:
+            raise rules.Refused(409, CONTESTED)
         limit = min(100, max(1, args.integer("limit", 100)))
         timeout = min(50, max(0, args.integer("timeout")))
         if args.has("allowed_updates"):
@@ -179,11 +191,7 @@ class Service(Loopback):
         finally:
             timer.cancel()
         if mine.done() and not mine.result():
-            raise rules.Refused(
-                409,
-                "Conflict: terminated by other getUpdates request; "
-                "make sure that only one bot instance is running",
-            )
+            raise rules.Refused(409, CONTESTED)
 
     async def _set_webhook(self, args: rules.Args) -> bool:
         self.webhook = args.text("url")
@@ -213,6 +221,7 @@ class Service(Loopback):
         number = chat.next_id()
         chat.messages[number] = message
         chat.previews[number] = _previewed(args, text, entities)
+        chat.tally = replace(chat.tally, posted=chat.tally.posted + 1)
         return message
 
     def _check_place(self, chat: world.Chat, args: rules.Args, message: Json) -> None:
@@ -240,11 +249,13 @@ class Service(Loopback):
         message = {**old, "text": text, "entities": entities, "edit_date": int(self.clock.now())}
         chat.messages[message["message_id"]] = message
         chat.previews[message["message_id"]] = _previewed(args, text, entities)
+        chat.tally = replace(chat.tally, edited=chat.tally.edited + 1)
         return message
 
     async def _delete_message(self, args: rules.Args) -> bool:
         chat = self._chat_of(args)
         del chat.messages[self._own(chat, args, "delete")["message_id"]]
+        chat.tally = replace(chat.tally, deleted=chat.tally.deleted + 1)
         return True
 
     def _own(self, chat: world.Chat, args: rules.Args, what: str) -> Json:

@@ -37,6 +37,16 @@ class Seen:
     edited: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the bot did in one chat; `visible` is how many of its messages stand there."""
+
+    posted: int = 0
+    edited: int = 0
+    deleted: int = 0
+    visible: int = 0
+
+
 @dataclass(slots=True)
 class Chat:
     """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup."""
@@ -47,6 +57,7 @@ class Chat:
     topics: dict[int, Json] = field(default_factory=dict)
     messages: dict[int, Json] = field(default_factory=dict)
     previews: dict[int, bool] = field(default_factory=dict)
+    tally: Tally = Tally()
     gone: str | None = None
     moved_to: int | None = None
     last_id: int = 0
@@ -128,8 +139,7 @@ class Updates:
 
     def confirm(self, offset: int) -> None:
         """Forget everything before `offset`; a negative one keeps only that many."""
-        oldest = self._clock.now() - KEPT_SECONDS
-        self._kept = [kept for kept in self._kept if kept[1] > oldest]
+        self._forget_old()
         if offset > 0:
             self._kept = [kept for kept in self._kept if kept[0] >= offset]
         elif offset < 0:
@@ -138,7 +148,12 @@ class Updates:
     def clear(self) -> None:
         self._kept.clear()
 
+    def _forget_old(self) -> None:
+        oldest = self._clock.now() - KEPT_SECONDS
+        self._kept = [kept for kept in self._kept if kept[1] > oldest]
+
     def first(self, limit: int) -> list[Any]:
+        self._forget_old()
         return [body for _, _, body in self._kept[:limit]]
 
 

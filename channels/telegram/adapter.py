@@ -84,9 +84,7 @@ class TelegramChannel:
         poll = self._poll
         if poll is None:
             return Health(connected=False, detail="not started")
-        if self._bot is None or not poll.running:
-            return Health(connected=False, last_heard=poll.heard, detail="stopped")
-        return Health(connected=poll.connected, last_heard=poll.heard, detail=poll.trouble)
+        return poll.health()
 
     async def heal(self) -> None:
         if self._poll is not None:

@@ -13,11 +13,8 @@ from telegram import Message, MessageEntity, Update, User
 
 from bot import text
 from bot.contracts import Attachment, Command, Inbound, Json, Quoted
-from channels.telegram import address
+from channels.telegram import address, kinds
 from channels.telegram.wire import GARBLED
-
-KINDS = ["message", "edited_message"]
-"""The updates that the bot asks for."""
 
 OTHER_CONTENT = ("location", "venue", "contact", "poll", "dice", "story", "checklist", "paid_media", "game")
 """Content that is no file and has no text: named as an attachment, so that the answer can name it too."""
@@ -40,11 +37,17 @@ class Event:
     album: str | None = None
 
 
-def read(raw: Json, bot: telegram.Bot) -> Event | None:
-    """What an update means; None where it is none of the bot's business. Raises `Unreadable`."""
+def read(raw: Json, bot: telegram.Bot, now: float) -> Event | None:
+    """What an update means; None where it is none of the bot's business. `now` is the time (epoch seconds) of what
+    has no date of its own. Raises `Unreadable`.
+    """
     try:
+        if kinds.STOPPED in raw:
+            return _stop(raw["update_id"], raw[kinds.STOPPED], bot.bot, now)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
-        update = Update.de_json({name: raw[name] for name in ("update_id", *KINDS) if name in raw}, bot)
+        update = Update.de_json(
+            {name: raw[name] for name in ("update_id", *kinds.HANDLED) if name in raw}, bot
+        )
         if update.message is not None:
             return _message(update.update_id, update.message, bot.bot, edit=False)
         if update.edited_message is not None:
@@ -110,20 +113,50 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
         from_bot=sender.is_bot is not False,
         attachments=attachments,
         quoted=_quoted(message, me),
+        answers=str(_number(answered.message_id)) if (answered := _answered(message)) else None,
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
     return Event(update_id, inbound, direct or bool(command or addressed), album)
 
 
-def _keys(me: User, update_id: int, message: Message, *, edit: bool) -> tuple[str, str]:
-    """The update itself, and the message that it tells of, which may come in another update again."""
-    bot, chat, number = f"telegram:{me.id}", message.chat.id, message.message_id
+def _stop(update_id: Any, stopped: Any, me: User, now: float) -> Event | None:
+    """The stop button of a reply that is being written. The library does not know it, so it is read as it comes.
+
+    It names no person: in a private chat it can only be the one whose chat it is; elsewhere it is nobody's.
+    """
+    chat = stopped["chat"]
+    chat_id, thread = _number(chat["id"]), stopped.get("message_thread_id")
+    _number(stopped["draft_id"])
+    if _string(chat["type"]) != "private" or chat_id <= 0 or chat_id == me.id:
+        return None
+    where = {"chat_id": str(chat_id)}
+    if thread is not None:
+        where["message_thread_id"] = str(_number(thread))
+    inbound = Inbound(
+        channel="telegram",
+        chat_id=where["chat_id"],
+        chat_key=address.encode(where),
+        chat_type="direct",
+        user_id=where["chat_id"],
+        keys=(f"telegram:{me.id}:update:{_number(update_id)}",),
+        ts=int(now * 1000),
+        target=where,
+        kind="stop",
+    )
+    return Event(update_id, inbound, addressed=True)
+
+
+def _keys(me: User, update_id: int, message: Message, *, edit: bool) -> tuple[str, ...]:
+    """The update itself, and the message that it tells of, which may come in another update again. Two edits may
+    bear the same second, so an edit has no other mark than its update.
+    """
+    bot = f"telegram:{me.id}"
     update = f"{bot}:update:{update_id}"
     if not edit:
-        return update, f"{bot}:message:{chat}:{number}"
+        return update, f"{bot}:message:{message.chat.id}:{message.message_id}"
     if message.edit_date is None:
         raise ValueError("an edited message has a date of its edit")
-    return update, f"{bot}:edit:{chat}:{number}:{int(message.edit_date.timestamp())}"
+    return (update,)
 
 
 def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Command | None, bool]:

@@ -8,13 +8,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from telegram.error import Conflict, InvalidToken, TelegramError
 
 from bot import errors
-from bot.contracts import Intake, Json, Surroundings
-from channels.telegram import inbound
+from bot.contracts import Health, Intake, Json, Surroundings
+from channels.telegram import inbound, kinds
+from channels.telegram.known import Known
 from channels.telegram.wire import Bot, Flood
 
 HOLD = 30
@@ -24,6 +26,11 @@ ALBUM_WAIT = 1.0
 FAREWELL = 3.0
 """Seconds for telling Telegram at the end what was taken in; without that it comes again, and is dropped."""
 LONGEST_PAUSE = 30.0
+LONGEST_FLOOD = 600.0
+"""Seconds for which the poll rests at most, whatever Telegram asks for: nothing comes in meanwhile."""
+CONTESTED = 30.0
+"""Seconds of conflict after which the channel no longer counts as connected; a restart beside us is over by then."""
+CONFLICT = "somebody else polls with this bot's token (409)"
 REMEMBERED = 1000
 AGAIN = 5.0
 """Seconds after which the loop begins again where something that nobody foresaw has ended it."""
@@ -41,20 +48,35 @@ class _Unit:
     def chat_key(self) -> str | None:
         return self.events[0].inbound.chat_key if self.events else None
 
+    @property
+    def stops(self) -> bool:
+        """Whether this is a stop, which waits for nothing that was said before it."""
+        return bool(self.events) and self.events[0].inbound.kind == "stop"
+
+
+@dataclass(slots=True)
+class _Contest:
+    """Somebody else polls with our token: since when (`began` on the monotonic clock), and since when it is calm."""
+
+    began: float
+    since: str
+    calm_since: float | None = None
+
 
 class Poll:
-    """`run` until `stop`. `connected`, `heard` and `trouble` say how it goes."""
+    """From `start` to `stop`; `health` says how it goes."""
 
     def __init__(self, bot: Bot, intake: Intake, around: Surroundings, *, patience: float) -> None:
         self._bot = bot
         self._intake = intake
         self._clock, self._log, self._rng = around.clock, around.log, around.rng
         self._patience = patience
-        self.connected = True
-        self.heard = self._clock.now()
-        self.trouble = ""
+        self._connected = True
+        self._heard = self._clock.now()
+        self._trouble = ""
         self._failures = 0
-        self._contested = False
+        self._contest: _Contest | None = None
+        self._known = Known()
         self._offset: int | None = None
         self._confirmed: int | None = None
         self._taken: set[int] = set()
@@ -72,6 +94,13 @@ class Poll:
     @property
     def running(self) -> bool:
         return self._task is not None and not self._task.done()
+
+    def health(self) -> Health:
+        if not self.running:
+            return Health(connected=False, last_heard=self._heard, detail="stopped")
+        contest = self._contest
+        lost = contest is not None and self._clock.monotonic() - contest.began >= CONTESTED
+        return Health(self._connected and not lost, self._heard, self._trouble)
 
     async def renew(self) -> None:
         """Give up the poll that is open and begin another one; what is being taken in is not cut."""
@@ -101,7 +130,7 @@ class Poll:
         if not task.cancelled() and (exc := task.exception()) is not None:
             message = f"Telegram's poll loop ended: {type(exc).__name__}; it begins again"
             self._log.write("error", message, level="error", channel="telegram")
-            self.connected = False
+            self._connected = False
             if not self._stopping:
                 self._task = asyncio.create_task(self._begin_again(), name="telegram poll")
                 self._task.add_done_callback(self._ended)
@@ -116,8 +145,9 @@ class Poll:
     async def _run(self) -> None:
         while not self._stopping:
             try:
+                began = self._clock.monotonic()
                 pause = await self._round()
-                self._well()
+                self._well(began)
             except (TelegramError, errors.StorageError) as exc:
                 pause = self._failed(exc)
             if pause and not self._stopping:
@@ -132,20 +162,20 @@ class Poll:
                 raws = await self._fetch(self._hold())
             finally:
                 self._polling = False
-        self.heard = self._clock.now()
-        self.connected = True
+        self._heard = self._clock.now()
+        self._connected = True
         return await self._take(raws)
 
     def _hold(self) -> int:
         """No waiting after trouble, so that its end shows at once; but only a whole poll proves that nobody
         else polls any more.
         """
-        return 0 if self.trouble and not self._contested else HOLD
+        return 0 if self._trouble and not self._trouble.startswith(CONFLICT) else HOLD
 
     async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
         offset = self._offset
         found = await self._bot.raw_updates(
-            offset, hold=hold, patience=self._patience, kinds=inbound.KINDS, limit=limit
+            offset, hold=hold, patience=self._patience, kinds=list(kinds.HANDLED), limit=limit
         )
         self._confirmed = offset
         return found
@@ -221,7 +251,7 @@ class Poll:
                 continue
             event, buried = None, None
             try:
-                event = inbound.read(raw, self._bot)
+                event = inbound.read(raw, self._bot, self._clock.now())
             except inbound.Unreadable as exc:
                 buried = (raw, f"an update that cannot be read: {exc}")
             album = event.album if event is not None else None
@@ -247,7 +277,7 @@ class Poll:
                     open_albums[name] = since
                     behind.add(unit.chat_key)
                     pause = max(pause, left)
-            if unit.chat_key is None or unit.chat_key not in behind:
+            if unit.chat_key is None or unit.chat_key not in behind or unit.stops:
                 ready.append(unit)
         self._albums = open_albums
         return ready, pause
@@ -257,8 +287,12 @@ class Poll:
             raw, reason = unit.buried
             key = f"telegram:{self._bot.id}:update:{raw['update_id']}"
             await self._bury(key, json.dumps(raw), reason)
-        elif unit.events and (whole := inbound.merge(unit.events)) is not None:
-            await self._intake.accept(whole)
+            return
+        events = [event for event in map(self._known.sifted, unit.events) if event is not None]
+        whole = inbound.merge(events)
+        if whole is not None and await self._intake.accept(whole):
+            for event in events:
+                self._known.learn(event)
 
     async def _bury(self, key: str, raw: str, reason: str) -> None:
         self._log.write("channel", "Telegram sent " + reason, level="warn", channel="telegram", key=key)
@@ -268,30 +302,47 @@ class Poll:
 
     def _failed(self, exc: TelegramError | errors.StorageError) -> float:
         """Note what went wrong, once for as long as it lasts; the seconds to wait."""
-        trouble = _trouble(exc)
-        if trouble != self.trouble:
+        if isinstance(exc, Conflict):
+            trouble = self._conflict()
+        else:
+            trouble = _described(exc)
+            if not isinstance(exc, errors.StorageError):
+                self._connected = False
+        if trouble != self._trouble:
             self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
-        self.trouble = trouble
-        self._contested = isinstance(exc, Conflict)
-        if not isinstance(exc, errors.StorageError):
-            self.connected = False
+        self._trouble = trouble
         self._failures = min(self._failures + 1, 10)
         pause = min(LONGEST_PAUSE, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
-        return max(pause, exc.wait) if isinstance(exc, Flood) else pause
+        return max(pause, min(exc.wait, LONGEST_FLOOD)) if isinstance(exc, Flood) else pause
 
-    def _well(self) -> None:
-        if self.trouble:
+    def _conflict(self) -> str:
+        """Somebody else polls: Telegram answers, and gives what people write to the one or the other."""
+        now = self._heard = self._clock.now()
+        if self._contest is None:
+            self._contest = _Contest(self._clock.monotonic(), f"{datetime.fromtimestamp(now, UTC):%F %T} UTC")
+        self._contest.calm_since = None
+        return f"{CONFLICT} since {self._contest.since}"
+
+    def _well(self, began: float) -> None:
+        """After a round without trouble that began at `began`. A conflict is over once nothing was seen of it for as
+        long as a whole poll takes: the other one rests at times too.
+        """
+        contest = self._contest
+        if contest is not None:
+            contest.calm_since = began if contest.calm_since is None else contest.calm_since
+            if self._clock.monotonic() - contest.calm_since < HOLD:
+                return
+            self._contest = None
+        if self._trouble:
             self._log.write("channel", "Telegram: all is well again", channel="telegram")
-        self.trouble = ""
+        self._trouble = ""
         self._failures = 0
 
 
-def _trouble(exc: TelegramError | errors.StorageError) -> str:
+def _described(exc: TelegramError | errors.StorageError) -> str:
     match exc:
         case errors.StorageError():
             return "messages wait at Telegram because they cannot be written down here"
-        case Conflict():
-            return f"somebody else takes this bot's messages ({exc})"
         case InvalidToken():
             return "the token is refused"
         case Flood():

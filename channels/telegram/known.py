@@ -1,0 +1,49 @@
+"""What the bot took in lately, which decides about edits: Telegram does not say what stood there before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import replace
+
+from channels.telegram.inbound import Event
+
+MOST = 2_000
+
+
+class Known:
+    """The newest messages that were taken in, with a mark of how they read. Lost at a restart, which costs little:
+    an edit then counts by what it says itself.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._marks: OrderedDict[tuple[str, str | None], str] = OrderedDict()
+
+    def sifted(self, event: Event) -> Event | None:
+        """An edit of what was for the bot is for it too; one that changes no word is none."""
+        if event.inbound.kind != "edit":
+            return event
+        known = self._marks.get(_place(event))
+        if known == _mark(event):
+            return None
+        return replace(event, addressed=True) if known is not None else event
+
+    def learn(self, event: Event) -> None:
+        if event.inbound.kind not in {"message", "edit"}:
+            return
+        place = _place(event)
+        self._marks[place] = _mark(event)
+        self._marks.move_to_end(place)
+        if len(self._marks) > self._most:
+            self._marks.popitem(last=False)
+
+
+def _place(event: Event) -> tuple[str, str | None]:
+    return event.inbound.chat_id, event.inbound.message_id
+
+
+def _mark(event: Event) -> str:
+    inbound = event.inbound
+    said = "\0".join([inbound.text, *(attachment.model_dump_json() for attachment in inbound.attachments)])
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
