@@ -54,7 +54,7 @@ async def lives(
                     await born[-1].end()
         for words, replies in zip((FIRST, SECOND), shown, strict=True):
             scene.exactly_once(channel, words, replies)
-        scene.on_file_once(world, FIRST, SECOND)
+        scene.on_file_once(world, FIRST, SECOND, deaths=len(faults))
     return passed
 
 
@@ -154,12 +154,9 @@ async def test_dead_again_and_again(channel: str, tmp_path: Path) -> None:
 async def test_a_process_killed_at_any_failpoint_at_all(channel: str, tmp_path: Path) -> None:
     everywhere = await lives(tmp_path / "whole", channel, [], Alone)
     mine = scene.shard([[fault] for fault in everywhere])
-    await asyncio.gather(
-        *(
-            each(_made(tmp_path / f"part{part}"), channel, mine[part::AT_ONCE], Alone)
-            for part in range(AT_ONCE)
-        )
-    )
+    async with asyncio.TaskGroup() as group:
+        for part in range(AT_ONCE):
+            group.create_task(each(_made(tmp_path / f"part{part}"), channel, mine[part::AT_ONCE], Alone))
 
 
 def _made(folder: Path) -> Path:

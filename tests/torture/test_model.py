@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot.gateway.outbox import REPEATED
 from bot.llm import client
 from bot.system import SystemClock
 from bot.testing import anthropic_script as answers
@@ -125,7 +126,7 @@ async def weather(root: Path, channel: str, rng: random.Random, messages: int) -
 
             await scene.eventually_so(over)
             fresh = _shown(world, channel)[shown:]
-            assert len(fresh) == 1 or (channel == "telegram" and scene.REPEATED + fresh[0] == fresh[1]), fresh
+            assert len(fresh) == 1 or (channel == "telegram" and REPEATED + fresh[0] == fresh[1]), fresh
         world.model.script(scene.script)
         last = scene.WORDS.format("last")
         await side.say(last)

@@ -1,0 +1,217 @@
+"""A disk that refuses: the Nth operation, all from the Nth on, short writes, a file system that is really full."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.system import SystemClock
+from bot.testing.clock import SteeredClock
+from bot.testing.disk import WRITES
+from bot.testing.faults import Fault
+from tests.torture import scene
+from tests.torture.inside import Inside, environment, quick_ends
+from tests.torture.outside import Alone
+
+FIRST, SECOND, THIRD = (scene.WORDS.format(number) for number in (1, 2, 3))
+ERRORS = ("EIO", "ENOSPC", "EMFILE", "EDQUOT")
+
+
+@pytest.fixture(autouse=True)
+def _quick_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_ends(monkeypatch)
+
+
+async def refused(
+    root: Path, channel: str, *, at: int, seam: str, error: str, when: str, lasting: bool
+) -> int:
+    """One message while an operation fails, one after all is mended: the process stays up, the first is answered
+    or its person told, the second is answered, nothing twice. Gives how many operations there were.
+    """
+    root.mkdir()
+    clock = SteeredClock(SystemClock())
+    async with scene.new_world(root) as world:
+        side = await scene.prepare(world, channel, lambda: life.address("web"))
+        life = Inside(world, clock=clock)
+        with environment(world):
+            await life.start()
+            before = len(_changes(life, seam))
+            kind = "write" if seam == "disk" else "*"
+            life.faults.arm(Fault(seam, kind, at, when, "error", error, None if lasting else 1))  # type: ignore[arg-type]
+            try:
+                await side.say(FIRST)
+                if lasting:
+                    await _told_or(side, seconds=1.0)
+                    life.faults.mend()
+
+                async def over() -> bool:
+                    clock.advance(1.0)
+                    await side.bring_again()
+                    return bool(await _seen(side)) and not scene.unfinished(root)
+
+                await scene.eventually_so(over)
+                life.faults.mend()
+                shown = await _seen(side)
+                await side.say(SECOND)
+                await scene.until_answered(side, SECOND)
+                await scene.until_quiet(root)
+                await scene.ready(world.session, life.dashboard)
+                assert await side.replies(SECOND) == [scene.answered(SECOND)]
+                count = len(_changes(life, seam)) - before
+            finally:
+                await scene.leave(side)
+                await life.end()
+        if shown[0] != errors.StorageError.person:
+            scene.exactly_once(channel, FIRST, shown)
+        else:
+            assert len(shown) == 1
+        said = [line["text"] for line in world.archive() if line["role"] == "user"]
+        assert said == [FIRST, SECOND]
+    return count
+
+
+def _changes(life: Inside, seam: str) -> list[str]:
+    return [kind for where, kind, _ in life.trace if where == seam and (seam != "disk" or kind in WRITES)]
+
+
+async def _seen(side: scene.Side) -> list[str]:
+    """What can be seen that is about the first message."""
+    told = await side.replies(errors.StorageError.person) if isinstance(side, scene.TelegramSide) else []
+    return [*await side.replies(FIRST), *told]
+
+
+async def _told_or(side: scene.Side, seconds: float) -> None:
+    """Until something can be seen, or for so long as a disk might be full."""
+
+    async def seen() -> bool:
+        await side.bring_again()
+        return bool(await _seen(side))
+
+    with contextlib.suppress(TimeoutError):
+        await scene.eventually_so(seen, seconds)
+
+
+async def everywhere(root: Path, plans: list[tuple[str, int, str, str, bool]]) -> None:
+    for number, (seam, at, error, when, lasting) in enumerate(plans):
+        try:
+            await refused(
+                root / str(number), "telegram", at=at, seam=seam, error=error, when=when, lasting=lasting
+            )
+        except (AssertionError, TimeoutError) as problem:
+            problem.add_note(f"{seam} {at} {error} {when} {'lasting' if lasting else 'once'}")
+            raise
+
+
+def all_plans(disk: int, journal: int) -> list[tuple[str, int, str, str, bool]]:
+    plans = [
+        ("disk", at, ERRORS[at % len(ERRORS)], when, lasting)
+        for at in range(1, disk + 1)
+        for when in ("before", "torn", "after")
+        for lasting in (False, True)
+    ]
+    return plans + [
+        ("journal", at, "EIO", when, lasting)
+        for at in range(1, journal + 1)
+        for when in ("before",)
+        for lasting in (False, True)
+    ]
+
+
+async def test_an_operation_that_fails_costs_no_message(tmp_path: Path) -> None:
+    plans = scene.spread(all_plans(10, 10), 20, random.Random(3))
+    await everywhere(tmp_path, plans)
+
+
+@pytest.mark.torture
+async def test_any_operation_may_fail(tmp_path: Path) -> None:
+    whole = {"at": 10_000, "error": "EIO", "when": "before", "lasting": False}
+    disk = await refused(tmp_path / "disk", "telegram", seam="disk", **whole)  # type: ignore[arg-type]
+    journal = await refused(tmp_path / "journal", "telegram", seam="journal", **whole)  # type: ignore[arg-type]
+    plans = all_plans(disk, journal)
+    scene.tell(f"{len(plans)} ways to fail")
+    await everywhere(tmp_path, plans)
+
+
+async def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    async with scene.new_world(tmp_path) as world:
+        side = await scene.prepare(world, "telegram", str)
+        life = Inside(world)
+        with environment(world):
+            await life.start()
+            monkeypatch.setattr(os, "write", lambda handle, data: write(handle, bytes(data[:7])))
+            await side.say(FIRST)
+            await scene.until_answered(side, FIRST)
+            await scene.until_quiet(tmp_path)
+            await life.end()
+            monkeypatch.undo()
+        scene.on_file_once(world, FIRST)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """A file system of this size on a folder; the test is skipped where this process may not mount one."""
+    folder.mkdir()
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", folder],
+            capture_output=True,
+            check=False,
+        )
+        if os.geteuid() == 0
+        else None
+    )
+    if mounted is None or mounted.returncode:
+        pytest.skip("a file system can be mounted by root alone, and where the kernel allows it")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.torture
+async def test_a_disk_that_is_really_full_and_gets_room_again(tmp_path: Path) -> None:
+    home = tmp_path / ".ship"
+    with small_disk(home, "1m"):
+        async with scene.new_world(tmp_path) as world:
+            side = await scene.prepare(world, "telegram", str)
+            life = await Alone(world).start()
+            assert not life.dead, life.process.stderr
+            await side.say(FIRST)
+            await scene.until_answered(side, FIRST)
+            ballast = home / "ballast"
+            _fill(ballast)
+            await side.say(SECOND)
+            await asyncio.sleep(3)  # for so long it is full
+            assert not life.dead, life.process.stderr
+            ballast.unlink()
+            await side.say(THIRD)
+            await scene.until_answered(side, THIRD)
+
+            async def second_settled() -> bool:
+                return bool(await side.replies(SECOND) or await side.replies(errors.StorageError.person))
+
+            await scene.eventually_so(second_settled)
+            await scene.until_quiet(tmp_path)
+            for words in (FIRST, THIRD):
+                scene.exactly_once("telegram", words, await side.replies(words))
+            await life.end()
+            said = [line["text"] for line in world.archive() if line["role"] == "user"]
+            assert said == [FIRST, SECOND, THIRD]
+
+
+def _fill(path: Path) -> None:
+    """To the last byte."""
+    with path.open("wb", buffering=0) as file:
+        for size in (4096, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"\0" * size)
