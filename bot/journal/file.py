@@ -13,13 +13,8 @@ from bot.journal import schema
 SIDES = ("", "-wal", "-shm")
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_SUSPECT = {
-    *_CORRUPT,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PROTOCOL,
-}
+_UNABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+_SUSPECT = {*_CORRUPT, *_UNABLE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
 
 
 def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -37,7 +32,8 @@ def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
         db.text_factory = _text
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        # Not the quick one: an index that has lost a row would hide an inbound.
+        (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise _error(str(verdict), sqlite3.SQLITE_CORRUPT)
         schema.migrate(db)
@@ -53,18 +49,29 @@ def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
 
 def open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
     """Raises `sqlite3.Error`, or `errors.StorageError` where its version is not ours."""
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    if not _filled(path.with_name(path.name + "-wal")) and not os.access(path.parent, os.W_OK):
-        # SQLite would want to create its side files; the file is whole without them.
-        address += "&immutable=1"
+    try:
+        return _reader(path, busy_seconds, "?mode=ro")
+    except sqlite3.OperationalError as error:
+        if _code(error) not in _UNABLE or _filled(path.with_name(path.name + "-wal")):
+            raise
+    # SQLite wanted to create its side files and may not; the file is whole without them.
+    return _reader(path, busy_seconds, "?mode=ro&immutable=1")
+
+
+def _reader(path: Path, busy_seconds: float, how: str) -> sqlite3.Connection:
     db = sqlite3.connect(
-        address, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}{how}",
+        uri=True,
+        timeout=busy_seconds,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         db.text_factory = _text
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version != len(schema.MIGRATIONS):
             raise errors.StorageError(f"the journal has version {version}, which this Shipmate cannot read")
+        db.execute("SELECT 1 FROM probe").fetchone()
     except (sqlite3.Error, errors.StorageError):
         close(db)
         raise

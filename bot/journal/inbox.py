@@ -19,9 +19,8 @@ _FINISH = """UPDATE inbox SET state = ?, outcome = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('received', 'claimed')"""
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('received', 'claimed')"""
-_UNFINISHED = (
-    "SELECT request_id, payload FROM inbox WHERE state IN ('received', 'claimed') ORDER BY rowid LIMIT ?"
-)
+_UNFINISHED = """SELECT request_id, payload FROM inbox WHERE rowid IN
+    (SELECT rowid FROM inbox WHERE state IN ('received', 'claimed') ORDER BY rowid LIMIT ?) ORDER BY rowid"""
 _RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome FROM inbox"
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND message_id = ? ORDER BY rowid"

@@ -7,48 +7,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot import errors
-from bot.journal import SqliteJournal
-from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound
-
-Make = Callable[..., SqliteJournal]
-
-
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "journal.db"
-
-
-@pytest.fixture
-async def make(path: Path, log: MemoryLog) -> AsyncIterator[Make]:
-    made: list[SqliteJournal] = []
-
-    def make(**how: Any) -> SqliteJournal:
-        made.append(SqliteJournal(path, clock=FakeClock(), log=log, **how))
-        return made[-1]
-
-    yield make
-    for journal in made:
-        await journal.close()
-
-
-def connection(journal: SqliteJournal) -> sqlite3.Connection:
-    db = journal._base._db
-    assert db is not None
-    return db
+from tests.unit.journal.conftest import Make, connection
 
 
 async def test_the_file_is_private_and_every_commit_reaches_the_disk(make: Make, path: Path) -> None:
@@ -170,83 +136,6 @@ async def test_a_file_that_somebody_else_holds_is_refused_until_it_is_free(make:
     other.close()
     assert await journal.receive(inbound(2))
     assert await journal.unfinished() == [inbound(1), inbound(2)]
-
-
-class Failing(sqlite3.Connection):
-    """A connection whose next COMMIT reaches the disk, or does not, and says that the disk failed."""
-
-    reaches = True
-    armed = False
-    code = sqlite3.SQLITE_IOERR_FSYNC
-    opened = 0
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        Failing.opened += 1
-
-    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-        if sql == "COMMIT" and Failing.armed:
-            Failing.armed = False
-            if Failing.reaches:
-                super().execute(sql)
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = Failing.code
-            raise error
-        return super().execute(sql, *args)
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
-    connect = sqlite3.connect
-    monkeypatch.setattr(
-        "bot.journal.file.sqlite3.connect", lambda *args, **how: connect(*args, factory=Failing, **how)
-    )
-    monkeypatch.setattr(Failing, "opened", 0)
-    monkeypatch.setattr(Failing, "armed", False)
-    monkeypatch.setattr(Failing, "reaches", True)
-    return Failing
-
-
-@pytest.mark.parametrize("reaches", [True, False])
-async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_in_when_it_comes_again(
-    make: Make, failing: type[Failing], log: MemoryLog, *, reaches: bool
-) -> None:
-    journal = make()
-    await journal.receive(inbound(1))
-    failing.reaches, failing.armed = reaches, True
-    results = await asyncio.gather(
-        journal.receive(inbound(2)), journal.finish(inbound(1).request_id, "done"), return_exceptions=True
-    )
-    assert all(isinstance(result, errors.StorageError) for result in results)
-    assert "disk I/O error" in journal.health()
-    again = inbound(3, keys=inbound(2).keys)
-    assert await journal.receive(again)
-    assert failing.opened == 3  # beside the reader: opened anew and checked before anything else is written
-    assert journal.health() == ""
-    assert again in await journal.unfinished()
-    assert inbound(2) not in await journal.unfinished()
-    assert log.at("error")
-
-
-async def test_what_was_refused_is_taken_back_before_anything_else_is_written(
-    make: Make, failing: type[Failing], path: Path
-) -> None:
-    journal = make(busy_seconds=0.0)
-    await journal.receive(inbound(1))
-    failing.armed = True
-    with pytest.raises(errors.StorageError):
-        await journal.receive(inbound(2))
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("CREATE TRIGGER no BEFORE DELETE ON keys BEGIN SELECT raise(ABORT, 'not now'); END")
-    with pytest.raises(errors.StorageError, match="not now"):
-        await journal.receive(inbound(3))
-    other.execute("DROP TRIGGER no")
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(errors.StorageError, match="locked"):
-        await journal.receive(inbound(3))
-    other.close()
-    assert await journal.receive(inbound(3))
-    assert await journal.unfinished() == [inbound(1), inbound(3)]
 
 
 async def test_a_file_held_by_somebody_else_while_it_is_opened_is_not_taken_for_damaged(
