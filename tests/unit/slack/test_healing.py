@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -88,15 +87,3 @@ async def test_a_storm_of_falling_sockets_is_slowed_down(stage: Any) -> None:
     assert len(opened("apps.connections.open")) == 11
     await stage.clock.advance(0.5)
     await stage.server.until(lambda: len(opened("apps.connections.open")) == 12)
-
-
-async def test_a_dead_connection_is_noticed_by_its_silence(
-    idle: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def mute(socket: Any) -> None:
-        await asyncio.Event().wait()
-
-    slack = idle.make(ping_seconds=0.05)
-    monkeypatch.setattr(idle.server._link, "_listen", mute)
-    await slack.start(idle.intake)
-    await idle.server.until(lambda: len(idle.server.called("apps.connections.open")) >= 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.unit.telegram.bed import Bed
-from tests.unit.telegram.test_poll import SlowIntake
+from tests.unit.telegram.test_poll import CONFLICT, SlowIntake, warnings
 
 
 async def test_a_poll_that_hangs_is_given_up_when_told_to(bed: Bed) -> None:
@@ -30,3 +30,103 @@ async def test_healing_does_not_cut_what_is_being_taken_in(idle: Bed) -> None:
     assert (await idle.taken()).text == "one"
     await idle.polling()
     assert slow.waiting == 1
+
+
+async def test_a_second_poller_is_reported_once_and_outlived(bed: Bed) -> None:
+    began = bed.clock.monotonic()
+    bed.server.fail("getUpdates", times=7, **CONFLICT)
+    bed.server.say("before")
+    await bed.taken()
+    seen = []
+    for _ in range(7):
+        await bed.pausing()
+        health = bed.channel.health()
+        seen.append((bed.clock.monotonic() - began < 30, health.connected))
+        assert "somebody else polls" in health.detail
+        assert "since 2027-01-15 08:00:00 UTC" in health.detail
+        assert health.last_heard == bed.clock.now()
+        await bed.wake()
+    assert seen == [(True, True)] * 5 + [(False, False)] * 2
+    await bed.polling()
+    bed.server.say("after")
+    await bed.taken(2)
+    await bed.polling()
+    assert not bed.channel.health().connected, "one good poll proves nothing"
+    await bed.clock.advance(30)
+    bed.server.say("よし")
+    assert (await bed.taken(3)).text == "よし"
+    await bed.polling()
+    health = bed.channel.health()
+    assert (health.connected, health.detail) == (True, "")
+    assert len(warnings(bed)) == 1
+    assert bed.log.entries[-1].message == "Telegram: all is well again"
+
+
+async def test_a_conflict_that_came_back_within_a_poll_is_the_same_one(bed: Bed) -> None:
+    for number in range(4):
+        bed.server.fail("getUpdates", **CONFLICT)
+        bed.server.say(f"{number}")
+        await bed.taken(number + 1)
+        await bed.wake()
+        await bed.polling()
+        await bed.clock.advance(20)
+    assert not bed.channel.health().connected
+    assert "08:00:00" in bed.channel.health().detail
+    assert len(warnings(bed)) == 1
+
+
+async def test_a_poller_that_stays_for_minutes_is_outlived(bed: Bed) -> None:
+    bed.server.contest(300)
+    bed.server.say("while it lasts")
+    for _ in range(4):
+        await bed.wake()
+    await bed.pausing()
+    await bed.server.clock.advance(300)
+    await bed.wake()
+    assert (await bed.taken()).text == "while it lasts"
+    await bed.polling()
+    assert len(bed.intake.accepted) == 1
+
+
+async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> None:
+    other = bed.build()
+    await other.start(bed.intake)
+    await bed.pausing()
+    assert "somebody else polls" in bed.channel.health().detail
+    await bed.polling()
+    await other.stop()
+    bed.server.say("hello")
+    await bed.clock.advance(2)
+    assert (await bed.taken()).text == "hello"
+    await bed.polling()
+    assert bed.channel.health().connected
+
+
+async def test_a_conflict_between_failures_of_the_network_stays_the_same_one(bed: Bed) -> None:
+    for fault in (CONFLICT, {"status": 502}, CONFLICT):
+        bed.server.fail("getUpdates", **fault)
+    bed.server.say("x")
+    details = []
+    for _ in range(3):
+        await bed.pausing()
+        details.append(bed.channel.health().detail)
+        await bed.wake()
+    assert details[0] == details[2]
+    assert "cannot be reached" in details[1]
+
+
+async def test_telegram_cannot_put_the_poll_to_sleep_for_a_day(bed: Bed) -> None:
+    bed.server.limit("getUpdates", 10**9)
+    bed.server.say("x")
+    assert await bed.wake() == 600
+    await bed.taken()
+
+
+async def test_a_poll_that_is_cut_again_and_again_loses_nothing(bed: Bed) -> None:
+    for number in range(5):
+        await bed.polling()
+        bed.server.cut_polls()
+        bed.server.say(f"讯息 {number}")
+        await bed.wake()
+        await bed.taken(number + 1)
+    assert [inbound.text for inbound in bed.intake.accepted] == [f"讯息 {number}" for number in range(5)]

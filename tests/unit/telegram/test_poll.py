@@ -134,6 +134,8 @@ async def test_pauses_grow_to_half_a_minute_and_no_further(bed: Bed) -> None:
     assert waited == sorted(waited)
     assert 1 <= waited[0] <= 1.5
     assert waited[-1] == 30
+    await bed.polling()
+    await bed.clock.advance(30)
     bed.server.say("y")
     await bed.taken(2)
     await bed.polling()
@@ -199,38 +201,6 @@ async def test_updates_that_mean_nothing_are_passed_over(bed: Bed) -> None:
     assert len(bed.intake.offered) == 1
     assert not bed.intake.buried
     assert len(bed.server.updates) == 0
-
-
-async def test_a_second_poller_is_reported_once_and_outlived(bed: Bed) -> None:
-    bed.server.fail("getUpdates", times=5, **CONFLICT)
-    bed.server.say("before")
-    await bed.taken()
-    for _ in range(5):
-        await bed.pausing()
-        health = bed.channel.health()
-        assert not health.connected
-        assert "somebody else" in health.detail
-        await bed.wake()
-    await bed.polling()
-    assert len(warnings(bed)) == 1
-    assert "terminated by other getUpdates" in warnings(bed)[0]
-    bed.server.say("after")
-    assert (await bed.taken(2)).text == "after"
-    assert bed.channel.health().connected
-
-
-async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> None:
-    other = bed.build()
-    await other.start(bed.intake)
-    await bed.pausing()
-    assert not bed.channel.health().connected
-    await bed.polling()
-    await other.stop()
-    bed.server.say("hello")
-    await bed.clock.advance(2)
-    assert (await bed.taken()).text == "hello"
-    await bed.polling()
-    assert bed.channel.health().connected
 
 
 async def test_a_flood_wait_is_kept(bed: Bed) -> None:
@@ -318,7 +288,7 @@ async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed)
 
 
 async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:
-    assert bed.server.updates.allowed == ("message", "edited_message")
+    assert bed.server.updates.allowed == ("message", "edited_message", "stopped_message_generation")
 
 
 async def test_edits_come_as_edits(bed: Bed) -> None:

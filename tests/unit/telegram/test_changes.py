@@ -1,0 +1,247 @@
+"""Edits, answers and stops: which message and which place they are about; and updates that are damaged."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from telegram import Update
+
+from bot.testing.telegram import TelegramServer
+from channels.telegram import inbound, kinds, known, wire
+from channels.telegram.manifest import MANIFEST
+from tests.unit.telegram.bed import GROUP, Bed
+from tests.unit.telegram.test_inbound import ALBUM, me, must, read, server
+
+__all__ = ["me", "server"]
+
+
+@pytest.mark.parametrize("where", [{}, {"chat_id": GROUP}, {"chat_id": GROUP, "thread_id": 7}])
+def test_an_edit_has_the_place_and_the_id_of_its_message(
+    server: TelegramServer, me: wire.Bot, where: dict[str, int]
+) -> None:
+    said = server.say("@shipmate_bot 你好", **where)
+    original = must(said, me)
+    changed = server.edit(
+        said["message"]["message_id"], "@shipmate_bot 再见", chat_id=where.get("chat_id", 1001)
+    )
+    edit = must(changed, me)
+    assert (edit.kind, edit.text) == ("edit", "@shipmate_bot 再见")
+    assert (edit.chat_key, edit.message_id, edit.target) == (
+        original.chat_key,
+        original.message_id,
+        original.target,
+    )
+    assert (edit.user_id, edit.addressed) == (original.user_id, original.addressed)
+    assert set(edit.keys).isdisjoint(original.keys)
+
+
+def test_two_edits_within_a_second_are_two(server: TelegramServer, me: wire.Bot) -> None:
+    number = server.say("a")["message"]["message_id"]
+    first, second = (must(server.edit(number, words), me) for words in ("b", "c"))
+    assert first.ts == second.ts
+    assert set(first.keys).isdisjoint(second.keys)
+
+
+def test_the_edit_of_a_caption_is_about_its_item_of_the_album(server: TelegramServer, me: wire.Bot) -> None:
+    items = [server.say("one", media="photo", fields=ALBUM), server.say("two", media="photo", fields=ALBUM)]
+    event = inbound.read(server.edit(items[1]["message"]["message_id"], "zwei"), me, 0)
+    assert event is not None
+    assert event.album is None
+    assert (event.inbound.message_id, event.inbound.text) == (str(items[1]["message"]["message_id"]), "zwei")
+    assert event.inbound.chat_key == must(items[0], me).chat_key
+    assert [attachment.kind for attachment in event.inbound.attachments] == ["photo"]
+
+
+def test_an_answer_names_what_it_answers(server: TelegramServer, me: wire.Bot) -> None:
+    mine = server.say("I said", fields={"from": server.me})["message"]["message_id"]
+    theirs = server.say("she said")["message"]["message_id"]
+    assert must(server.say("why?", reply_to=mine), me).answers == str(mine)
+    assert must(server.say("why?", reply_to=theirs), me).answers == str(theirs)
+    assert must(server.say("why?"), me).answers is None
+    # In a topic every message points at the one that opened it.
+    assert must(server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=7), me).answers is None
+
+
+@pytest.mark.parametrize("topic", [None, 5])
+def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(
+    server: TelegramServer, me: wire.Bot, topic: int | None
+) -> None:
+    if topic:
+        server.topic(1001, topic)
+    server.updates.allowed = ("message",)
+    server.press_stop(thread_id=topic)
+    assert len(server.updates) == 0, "a bot that does not ask for stops gets none"
+    server.updates.allowed = kinds.HANDLED
+    stop = must(server.press_stop(thread_id=topic, draft_id=77), me)
+    said = must(server.say("hi", thread_id=topic), me)
+    assert (stop.kind, stop.user_id, stop.chat_type, stop.addressed) == ("stop", "1001", "direct", "direct")
+    assert (stop.chat_key, stop.target, stop.chat_id) == (said.chat_key, said.target, said.chat_id)
+    assert stop.ts == 1_800_000_000_500
+    assert stop.message_id is None
+    assert len(stop.keys) == 1
+
+
+def test_drafts_are_stopped_in_private_chats_only(server: TelegramServer, me: wire.Bot) -> None:
+    with pytest.raises(ValueError, match="private"):
+        server.press_stop(chat_id=GROUP)
+    body = {"chat": {"id": GROUP, "type": "supergroup", "title": "g"}, "draft_id": 1}
+    assert read({"update_id": 1, kinds.STOPPED: body}, me) is None
+    body = {"chat": {"id": -5, "type": "private"}, "draft_id": 1}
+    assert read({"update_id": 1, kinds.STOPPED: body}, me) is None
+
+
+def test_every_kind_of_update_is_handled_or_ignored() -> None:
+    listed = {*kinds.HANDLED, *kinds.IGNORED}
+    assert set(Update.ALL_TYPES) | {kinds.STOPPED} == listed
+    assert len(listed) == len(kinds.HANDLED) + len(kinds.IGNORED)
+
+
+@pytest.mark.parametrize("kind", sorted(kinds.IGNORED))
+def test_what_is_ignored_is_not_even_decoded(me: wire.Bot, kind: str) -> None:
+    assert read({"update_id": 1, kind: {"nonsense": [None]}}, me) is None
+
+
+def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
+    """One update of each sort, and more."""
+    server.updates.allowed = kinds.HANDLED
+    root = server.say("root", chat_id=GROUP)["message"]["message_id"]
+    yield server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=4, reply_to=root)
+    yield server.say("/start x", media="photo", fields=ALBUM)
+    said = server.say("a")["message"]["message_id"]
+    yield server.say("doc", media="document", file_name="f", reply_to=said)
+    yield server.edit(said, "b 你好")
+    yield server.edit(root, "@shipmate_bot مرحبا", chat_id=GROUP)
+    yield server.press_stop()
+    yield server.press_stop(thread_id=3)
+
+
+def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
+    server: TelegramServer, me: wire.Bot
+) -> None:
+    whole = list(samples(server))
+    huge = "🚢" * 20_000
+    junk = st.sampled_from(
+        [None, True, 0, -1, 10**40, 1.5, "", "x", "\ud800", huge, [], [None], {}, {"id": 1}]
+    )
+
+    @settings(derandomize=True, deadline=None, max_examples=2500)
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        update = copy.deepcopy(data.draw(st.sampled_from(whole)))
+        node: Any = update
+        while True:
+            key = data.draw(
+                st.sampled_from(sorted(node) if isinstance(node, dict) else list(range(len(node))))
+            )
+            if isinstance(node[key], (dict, list)) and node[key] and data.draw(st.booleans()):
+                node = node[key]
+                continue
+            if isinstance(node, dict) and data.draw(st.booleans()):
+                del node[key]
+            else:
+                node[key] = data.draw(junk)
+            break
+        try:
+            found = read(update, me)
+        except inbound.Unreadable:
+            return
+        if found is not None:
+            found.model_dump_json()
+            assert found.user_id == str(_author(update))
+            assert MANIFEST.encode(MANIFEST.decode(found.chat_key)) == found.chat_key
+
+    holds()
+
+
+def _author(update: dict[str, Any]) -> Any:
+    message = update.get("message") or update.get("edited_message")
+    if message is None:
+        return update[kinds.STOPPED]["chat"]["id"]
+    return message["from"]["id"]
+
+
+# -- through the poll ----------------------------------------------------------------------------------------
+
+
+async def test_damaged_edits_and_stops_are_buried_and_those_behind_them_are_taken_in(bed: Bed) -> None:
+    for damaged in (
+        {"edited_message": {"message_id": 1}},
+        {kinds.STOPPED: None},
+        {kinds.STOPPED: {"chat": 5, "draft_id": 1}},
+        {kinds.STOPPED: {"chat": {"id": 1001, "type": "private"}}},
+        {kinds.STOPPED: {"chat": {"id": "1001", "type": "private"}, "draft_id": 1}},
+        {kinds.STOPPED: {"chat": {"id": 1001, "type": "private"}, "draft_id": 1, "message_thread_id": []}},
+        {kinds.STOPPED: {"chat": {"id": 10**40, "type": "private"}, "draft_id": 1}},
+    ):
+        bed.server.push_raw(damaged)
+    bed.server.press_stop()
+    assert (await bed.taken()).kind == "stop"
+    await bed.polling()
+    assert len(bed.intake.buried) == 7
+    assert len(bed.intake.offered) == 1
+    assert len(bed.server.updates) == 0
+
+
+async def test_a_stop_waits_for_no_album(bed: Bed) -> None:
+    bed.server.say("one", media="photo", fields=ALBUM)
+    bed.server.press_stop()
+    assert (await bed.taken()).kind == "stop"
+    await bed.wake()
+    assert [(await bed.taken(2)).kind, len(bed.intake.accepted)] == ["message", 2]
+    await bed.polling()
+    assert len(bed.server.updates) == 0
+
+
+async def test_an_edit_that_takes_the_mention_away_still_reaches_the_bot(bed: Bed) -> None:
+    number = bed.server.say("@shipmate_bot go on", chat_id=GROUP)["message"]["message_id"]
+    other = bed.server.say("chatter", chat_id=GROUP)["message"]["message_id"]
+    await bed.taken()
+    bed.server.edit(other, "more chatter", chat_id=GROUP)
+    bed.server.edit(number, "算了", chat_id=GROUP)
+    edit = await bed.taken(2)
+    assert (edit.kind, edit.text, edit.message_id) == ("edit", "算了", str(number))
+
+
+async def test_an_edit_that_changes_no_word_is_none(bed: Bed) -> None:
+    update = bed.server.say("see https://a.b")
+    await bed.taken()
+    number = update["message"]["message_id"]
+    bed.server.edit(number, "see https://a.b")
+    bed.server.edit(number, "see https://c.d")
+    assert (await bed.taken(2)).text == "see https://c.d"
+    bed.server.edit(number, "see https://c.d")
+    bed.server.edit(number, "see https://a.b")
+    assert (await bed.taken(3)).text == "see https://a.b"
+    await bed.polling()
+    assert len(bed.server.updates) == 0
+
+
+async def test_what_was_refused_makes_no_edit_the_bots_business(bed: Bed) -> None:
+    update = bed.server.say("@shipmate_bot hi", chat_id=GROUP)
+    first = await bed.taken()
+    bed.channel._poll._known = known.Known()  # type: ignore[union-attr]
+    await bed.polling()
+    bed.server.repeat(update)
+    assert (await bed.taken(2)).keys == first.keys
+    bed.server.edit(update["message"]["message_id"], "nothing", chat_id=GROUP)
+    bed.server.say("after")
+    assert (await bed.taken(3)).text == "after"
+
+
+def test_only_the_newest_messages_are_remembered(server: TelegramServer, me: wire.Bot) -> None:
+    memory = known.Known(most=2)
+    said = [server.say(f"@shipmate_bot {n}", chat_id=GROUP) for n in range(3)]
+    for update in said:
+        event = inbound.read(update, me, 0)
+        assert event is not None
+        memory.learn(event)
+    edits = [
+        inbound.read(server.edit(update["message"]["message_id"], "x", chat_id=GROUP), me, 0)
+        for update in said
+    ]
+    assert [memory.sifted(edit).addressed for edit in edits if edit] == [False, True, True]  # type: ignore[union-attr]
