@@ -8,33 +8,42 @@ import gc
 import importlib
 import importlib.util
 import os
-import signal
+import secrets
+import socket
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot import config, discovery, errors, instance, ports
+from bot import config, discovery, errors, instance, ports, stops
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList
 from bot.agent.kit import Kit
-from bot.agent.runtime import AgentPool
+from bot.agent.pool import AgentPool
+from bot.chores import Chores
 from bot.context.skills import SkillFolder
 from bot.contracts import Channel, Journal, Manifest, Surroundings
 from bot.dashboard.server import Dashboard
 from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
+from bot.gateway.door import Door
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
+from bot.gateway.watch import Watch
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.factory import build_model
+from bot.llm.health import WatchedModel
+from bot.memory import MemoryMonitor
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, Redactor, bridged
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
+
+Signals = Callable[[asyncio.Event], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,7 @@ class _Rooms:
     journal: Journal
     archive: ChatStore
     transcript: Transcript
+    model: WatchedModel
 
 
 def assemble(
@@ -71,22 +81,41 @@ def assemble(
         outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
         ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
         Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
+        _model(settings, outside, log),
     )
     channels = _channels(rooms, channel_names)
     agent = _agent(rooms)
-    turns = _turns(rooms, channels, agent)
+    delivery = _delivery(rooms, channels)
+    reports = Reports(
+        settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
+        ids=outside.ids, log=log,
+    )  # fmt: skip
+    memory = MemoryMonitor(
+        settings.memory.limit_mb, [agent.shrink], reports=reports,
+        clock=clock, log=log,
+    )  # fmt: skip
+    turns = _turns(rooms, channels, agent, delivery)
+    turns.refuses_files = lambda: memory.full
+    chores = Chores(
+        holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent, journal=rooms.journal,
+        model=rooms.model, memory=memory, reports=reports, logs=log, clock=clock, log=log,
+    )  # fmt: skip
     gateway = Gateway(
         settings,
         outside,
         log,
-        agent.model,
+        rooms.model,
         channels,
         rooms.journal,
         rooms.archive,
         rooms.transcript,
         agent,
         turns,
-        turns.intake,
+        Door(turns.intake, reports),
+        memory,
+        reports,
+        Watch(channels, rooms.manifests, reports, clock=clock, log=log),
+        chores,
     )
     shown = settings.dashboard
     if dashboard and shown.enabled:
@@ -113,25 +142,30 @@ def _channels(rooms: _Rooms, names: Iterable[str]) -> dict[str, Channel]:
     }
 
 
-def _agent(rooms: _Rooms) -> AgentPool:
-    settings, outside, log = rooms.settings, rooms.outside, rooms.log
-    llm, clock = settings.llm, outside.clock
-    skills = SkillFolder(settings.root, settings.skills.paths, log)
+def _model(settings: config.Settings, outside: Outside, log: JsonlLog) -> WatchedModel:
+    llm = settings.llm
     model = build_model(
         provider=llm.provider,
         api_key=llm.api_key,
         base_url=llm.base_url,
-        clock=clock,
+        clock=outside.clock,
         log=log,
         ids=outside.ids,
         rng=outside.rng,
         log_messages=llm.log_messages,
         log_payload=llm.log_payload,
     )
+    return WatchedModel(model, clock=outside.clock)
+
+
+def _agent(rooms: _Rooms) -> AgentPool:
+    settings, outside, log = rooms.settings, rooms.outside, rooms.log
+    llm, clock = settings.llm, outside.clock
+    skills = SkillFolder(settings.root, settings.skills.paths, log)
     registry = Registry(builtin_tools(ToolPorts(archive=rooms.archive, skills=skills, clock=clock)))
     return AgentPool(
         Kit(
-            model=model,
+            model=rooms.model,
             model_name=llm.model if llm.provider != "demo" else "demo",
             registry=registry,
             dispatcher=Dispatcher(
@@ -155,10 +189,9 @@ def _agent(rooms: _Rooms) -> AgentPool:
     )
 
 
-def _turns(rooms: _Rooms, channels: dict[str, Channel], agent: AgentPool) -> Turns:
-    """The gateway: delivery, access, intake, lanes and commands."""
+def _delivery(rooms: _Rooms, channels: dict[str, Channel]) -> Delivery:
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
-    delivery = Delivery(
+    return Delivery(
         channels,
         rooms.manifests,
         journal=rooms.journal,
@@ -169,20 +202,27 @@ def _turns(rooms: _Rooms, channels: dict[str, Channel], agent: AgentPool) -> Tur
         log=log,
         limits=settings.delivery.limits,
     )
+
+
+def _turns(rooms: _Rooms, channels: dict[str, Channel], agent: AgentPool, delivery: Delivery) -> Turns:
+    """The gateway: access, intake, lanes and commands."""
+    settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
+    lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
+    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
+    access = Access(rooms.manifests, allow, settings.operators, lists)
     turns = Turns(
         agent=agent,
         channels=channels,
         manifests=rooms.manifests,
         journal=rooms.journal,
         delivery=delivery,
+        access=access,
         clock=clock,
         log=log,
         max_concurrent=settings.queue.max_concurrent_turns,
-        steer=settings.queue.mode == "steer",
+        mode=settings.queue.mode,
+        debounce=settings.queue.debounce_ms / 1000,
     )
-    lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
-    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    access = Access(rooms.manifests, allow, settings.operators, lists)
     turns.intake = GatewayIntake(
         access=access,
         journal=rooms.journal,
@@ -225,13 +265,20 @@ async def _started(
     *,
     outside: Outside | None = None,
     only: frozenset[str] | None = None,
+    signals: Signals = lambda _: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
-    """Configuration, lock, log and gateway of a folder, serving for the block."""
+    """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
+    moment on when something may have to be drained.
+    """
     settings = config.load(root, discovery.manifests(), os.environ)
     names = [name for name in settings.enabled if only is None or name in only]
     outside = outside or Outside()
+    manifests = discovery.manifests()
+    tokens = config.tokens_in_use(settings.channels, manifests, names)
     instance.prepare_home(settings.home)
-    with instance.held(settings.home):
+    with contextlib.ExitStack() as around:
+        around.enter_context(instance.held(settings.home))
+        around.enter_context(instance.tokens_held(tokens, settings.root))
         redact = LogRedactor(settings.secrets)
         log = JsonlLog(
             settings.home / "logs", clock=outside.clock, disk=outside.disk, ids=outside.ids, redact=redact
@@ -241,6 +288,7 @@ async def _started(
                 for warning in settings.warnings:
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
+                around.enter_context(signals(stop))
                 gateway = assemble(settings, outside, log, names, dashboard=only is None)
                 async with serving(gateway, say, stop):
                     settle_memory()
@@ -260,17 +308,16 @@ def settle_memory() -> None:
     gc.freeze()
 
 
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-
-
 async def run(root: Path, outside: Outside | None = None) -> int:
     """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. Raises `errors.ShipmateError`."""
     stop = asyncio.Event()
-    _stop_on_signals(stop)
-    async with _started(root, _print, stop, outside=outside) as gateway:
+    with stops.at_once():
+        await _run(root, stop, outside)
+    return 0
+
+
+async def _run(root: Path, stop: asyncio.Event, outside: Outside | None) -> None:
+    async with _started(root, _print, stop, outside=outside, signals=stops.draining) as gateway:
         if not stop.is_set():
             llm = gateway.settings.llm
             if llm.provider == "demo":
@@ -282,7 +329,6 @@ async def run(root: Path, outside: Outside | None = None) -> int:
             _print(ready_line(gateway))
             await stop.wait()
             _print("stopping: running turns may take a few seconds to end")
-    return 0
 
 
 def ready_line(gateway: Gateway) -> str:

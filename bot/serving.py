@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bot import config, errors
-from bot.agent.runtime import AgentPool
-from bot.contracts import Channel, Clock, Disk, Ids, Journal, Model
+from bot.agent.pool import AgentPool
+from bot.chores import Chores
+from bot.contracts import Channel, Clock, Disk, Ids, Intake, Journal
 from bot.dashboard.server import Dashboard, Part
-from bot.gateway.intake import GatewayIntake
+from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
+from bot.gateway.watch import Watch
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
-from bot.schedule import Chore, Housekeeping
+from bot.llm.health import WatchedModel
+from bot.memory import MemoryMonitor
+from bot.schedule import Housekeeping
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
 
-DRAIN_SECONDS = 7.0
-"""What running turns get at a stop; with what follows, the process ends within ten seconds."""
+PAUSE_SECONDS = 1.0
+DRAIN_SECONDS = 4.5
+"""What running turns get at a stop, before they are cut short."""
+FLUSH_SECONDS = 0.5
+CLOSE_SECONDS = 1.5
+JOURNAL_SECONDS = 0.5
+"""With the second that cutting turns short may take: nine seconds in all."""
 CHECK_SECONDS = 5.0
 """How long a start waits for a provider that is slow to say whether the key is good."""
-IDLE_SECONDS = 1_800.0
-KEEP_LOG_DAYS = 90
-KEEP_JOURNAL_SECONDS = 7 * 86_400.0
 LONGEST_RETRY = 30.0
 
 Say = Callable[[str], None]
@@ -54,44 +60,52 @@ class Gateway:
     settings: config.Settings
     outside: Outside
     log: JsonlLog
-    model: Model
+    model: WatchedModel
     channels: dict[str, Channel]
     journal: Journal
     archive: ChatStore
     transcript: Transcript
     agent: AgentPool
     turns: Turns
-    intake: GatewayIntake
+    intake: Intake
+    memory: MemoryMonitor
+    reports: Reports
+    watch: Watch
+    chores: Chores
     dashboard: Dashboard | None = None
 
     def parts(self) -> dict[str, Part]:
         """How each part is, for `/readyz`."""
         now = self.outside.clock.now()
-        found = {"journal": Part(ok=not self.journal.health(), detail=self.journal.health())}
+
+        def ago(then: float | None) -> float | None:
+            return None if then is None else max(0.0, round(now - then, 1))
+
+        model, memory = self.model, self.memory
+        used = (
+            "not known"
+            if memory.used is None
+            else f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
+        )
+        found = {
+            "journal": Part(ok=not self.journal.health(), detail=self.journal.health()),
+            "model": Part(
+                ok=not model.trouble,
+                detail=model.trouble or ("" if model.asked else "not asked yet"),
+                heard=ago(model.asked),
+            ),
+            "memory": Part(ok=not memory.full, detail=used),
+        }
         for name, channel in self.channels.items():
-            health = channel.health()
-            heard = None if health.last_heard is None else max(0.0, round(now - health.last_heard, 1))
-            found[name] = Part(ok=health.connected, detail=health.detail, heard=heard)
+            health, silence = channel.health(), self.watch.silent(name)
+            detail = (
+                health.detail
+                if silence is None
+                else f"silent for {silence:.0f} s; {health.detail}".rstrip("; ")
+            )
+            ok = health.connected and silence is None
+            found[name] = Part(ok=ok, detail=detail, heard=ago(health.last_heard))
         return found
-
-    def chores(self) -> list[Chore]:
-        """What is tidied while the gateway runs."""
-
-        async def evict() -> None:
-            await self.agent.flush()
-            self.agent.evict(IDLE_SECONDS)
-
-        async def sweep_journal() -> None:
-            await self.journal.sweep(self.outside.clock.now() - KEEP_JOURNAL_SECONDS)
-
-        async def sweep_logs() -> None:
-            await asyncio.to_thread(self.log.sweep, KEEP_LOG_DAYS)
-
-        return [
-            Chore("evict idle chats", 300, evict),
-            Chore("sweep the journal", 3_600, sweep_journal),
-            Chore("sweep old logs", 6 * 3_600, sweep_logs),
-        ]
 
 
 @contextlib.asynccontextmanager
@@ -101,8 +115,10 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
     the block runs all the same and should end at once.
     """
-    housekeeping = Housekeeping(gateway.chores(), gateway.log)
+    housekeeping = Housekeeping(gateway.chores.all(), gateway.log)
     checking: asyncio.Task[None] | None = None
+    watching: asyncio.Task[None] | None = None
+    gateway.memory.start()
     try:
         await gateway.journal.open()
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
@@ -110,6 +126,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
         checking = asyncio.create_task(_check_model(gateway, say))
+        watching = asyncio.create_task(gateway.watch.run(), name="watch")
         await _connect_all(gateway, say, stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
@@ -117,11 +134,12 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         housekeeping.start()
         yield
     finally:
-        if checking is not None:
-            checking.cancel()
-            await asyncio.gather(checking, return_exceptions=True)
         housekeeping.stop()
-        await _close(gateway)
+        gateway.memory.stop()
+        beside = [task for task in (checking, watching) if task is not None]
+        for task in beside:
+            task.cancel()
+        await _close(gateway, beside)
 
 
 async def _check_model(gateway: Gateway, say: Say) -> None:
@@ -177,33 +195,48 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
             if told:
                 say(f"{name}: connected")
             gateway.log.write("channel", f"{name} connected")
+            gateway.watch.opened(name)
             if again := await gateway.turns.open(name):
                 say(f"{name}: {again} unfinished messages go on")
             return
 
 
-async def _close(gateway: Gateway) -> None:
-    """Take in nothing more, let turns end, then close every room, whatever becomes of the others."""
+async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
+    """Take in nothing more, let turns end, then close every room, whatever becomes of the others. What is not done
+    in time is in the journal and goes on at the next start.
+    """
     channels = gateway.channels.items()
-    for name, channel in channels:
-        await _bounded(gateway.log, f"pause {name}", channel.pause(), 1.0)
+    await _together(
+        gateway.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
+    )
     if not await gateway.turns.lanes.drain(DRAIN_SECONDS):
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
-    await _bounded(gateway.log, "write what the transcripts owe", gateway.agent.flush(), 1.0)
-    closings = [(f"stop {name}", channel.stop()) for name, channel in channels]
+    await _bounded(gateway.log, "write what the transcripts owe", gateway.agent.flush(), FLUSH_SECONDS)
+    closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}
     if gateway.dashboard is not None:
-        closings.append(("stop the dashboard", gateway.dashboard.stop()))
-    closings += [
-        ("close the model", gateway.model.close()),
-        ("close the archive", gateway.archive.close()),
-        ("close the transcript", gateway.transcript.close()),
-    ]
-    await asyncio.gather(*(_bounded(gateway.log, what, closing, 1.5) for what, closing in closings))
-    await _bounded(gateway.log, "close the journal", gateway.journal.close(), 1.0)
+        closings["stop the dashboard"] = gateway.dashboard.stop()
+    closings |= {
+        "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
+        "give up reports": gateway.reports.close(),
+        "close the model": gateway.model.close(),
+        "close the archive": gateway.archive.close(),
+        "close the transcript": gateway.transcript.close(),
+    }
+    await _together(gateway.log, closings, CLOSE_SECONDS)
+    await _bounded(gateway.log, "close the journal", gateway.journal.close(), JOURNAL_SECONDS)
 
 
-async def _bounded(log: JsonlLog, what: str, work: Awaitable[None], seconds: float) -> None:
+async def _together(log: JsonlLog, steps: Mapping[str, Awaitable[Any]], seconds: float) -> None:
+    await asyncio.gather(*(_bounded(log, what, work, seconds) for what, work in steps.items()))
+
+
+async def _bounded(log: JsonlLog, what: str, work: Awaitable[Any], seconds: float) -> None:
     """One step of the end: it may fail or take too long, the others follow all the same."""
-    (result,) = await asyncio.gather(asyncio.wait_for(work, seconds), return_exceptions=True)
-    if isinstance(result, BaseException):
-        log.write("stop", f"{what}: {type(result).__name__}: {result}", level="warn")
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task], timeout=seconds)
+    if not task.done():
+        # Not waited for: what does not end in time may not end when it is cancelled either.
+        task.cancel()
+        log.write("stop", f"{what}: not done after {seconds:g} s", level="warn")
+    elif not task.cancelled() and (error := task.exception()) is not None:
+        log.write("stop", f"{what}: {type(error).__name__}: {error}", level="warn")

@@ -65,6 +65,28 @@ class UlidSource:
         return self._random.pop()
 
 
+class SystemFile:
+    """`contracts.OpenFile`; `handle` is None for a file that does not exist."""
+
+    def __init__(self, handle: int | None) -> None:
+        self._handle = handle
+        self.size = os.fstat(handle).st_size if handle is not None else 0
+
+    def read(self, offset: int, count: int) -> bytes:
+        found = b""
+        while self._handle is not None and len(found) < count:
+            piece = os.pread(self._handle, count - len(found), offset + len(found))
+            if not piece:
+                break
+            found += piece
+        return found
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
 class SystemDisk:
     """`contracts.Disk` on the machine's own file system."""
 
@@ -84,6 +106,12 @@ class SystemDisk:
             return path.read_bytes()
         except FileNotFoundError:
             return b""
+
+    def open(self, path: Path) -> SystemFile:
+        try:
+            return SystemFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            return SystemFile(None)
 
     def replace(self, path: Path, data: bytes) -> None:
         scratch = self._made(path).with_name(f".{secrets.token_hex(6)}.tmp")

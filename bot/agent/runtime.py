@@ -1,4 +1,4 @@
-"""`AgentRuntime`: the agent of one chatKey; `AgentPool`: all of them, idle ones put away."""
+"""`AgentRuntime`: the agent of one chatKey."""
 
 from __future__ import annotations
 
@@ -282,56 +282,3 @@ def _failed(turn: ActiveTurn, notice: str, detail: str) -> TurnOutcome:
         notice=notice,
         detail=detail,
     )
-
-
-class AgentPool:
-    """`contracts.Agent`: a runtime for each chatKey, made on demand, put away when idle."""
-
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self.model = kit.model
-        self._runtimes: dict[str, AgentRuntime] = {}
-
-    async def run(self, request: TurnRequest) -> TurnOutcome:
-        return await self._runtime(request.chat_key).run(request)
-
-    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
-        return await self._runtime(chat_key).cut_off()
-
-    async def stop(self, chat_key: str) -> bool:
-        runtime = self._runtimes.get(chat_key)
-        return runtime.stop() if runtime is not None else False
-
-    async def reset(self, chat_key: str) -> int:
-        return await self._runtime(chat_key).reset()
-
-    async def describe(self, chat_key: str) -> Json:
-        runtime = self._runtime(chat_key)
-        await runtime.fill()
-        return {
-            "model": self._kit.model_name,
-            "messages": len(runtime.store),
-            "maxMessages": self._kit.max_messages,
-        }
-
-    async def flush(self) -> None:
-        """Try again to write what the disk refused in any chat."""
-        for runtime in [one for one in self._runtimes.values() if one.owes]:
-            await runtime.flush()
-
-    def evict(self, idle_seconds: float) -> int:
-        """Forget runtimes that have been idle; their next turn fills them from disk. Returns how many went."""
-        limit = self._kit.clock.monotonic() - idle_seconds
-        idle = [
-            key
-            for key, runtime in self._runtimes.items()
-            if not (runtime.busy or runtime.owes) and runtime.last_used < limit
-        ]
-        for key in idle:
-            del self._runtimes[key]
-        return len(idle)
-
-    def _runtime(self, chat_key: str) -> AgentRuntime:
-        if chat_key not in self._runtimes:
-            self._runtimes[chat_key] = AgentRuntime(chat_key, self._kit)
-        return self._runtimes[chat_key]

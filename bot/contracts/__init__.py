@@ -23,7 +23,7 @@ from bot.contracts._journal import (
     Steps,
 )
 from bot.contracts._model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
-from bot.contracts._outside import Clock, Disk, Ids, Log, Redact
+from bot.contracts._outside import Clock, Disk, Ids, Log, OpenFile, Redact
 from bot.contracts._ports import (
     Agent,
     Archive,
@@ -90,6 +90,7 @@ __all__ = [
     "Model",
     "ModelReply",
     "ModelRequest",
+    "OpenFile",
     "Outbound",
     "Outbox",
     "OutboxState",

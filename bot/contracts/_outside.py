@@ -18,6 +18,21 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+class OpenFile(Protocol):
+    """A file as it was when it was opened, to be read in pieces. Blocking; whoever opened it closes it."""
+
+    @property
+    def size(self) -> int:
+        """In bytes, when it was opened."""
+        ...
+
+    def read(self, offset: int, count: int) -> bytes:
+        """`count` bytes from an offset on; less only at the end of the file."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     """The file system, blocking; rooms call it from their own writer or through `asyncio.to_thread`.
 
@@ -27,6 +42,10 @@ class Disk(Protocol):
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None: ...
     def read(self, path: Path) -> bytes:
         """The whole file; b"" where it does not exist."""
+        ...
+
+    def open(self, path: Path) -> OpenFile:
+        """A file that may be large; an empty one where it does not exist. What is put in its place later is not seen."""
         ...
 
     def replace(self, path: Path, data: bytes) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from bot import errors
 from bot.contracts import Channel, Clock, Ids, Journal, Log, Manifest
-from bot.gateway.delivery import Address, Delivery
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
 
 EVERY = 3_600.0
 """Seconds between two reports on the same subject, across restarts."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiofiles
-
 from bot import errors, system
 from bot.batch import Batcher
-from bot.contracts import ArchiveLine, Clock, Disk, HistoryPage, HistoryQuery, Log
-from bot.history import jsonl, names, rotation
+from bot.contracts import ArchiveLine, Clock, Disk, HistoryPage, HistoryQuery, Log, OpenFile
+from bot.history import jsonl, names, pieces, rotation
 from bot.history.window import Span, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
@@ -81,7 +80,7 @@ class ChatStore:
         try:
             numbers = await asyncio.to_thread(self._scan_main, name, window)
             for number in reversed(numbers):
-                await self._scan_archive(self._shelf.archive(name, number), window)
+                await asyncio.to_thread(self._scan_archive, self._shelf.archive(name, number), window)
         except OSError as error:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
         page = window.page()
@@ -116,21 +115,22 @@ class ChatStore:
 
     def _scan_main(self, name: str, window: Window) -> list[int]:
         with jsonl.locked(self._folder, shared=True):
-            data = self._disk.read(self._shelf.main(name))
+            # Opened, it stays as it is now: a rotation puts another file in its place.
+            file = self._disk.open(self._shelf.main(name))
             numbers = self._shelf.numbers(name)
-        window.scan(data)
+        with closing(file):
+            window.scan(pieces.lines_backwards(file))
         return numbers
 
-    async def _scan_archive(self, path: Path, window: Window) -> None:
+    def _scan_archive(self, path: Path, window: Window) -> None:
         span = self._spans.get(path)
         if span is not None and window.passes(span):
             return
-        try:
-            async with aiofiles.open(path, "rb") as file:
-                data = await file.read()
-        except FileNotFoundError:
-            return  # taken away by an operator
-        self._spans[path] = await asyncio.to_thread(window.scan, data)
+        with closing(self._disk.open(path)) as file:
+            if not file.size:
+                return  # taken away by an operator
+            span = window.scan(pieces.lines_backwards(file))
+        self._spans[path] = span
         self._spans.move_to_end(path)
         if len(self._spans) > _SPANS:
             self._spans.popitem(last=False)
@@ -141,17 +141,27 @@ class ChatStore:
 
     def _info(self, name: str) -> ChatInfo | None:
         with jsonl.locked(self._folder, shared=True):
-            newest = self._disk.read(self._shelf.main(name))
+            newest = self._disk.open(self._shelf.main(name))
             numbers = self._shelf.numbers(name)
         older = [self._shelf.archive(name, number) for number in numbers]
-        lines, last_ts = 0, None
-        for data in (newest, *map(self._disk.read, reversed(older))):
-            raws = [raw for raw in data.split(b"\n") if raw.strip()]
-            lines += len(raws)
-            readable = (read_line(raw) for raw in reversed(raws) if last_ts is None)
-            last_ts = next((line.ts for line in readable if line), last_ts)
+        count, last_ts = self._counted(newest, None)
+        for path in reversed(older):
+            some, last_ts = self._counted(self._disk.open(path), last_ts)
+            count += some
         key = rotation.chat_key(self._disk, name, [*older[:1], self._shelf.main(name)])
-        return ChatInfo(name if key is None else key, lines, last_ts) if lines else None
+        return ChatInfo(name if key is None else key, count, last_ts) if count else None
+
+    @staticmethod
+    def _counted(opened: OpenFile, last_ts: int | None) -> tuple[int, int | None]:
+        """The lines of a file, and the time of its newest readable one where that is not known yet."""
+        count = 0
+        with closing(opened) as file:
+            for raw in pieces.lines_backwards(file):
+                if raw.strip():
+                    count += 1
+                    line = read_line(raw) if last_ts is None else None
+                    last_ts = last_ts if line is None else line.ts
+        return count, last_ts
 
     # Writing, on the writer's thread.
 

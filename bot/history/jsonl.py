@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bot import text
-from bot.contracts import Clock, Disk, Json, Log
+from bot.contracts import Clock, Disk, Json, Log, OpenFile
+from bot.history import pieces
 
 LOCK = ".lock"
 _LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002
@@ -101,10 +103,10 @@ class Tail:
 
 
 class Files:
-    """The JSONL files of one folder. `index` finds the keys of the newest lines in a file's content, in order."""
+    """The JSONL files of one folder, read in pieces. `index` gives the key of a line."""
 
     def __init__(
-        self, disk: Disk, *, log: Log, clock: Clock, index: Callable[[bytes, int], list[str]] | None = None
+        self, disk: Disk, *, log: Log, clock: Clock, index: Callable[[bytes], str] | None = None
     ) -> None:
         self._disk = disk
         self._log = log
@@ -123,11 +125,14 @@ class Files:
             self._tails.move_to_end(path)
             return tail
         self.forget(path)
-        data = self._repaired(path, self._undoubted(path, self._disk.read(path)))
-        ended = not data or data.endswith(b"\n")
-        if self._index is not None:
-            self._note(path, self._index(data, _RECENT))
-        return self._remember(path, Tail(len(data), data.count(b"\n") + (not ended), ended))
+        self._undoubted(path)
+        with closing(self._disk.open(path)) as file:
+            size = self._repaired(path, file)
+            ended = not size or file.read(size - 1, 1) == b"\n"
+            if self._index is not None:
+                newest = itertools.islice(pieces.lines_backwards(file, size), _RECENT + 1)
+                self._note(path, [self._index(raw) for raw in newest if raw][::-1])
+            return self._remember(path, Tail(size, pieces.count_lines(file, size), ended))
 
     def has(self, path: Path, key: str) -> bool:
         """Whether a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files
@@ -187,34 +192,34 @@ class Files:
 
     def _take_back(self, path: Path) -> None:
         try:
-            self._undoubted(path, self._disk.read(path))
+            self._undoubted(path)
         except OSError:
             return  # tried again before the next append
 
-    def _undoubted(self, path: Path, data: bytes) -> bytes:
+    def _undoubted(self, path: Path) -> None:
         """Cut off what a failed append left behind, unless somebody else wrote after it."""
-        size, blob = self._doubts.get(path, (0, b""))
-        left = data[size:]
-        if blob and left and blob.startswith(left):
-            self._disk.truncate(path, size)
-            data = data[:size]
-        self._doubts.pop(path, None)
-        return data
+        if path in self._doubts:
+            size, blob = self._doubts[path]
+            with closing(self._disk.open(path)) as file:
+                left = file.read(size, len(blob) + 1)
+            if left and blob.startswith(left):
+                self._disk.truncate(path, size)
+            del self._doubts[path]
 
-    def _repaired(self, path: Path, data: bytes) -> bytes:
-        """Without what stands behind the last line that can be read."""
-        cut = end = len(data)
-        while end:
-            start = data.rfind(b"\n", 0, end - data.endswith(b"\n", 0, end)) + 1
-            line = data[start:end].strip()
+    def _repaired(self, path: Path, file: OpenFile) -> int:
+        """Set aside what stands behind the last line that can be read; the size of the file without it."""
+        cut = end = file.size
+        for raw in pieces.lines_backwards(file):
+            line = raw.strip()
             if line and loads(line) is not None:
                 break
+            start = end - len(raw)
             if line:
                 cut = start
-            end = start
-        if cut < len(data):
-            self._quarantine(path, data[cut:], cut)
-        return data[:cut]
+            end = start - 1  # its newline
+        if cut < file.size:
+            self._quarantine(path, file.read(cut, file.size - cut), cut)
+        return cut
 
     def _quarantine(self, path: Path, rest: bytes, offset: int) -> None:
         ts = int(self._clock.now() * 1000)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import closing
 from pathlib import Path
 
 from bot.contracts import Disk
-from bot.history import jsonl, names
+from bot.history import jsonl, names, pieces
 
 MAIN = ".jsonl"
 _ARCHIVE = re.compile(r"(?P<name>[^.]*)\.archive-(?P<number>[1-9][0-9]{0,8})\.jsonl")
@@ -114,8 +115,9 @@ def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
     if plain is not None:
         return plain
     for path in paths:
-        for raw in disk.read(path).split(b"\n"):
-            key = (jsonl.loads(raw) or {}).get("chatKey")
-            if isinstance(key, str) and names.encode(key) == name:
-                return key
+        with closing(disk.open(path)) as file:
+            for raw in pieces.lines(file):
+                key = (jsonl.loads(raw) or {}).get("chatKey")
+                if isinstance(key, str) and names.encode(key) == name:
+                    return key
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts import Clock, Disk, Frozen, Ids, Json, Log
-from bot.history import jsonl, names
+from bot.history import jsonl, names, pieces
 
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "meta"]
 
@@ -59,7 +60,7 @@ class Transcript:
         self._disk = disk
         self._ids = ids
         self._log = log
-        self._files = jsonl.Files(disk, log=log, clock=clock, index=_uuids)
+        self._files = jsonl.Files(disk, log=log, clock=clock, index=_uuid)
         self._writer: Batcher[_Append | _Begin, str] = Batcher("transcript", self._work)
 
     async def append(self, chat_key: str, lines: Sequence[TranscriptLine]) -> str:
@@ -116,17 +117,20 @@ class Transcript:
     def _load(self, chat_key: str) -> tuple[list[TranscriptLine], int]:
         with jsonl.locked(self._folder, shared=True):
             sessions = self._sessions(chat_key)
-            data = self._disk.read(self._path(chat_key, sessions[-1])) if sessions else b""
+            if not sessions:
+                return [], 0
+            file = self._disk.open(self._path(chat_key, sessions[-1]))
         lines: dict[str, TranscriptLine] = {}
         unreadable = 0
-        for raw in data.split(b"\n"):
-            if not raw.strip():
-                continue
-            line = _parsed(raw)
-            if line is None:
-                unreadable += 1
-            else:
-                lines.setdefault(line.uuid, line)
+        with closing(file):
+            for raw in pieces.lines(file):
+                if not raw.strip():
+                    continue
+                line = _parsed(raw)
+                if line is None:
+                    unreadable += 1
+                else:
+                    lines.setdefault(line.uuid, line)
         return list(lines.values()), unreadable
 
     def _path(self, chat_key: str, session: str) -> Path:
@@ -212,15 +216,10 @@ def _parsed(raw: bytes) -> TranscriptLine | None:
         return None
 
 
-def _uuids(data: bytes, newest: int) -> list[str]:
-    """The uuids of the newest lines, in order."""
-    found: list[str] = []
-    for raw in data.rsplit(b"\n", newest + 1)[-newest - 1 :]:
-        if raw.startswith(_LEAD):
-            found.append(raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace"))
-        elif raw:
-            found.append(str((jsonl.loads(raw) or {}).get("uuid", "")))
-    return found
+def _uuid(raw: bytes) -> str:
+    if raw.startswith(_LEAD):
+        return raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace")
+    return str((jsonl.loads(raw) or {}).get("uuid", ""))
 
 
 def _after(ulid: str) -> str:

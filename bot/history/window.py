@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +56,10 @@ class Window:
         self._total = 0
         self._unreadable = 0
 
-    def scan(self, data: bytes) -> Span:
-        """Take in a whole file."""
+    def scan(self, raws: Iterable[bytes]) -> Span:
+        """Take in the lines of a whole file, newest first."""
         first, last, unreadable = 1, 0, 0
-        for raw in reversed(data.split(b"\n")):
+        for raw in raws:
             if not raw.strip():
                 continue
             line = read_line(raw)

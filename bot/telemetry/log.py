@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -222,9 +223,10 @@ class _Writer:
 
     def _whole(self, path: Path) -> bool:
         # A process that died, or a disk that was full, may have left half a line behind.
-        if self._sound or not self._disk.size(path):
+        if self._sound:
             return True
-        return self._disk.read(path).endswith(b"\n")
+        with closing(self._disk.open(path)) as file:
+            return not file.size or file.read(file.size - 1, 1) == b"\n"
 
 
 def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[bytes]]]:

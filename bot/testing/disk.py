@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bot.contracts import Disk
+from bot.contracts import Disk, OpenFile
 
 Kind = Literal["append", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"]
 When = Literal["before", "torn", "after"]
@@ -121,6 +121,13 @@ class FaultyDisk:
         if failure is not None:
             self._carry_out(failure, path)
         return self._inner.read(path)
+
+    def open(self, path: Path) -> OpenFile:
+        """Counts as a read; what was opened does not fail later."""
+        failure = self._due("read", path)
+        if failure is not None:
+            self._carry_out(failure, path)
+        return self._inner.open(path)
 
     def size(self, path: Path) -> int:
         failure = self._due("size", path)

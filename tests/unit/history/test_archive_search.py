@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import threading
 from collections.abc import Callable
@@ -231,8 +232,12 @@ async def test_a_reader_that_may_not_lock_reads_all_the_same(
     await chats.append(said("t"))
     await chats.close()
 
-    def refused(*_: object) -> int:
-        raise PermissionError(13, "Permission denied")
+    opened = os.open
+
+    def refused(path: Path, flags: int, *mode: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *mode)
 
     monkeypatch.setattr("bot.history.jsonl.os.open", refused)
     assert await found(store()) == ["t"]

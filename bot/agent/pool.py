@@ -1,0 +1,122 @@
+"""`AgentPool`: the agents of all conversations; idle ones are put away and come back from disk."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bot.agent.kit import Kit
+from bot.agent.runtime import AgentRuntime
+from bot.contracts import Json, TurnOutcome, TurnRequest
+from bot.sizes import size_of
+
+BUDGET = 256 * 1024 * 1024
+OVERHEAD = 16 * 1024
+"""Bytes of a runtime beside the messages in its store."""
+SHORT_IDLE = 60.0
+"""Seconds after which a conversation counts as idle while memory is short."""
+
+
+class AgentPool:
+    """`contracts.Agent`: a runtime for each chatKey, made on demand. Together they stay within `budget` bytes, as
+    far as the idle ones reach: those used least recently go first, and their next turn fills them from disk.
+    """
+
+    def __init__(self, kit: Kit, *, budget: int = BUDGET) -> None:
+        self._kit = kit
+        self._budget = budget
+        self._runtimes: OrderedDict[str, AgentRuntime] = OrderedDict()
+        self._weights: dict[str, int] = {}
+        self._weight = 0
+        self._lent: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """How many conversations are in memory."""
+        return len(self._runtimes)
+
+    async def run(self, request: TurnRequest) -> TurnOutcome:
+        with self._lend(request.chat_key) as runtime:
+            return await runtime.run(request)
+
+    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+        with self._lend(chat_key) as runtime:
+            return await runtime.cut_off()
+
+    async def stop(self, chat_key: str) -> bool:
+        runtime = self._runtimes.get(chat_key)
+        return runtime.stop() if runtime is not None else False
+
+    async def reset(self, chat_key: str) -> int:
+        with self._lend(chat_key) as runtime:
+            return await runtime.reset()
+
+    async def describe(self, chat_key: str) -> Json:
+        with self._lend(chat_key) as runtime:
+            await runtime.fill()
+            return {
+                "model": self._kit.model_name,
+                "messages": len(runtime.store),
+                "maxMessages": self._kit.max_messages,
+            }
+
+    async def flush(self) -> None:
+        """Try again to write what the disk refused in any chat."""
+        for runtime in [one for one in self._runtimes.values() if one.owes]:
+            await runtime.flush()
+
+    def evict(self, idle_seconds: float) -> int:
+        """Forget runtimes that have been idle; returns how many went."""
+        limit = self._kit.clock.monotonic() - idle_seconds
+        idle = [
+            key for key, one in self._runtimes.items() if one.last_used < limit and self._may_go(key, one)
+        ]
+        for key in idle:
+            self._forget(key)
+        return len(idle)
+
+    def shrink(self) -> None:
+        """Memory is short: conversations that have been quiet for a minute go, and half of what is left."""
+        self.evict(SHORT_IDLE)
+        self._fit(self._weight // 2)
+
+    @contextmanager
+    def _lend(self, chat_key: str) -> Iterator[AgentRuntime]:
+        """A runtime that stays as long as it is used: put away meanwhile, a second one would be made beside it."""
+        runtime = self._runtime(chat_key)
+        self._lent[chat_key] += 1
+        try:
+            yield runtime
+        finally:
+            self._lent[chat_key] -= 1
+            if not self._lent[chat_key]:
+                del self._lent[chat_key]
+            self._weigh(chat_key, runtime)
+            self._fit(self._budget)
+
+    def _runtime(self, chat_key: str) -> AgentRuntime:
+        if chat_key not in self._runtimes:
+            self._runtimes[chat_key] = AgentRuntime(chat_key, self._kit)
+        self._runtimes.move_to_end(chat_key)
+        return self._runtimes[chat_key]
+
+    def _weigh(self, chat_key: str, runtime: AgentRuntime) -> None:
+        weight = OVERHEAD + size_of(runtime.store.messages())
+        self._weight += weight - self._weights.get(chat_key, 0)
+        self._weights[chat_key] = weight
+
+    def _fit(self, most: int) -> None:
+        if self._weight <= most:
+            return
+        for key, runtime in list(self._runtimes.items()):
+            if self._may_go(key, runtime):
+                self._forget(key)
+                if self._weight <= most:
+                    return
+
+    def _may_go(self, key: str, runtime: AgentRuntime) -> bool:
+        return not (runtime.busy or runtime.owes or key in self._lent)
+
+    def _forget(self, key: str) -> None:
+        del self._runtimes[key]
+        self._weight -= self._weights.pop(key, 0)

@@ -1,0 +1,125 @@
+"""What is looked at and tidied while a gateway runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from bot import errors
+from bot.agent.pool import AgentPool
+from bot.contracts import Clock, Journal, Log
+from bot.gateway.reports import Reports
+from bot.llm.health import WatchedModel
+from bot.memory import LOOK_EVERY, MemoryMonitor
+from bot.schedule import Chore
+
+IDLE_SECONDS = 1_800.0
+PROBE_SECONDS = 5.0
+ASK_SECONDS = 30.0
+KEEP_LOG_DAYS = 90
+KEEP_SECONDS = 7 * 86_400.0
+"""For what is finished in the journal."""
+KEEP_FAILED_SECONDS = 30 * 86_400.0
+"""For dead letters and what could not be delivered: operators look at it."""
+
+
+class Swept(Protocol):
+    """The operator's log, as far as it is tidied (`bot.telemetry.JsonlLog`)."""
+
+    def sweep(self, days: int) -> int: ...
+
+
+class Chores:
+    """The chores of one process, which is `holder`. What several processes share is tidied by one of them at a time:
+    whoever has its lease in the journal.
+    """
+
+    def __init__(
+        self,
+        *,
+        holder: str,
+        agent: AgentPool,
+        journal: Journal,
+        model: WatchedModel,
+        memory: MemoryMonitor,
+        reports: Reports,
+        logs: Swept,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._holder = holder
+        self._agent = agent
+        self._journal = journal
+        self._model = model
+        self._memory = memory
+        self._reports = reports
+        self._logs = logs
+        self._clock = clock
+        self._log = log
+
+    def all(self) -> list[Chore]:
+        return [
+            Chore("look at the memory", LOOK_EVERY, self._memory.look),
+            Chore("see whether the journal writes", PROBE_SECONDS, self.probe),
+            Chore("see whether the model is back", ASK_SECONDS, self.ask),
+            Chore("evict idle chats", 300, self.evict),
+            self._shared("sweep the journal", 3_600, self.sweep_journal),
+            self._shared("sweep old logs", 6 * 3_600, self.sweep_logs),
+        ]
+
+    async def probe(self) -> None:
+        """A journal in trouble is tried again, so that its recovery is seen though nobody writes."""
+        if self._journal.health():
+            await self._journal.probe()
+        if trouble := self._journal.health():
+            self._reports.begin(
+                "journal",
+                f"The journal is in trouble: {trouble}. I take in nothing new until it works, so nothing is lost: "
+                "the platforms bring it again. Make room on the disk or mend it; I try every few seconds and go on "
+                "by myself.",
+            )
+        else:
+            self._reports.end("journal", "The journal can be written again. I take in messages as before.")
+
+    async def ask(self) -> None:
+        """A model that was away is asked again, so that its return is seen though nobody writes."""
+        before = self._model.trouble
+        await self._model.look()
+        if before and self._model.trouble:
+            self._reports.begin(
+                "model",
+                f"The language model does not answer: {self._model.trouble}. People are told to try again later. "
+                "See whether the provider is up, whether the key holds and whether there is money on the account; "
+                "I ask again every half minute.",
+            )
+        elif not self._model.trouble:
+            self._reports.end("model", "The language model answers again.")
+
+    async def evict(self) -> None:
+        await self._agent.flush()
+        self._agent.evict(IDLE_SECONDS)
+
+    async def sweep_journal(self) -> None:
+        now = self._clock.now()
+        await self._journal.sweep(now - KEEP_SECONDS, failed=now - KEEP_FAILED_SECONDS)
+
+    async def sweep_logs(self) -> None:
+        await asyncio.to_thread(self._logs.sweep, KEEP_LOG_DAYS)
+
+    def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> Chore:
+        """A chore that only one process does in each of its intervals."""
+
+        async def leased() -> None:
+            try:
+                # Not quite as long as the interval, so that who did it last may do it again.
+                number = await self._journal.lease(f"chore: {name}", self._holder, seconds * 0.9)
+            except errors.StorageError as error:
+                self._log.write("storage", f"not done now: {name}", level="warn", cause=str(error))
+                return
+            if number is None:
+                self._log.write("storage", f"another process does this: {name}", level="debug")
+                return
+            await run()
+
+        return Chore(name, seconds, leased)

@@ -1,0 +1,29 @@
+"""The gateway's door as channels get it: what is set aside there, operators hear of."""
+
+from __future__ import annotations
+
+from bot.contracts import ArchiveLine, Inbound, Intake
+from bot.gateway.reports import Reports
+
+
+class Door:
+    """`contracts.Intake` in front of another one."""
+
+    def __init__(self, intake: Intake, reports: Reports) -> None:
+        self._intake = intake
+        self._reports = reports
+
+    async def accept(self, inbound: Inbound) -> bool:
+        return await self._intake.accept(inbound)
+
+    async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
+        await self._intake.bury(channel, key, raw, reason)
+        self._reports.tell(
+            f"dead letters of {channel}",
+            f"An event of {channel} could not be read and is among the dead letters: {reason} (event {key}). What "
+            "came after it goes on as usual. If there are more of this kind within the hour, `shipmate logs --level "
+            "error` shows them.",
+        )
+
+    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+        return await self._intake.recent(chat_key, limit)

@@ -1,0 +1,60 @@
+"""Lines of a file of any size, read in pieces: forwards, or backwards from its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.contracts import OpenFile
+
+PIECE = 64 * 1024
+"""Bytes that are read at once. A line that is longer is put together of several."""
+
+
+def lines(file: OpenFile) -> Iterator[bytes]:
+    """Every line without its newline, first to last; what stands behind the last newline too, where it is not empty."""
+    line: list[bytes] = []
+    for piece in _pieces(file, file.size):
+        first, *others = piece.split(b"\n")
+        line.append(first)
+        if others:
+            yield b"".join(line)
+            yield from others[:-1]
+            line = [others[-1]]
+    if any(line):
+        yield b"".join(line)
+
+
+def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
+    """The lines of the first `size` bytes (all, where that is None), last to first; the last one is empty where the
+    file ends with a newline.
+    """
+    at = file.size if size is None else size
+    line: list[bytes] = []  # its pieces, last to first
+    while at > 0:
+        begin = max(0, at - PIECE)
+        first, *others = file.read(begin, at - begin).split(b"\n")
+        at = begin
+        if others:
+            line.append(others.pop())
+            yield b"".join(reversed(line))
+            yield from reversed(others)
+            line = []
+        line.append(first)
+    if line:
+        yield b"".join(reversed(line))
+
+
+def count_lines(file: OpenFile, size: int) -> int:
+    """How many lines the first `size` bytes hold, an unfinished last one included."""
+    count, end = 0, b"\n"
+    for piece in _pieces(file, size):
+        count += piece.count(b"\n")
+        end = piece[-1:]
+    return count + (end != b"\n")
+
+
+def _pieces(file: OpenFile, size: int) -> Iterator[bytes]:
+    at = 0
+    while at < size and (piece := file.read(at, min(PIECE, size - at))):
+        yield piece
+        at += len(piece)
