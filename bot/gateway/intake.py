@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from bot import errors, text
@@ -16,14 +16,20 @@ from bot.contracts import (
     HistoryQuery,
     Ids,
     Inbound,
+    InboxRecord,
     Journal,
     Log,
     Quoted,
     Redact,
 )
 from bot.gateway.access import Access, Verdict
-from bot.gateway.delivery import Address, Delivery
+from bot.gateway.address import Address
+from bot.gateway.changes import as_changed
+from bot.gateway.delivery import Delivery
 
+AT_ONCE = 1_000
+"""Events that are taken in side by side; a channel that brings more waits with them."""
+MOST_KNOWN = 10_000
 GREET_EVERY = 24 * 3600.0
 """Seconds between two lines to the same stranger."""
 
@@ -35,7 +41,9 @@ class Pending(Protocol):
 
 
 class GatewayIntake:
-    """`contracts.Intake`. `queue` takes what was written down, `beside` work that nobody waits for."""
+    """`contracts.Intake`. `queue` takes what was written down, with what is on file about its message, in the order in
+    which it came in each chat; `beside` takes work that nobody waits for.
+    """
 
     def __init__(
         self,
@@ -46,7 +54,7 @@ class GatewayIntake:
         delivery: Delivery,
         pending: Pending,
         redact: Redact,
-        queue: Callable[[Inbound], None],
+        queue: Callable[[Inbound, Sequence[InboxRecord]], None],
         beside: Callable[[Awaitable[None]], None],
         clock: Clock,
         ids: Ids,
@@ -64,22 +72,58 @@ class GatewayIntake:
         self._log = log
         self._beside = beside
         self._tasks: set[asyncio.Task[bool]] = set()
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._asking: dict[str, asyncio.Future[bool]] = {}
+        self._known: dict[str, None] = {}
+        self._last: dict[str, asyncio.Future[None]] = {}
+        self.in_flight: set[str] = set()
+        """The requestIds of what is being written down."""
+        self.first = ""
+        """The first requestId of this process; "" before there is one."""
 
     async def accept(self, inbound: Inbound) -> bool:
         inbound = self._normalised(inbound)
         verdict = self._access.judge(inbound)
-        if not verdict.allowed:
-            await self._refuse(inbound, verdict)
-            return False
-        if inbound.addressed == "thread" and not await self._journal.knows(inbound.chat_key):
-            return False
-        inbound = inbound.model_copy(update={"quoted": self.admitted(inbound, inbound.quoted)})
-        # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
-        # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
-        task = asyncio.ensure_future(self._take_in(inbound))
-        self._tasks.add(task)
-        task.add_done_callback(self._taken_in)
-        return await asyncio.shield(task)
+        async with self._room:
+            if not verdict.allowed:
+                await self._refuse(inbound, verdict)
+                return False
+            if not await self._taking_part(inbound):
+                return False
+            inbound = inbound.model_copy(
+                update={"request_id": self._ids.ulid(), "quoted": self.admitted(inbound, inbound.quoted)}
+            )
+            self.first = self.first or inbound.request_id
+            # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
+            # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
+            task = asyncio.ensure_future(self._take_in(inbound))
+            self._tasks.add(task)
+            task.add_done_callback(self._taken_in)
+            return await asyncio.shield(task)
+
+    async def _taking_part(self, inbound: Inbound) -> bool:
+        """Whether it is for the bot: what only stands in a thread is where the bot takes part in that. What comes
+        after it in the same chat waits for the answer, so that it stays behind it.
+        """
+        chat_key = inbound.chat_key
+        while (asking := self._asking.get(chat_key)) is not None:
+            await asyncio.wait([asking])
+        if inbound.addressed != "thread" or chat_key in self._known:
+            return True
+        asking = self._asking[chat_key] = asyncio.ensure_future(self._journal.knows(chat_key))
+        try:
+            known = await asyncio.shield(asking)
+        finally:
+            del self._asking[chat_key]
+        if known:
+            self._knows(chat_key)
+        return known
+
+    def _knows(self, chat_key: str) -> None:
+        """The bot takes part here; it never stops to."""
+        self._known[chat_key] = None
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
     def _taken_in(self, task: asyncio.Task[bool]) -> None:
         self._tasks.discard(task)
@@ -87,10 +131,43 @@ class GatewayIntake:
             task.exception()  # for who waits; where nobody does any more, the platform was not told
 
     async def _take_in(self, inbound: Inbound) -> bool:
-        if not await self._journal.receive(inbound):
-            return False
-        # Before its turn begins, so that the archive has the question before the answer; the turn need not wait.
-        archived = asyncio.ensure_future(self.archive(inbound))
+        chat_key, name = inbound.chat_key, inbound.request_id
+        before, queued = self._last.get(chat_key), asyncio.get_running_loop().create_future()
+        self._last[chat_key] = queued
+        self.in_flight.add(name)
+        try:
+            try:
+                fresh, records = await self._written(inbound)
+            finally:
+                if before is not None:
+                    await before
+            archived = await self._queued(inbound, records) if fresh else None
+        finally:
+            self.in_flight.discard(name)
+            queued.set_result(None)
+            if self._last[chat_key] is queued:
+                del self._last[chat_key]
+        if archived is not None:
+            await archived
+        return fresh
+
+    async def _written(self, inbound: Inbound) -> tuple[bool, list[InboxRecord]]:
+        """Whether it is new, and what is on file about its message."""
+        received = asyncio.ensure_future(self._journal.receive(inbound))
+        if inbound.message_id is None:
+            return await received, []
+        # In one go with the writing: nobody waits for it.
+        about = asyncio.ensure_future(self._journal.about(inbound.chat_key, inbound.message_id))
+        fresh, records = await asyncio.gather(received, about, return_exceptions=True)
+        if isinstance(fresh, BaseException):
+            raise fresh
+        if isinstance(records, BaseException):
+            self._log.write("error", "what is on file cannot be read", level="error", cause=str(records))
+            records = []
+        return fresh, records
+
+    async def _queued(self, inbound: Inbound, records: list[InboxRecord]) -> asyncio.Future[None] | None:
+        """Hand on what was written down, as its author has changed it meanwhile; returns its way to the archive."""
         self._log.write(
             "inbound",
             f"{inbound.kind} taken in",
@@ -104,9 +181,25 @@ class GatewayIntake:
             length=len(inbound.text),
             attachments=len(inbound.attachments),
         )
-        self._queue(inbound)
-        await archived
-        return True
+        self._knows(inbound.chat_key)
+        await self._delivery.reopen(inbound.channel, inbound.chat_id)
+        current = as_changed(inbound, records) if inbound.kind == "message" else inbound
+        if current is None:
+            await self._recorded(self._journal.finish(inbound.request_id, "withdrawn"))
+            return None
+        if current is not inbound:
+            await self._recorded(self._journal.amend(current))
+        # Before its turn begins, so that the archive has the question before the answer; the turn need not wait.
+        archived = asyncio.ensure_future(self.archive(current))
+        self._queue(current, records)
+        return archived
+
+    async def _recorded(self, change: Awaitable[object]) -> None:
+        """Await a change that a restart would make again where it cannot be recorded."""
+        try:
+            await change
+        except errors.StorageError as error:
+            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
     async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
         await self._journal.bury(channel, key, self._redact(text.clean(raw)), reason)
@@ -133,14 +226,17 @@ class GatewayIntake:
             ).allowed
         )
 
-    async def archive_once(self, inbound: Inbound) -> None:
-        """Archive an inbound that a crash left unfinished, unless it got there before the crash."""
+    async def archive_missing(self, chat_key: str, inbounds: Sequence[Inbound]) -> None:
+        """Archive those of one chat that did not get there before a crash. Raises `errors.StorageError`."""
+        missing = {inbound.request_id: inbound for inbound in inbounds}
 
         def other(line: ArchiveLine) -> bool:
-            return (line.meta or {}).get("requestId") != inbound.request_id
+            return (line.meta or {}).get("requestId") not in missing
 
-        query = HistoryQuery(limit=1, role="user", skip=other)
-        if not (await self._archive.search(inbound.chat_key, query)).lines:
+        query = HistoryQuery(limit=len(missing), role="user", skip=other)
+        for line in (await self._archive.search(chat_key, query)).lines:
+            missing.pop(str((line.meta or {}).get("requestId")), None)
+        for inbound in missing.values():
             await self.archive(inbound)
 
     async def archive(self, inbound: Inbound) -> None:
@@ -179,10 +275,9 @@ class GatewayIntake:
             )
 
     def _normalised(self, inbound: Inbound) -> Inbound:
-        """With a requestId; text that UTF-8 can carry; no secret of ours in it."""
+        """Text that UTF-8 can carry; no secret of ours in it."""
         return inbound.model_copy(
             update={
-                "request_id": self._ids.ulid(),
                 "text": self._clean(inbound.text),
                 "user_name": self._cleaned(inbound.user_name),
                 "command": self._clean_command(inbound.command),

@@ -3,135 +3,303 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+import functools
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 
-from bot.contracts import Inbound, Log
+from bot.contracts import Clock, Inbound, Log
+from bot.gateway.holds import Holds
+from bot.gateway.places import Person, Places
+from bot.gateway.queueing import Mode, belongs, person, plain
 
 
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What one turn answers: a message and the rest of its burst. `begun`: it did begin, before a restart."""
+
+    first: Inbound
+    rest: tuple[Inbound, ...] = ()
+    begun: bool = False
+
+    @property
+    def all(self) -> tuple[Inbound, ...]:
+        return (self.first, *self.rest)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    inbound: Inbound
+    number: int
+    burst: int
+    begun: tuple[Inbound, ...] | None = None
+
+    @property
+    def all(self) -> tuple[Inbound, ...]:
+        return (self.inbound, *(self.begun or ()))
+
+
+@dataclass(slots=True)
 class _Lane:
-    def __init__(self) -> None:
-        self.waiting: deque[Inbound] = deque()
-        self.running: Inbound | None = None
+    """What waits, by person; the people in the order in which they come next."""
+
+    people: dict[Person, deque[_Waiting]] = field(default_factory=dict)
+    running: Portion | None = None
 
 
 class Lanes:
-    """Queues of inbound by chatKey. A lane exists only while it has work; at most `limit` run at once.
+    """Queues of inbound by chatKey. A lane exists only while it has work, and is a task only while it runs.
 
-    `work` does one inbound; what it raises is logged, `sorry` tells the person, and the lane goes on with the next.
+    At most `limit` turns run at once; people take turns, in a chat and for places, and each one's own messages keep
+    their order. `work` does one portion; what it raises is logged, `sorry` tells the person, and the lane goes on.
+    `freed` hears of every person of whom something less waits.
     """
 
     def __init__(
         self,
-        work: Callable[[Inbound], Awaitable[None]],
-        sorry: Callable[[Inbound], Awaitable[None]],
+        work: Callable[[Portion], Awaitable[None]],
+        sorry: Callable[[Portion], Awaitable[None]],
         *,
         limit: int,
         log: Log,
+        clock: Clock,
+        mode: Mode,
+        debounce: float = 0.0,
+        freed: Callable[[Person], None] = lambda _: None,
     ) -> None:
         self._work = work
         self._sorry = sorry
-        self._places = asyncio.Semaphore(limit)
         self._log = log
+        self._mode = mode
+        self._freed = freed
+        self._places = Places(limit)
+        self._holds = Holds(clock, debounce, self._quiet)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._by_person: Counter[Person] = Counter()
+        self._number = 0
         self._closed = False
+        self.total = 0
+        """How many inbound wait in all lanes."""
+
+    # ------------------------------------------------------------ what comes in
 
     def put(self, inbound: Inbound) -> None:
-        """Queue one inbound behind the others of its chat."""
-        lane = self._lanes.get(inbound.chat_key)
-        if lane is None:
-            lane = self._lanes[inbound.chat_key] = _Lane()
-            self._start(self._run(inbound.chat_key, lane))
-        lane.waiting.append(inbound)
+        """Queue one inbound behind the others of its person in its chat, and begin what can begin."""
+        self.add(inbound)
+        self.go_on()
+
+    def add(
+        self, inbound: Inbound, *, begun: tuple[Inbound, ...] | None = None, at: float | None = None
+    ) -> None:
+        """Queue one inbound, and begin nothing before `go_on`.
+
+        `begun`: its turn did begin before a restart, with these; it goes on alone. `at`: when it was taken in (epoch
+        seconds), where that was before: what was a burst then is one now, and need not be waited for.
+        """
+        lane = self._lanes.setdefault(inbound.chat_key, _Lane())
+        who = person(inbound)
+        queue = lane.people.get(who)
+        if queue is None:
+            queue = lane.people[who] = deque()
+            self._places.enter(who)
+        self._number += 1
+        burst = self._holds.burst(inbound.chat_key, who, at=at, held=plain(inbound) and begun is None)
+        queue.append(_Waiting(inbound, self._number, burst, begun))
+        self._counted(who, 1 + len(begun or ()))
+        self._ask(inbound.chat_key, lane)
+
+    def go_on(self) -> None:
+        """Begin what can begin."""
+        while not self._closed and (given := self._places.give()) is not None:
+            chat_key, who = given
+            lane = self._lanes[chat_key]
+            lane.running = self._portion(chat_key, lane, who)
+            self._start(self._work(lane.running), functools.partial(self._ended, chat_key, lane.running))
 
     def beside(self, work: Awaitable[None]) -> None:
         """Do something that must not wait for its chat's lane."""
-        self._start(self._ended(work))
+        self._start(work, lambda _: None)
+
+    # ------------------------------------------------------------ what can be seen
 
     def running(self, chat_key: str) -> Inbound | None:
         """The inbound whose turn runs in this chat."""
         lane = self._lanes.get(chat_key)
-        return lane.running if lane is not None else None
+        return lane.running.first if lane is not None and lane.running is not None else None
 
     def waiting(self, chat_key: str) -> int:
         """How many inbound wait in this chat."""
         lane = self._lanes.get(chat_key)
-        return len(lane.waiting) if lane is not None else 0
+        return sum(map(len, lane.people.values())) if lane is not None else 0
 
-    def take(
-        self, chat_key: str, wanted: Callable[[Inbound], bool], *, leading: bool = False
-    ) -> list[Inbound]:
-        """Take waiting inbound out of the queue: every wanted one or, with `leading`, those before the first
-        that is not wanted.
-        """
-        lane = self._lanes.get(chat_key)
-        taken: list[Inbound] = []
-        if lane is None:
-            return taken
-        rest: deque[Inbound] = deque()
-        while lane.waiting:
-            inbound = lane.waiting.popleft()
-            if wanted(inbound):
-                taken.append(inbound)
-            elif leading:
-                lane.waiting.appendleft(inbound)
-                break
-            else:
-                rest.append(inbound)
-        lane.waiting.extendleft(reversed(rest))
-        return taken
+    def waiting_of(self, who: Person) -> int:
+        """How many inbound of one person wait, in all chats."""
+        return self._by_person[who]
 
     @property
     def active(self) -> int:
         """How many lanes have work."""
         return len(self._lanes)
 
+    @property
+    def busy(self) -> int:
+        """How many tasks run: turns, and what runs beside them."""
+        return len(self._tasks)
+
+    def known(self) -> Iterator[str]:
+        """The requestIds of all that waits or runs."""
+        for lane in self._lanes.values():
+            if lane.running is not None:
+                yield from (inbound.request_id for inbound in lane.running.all)
+            for queue in lane.people.values():
+                yield from (one.request_id for waiting in queue for one in waiting.all)
+
+    def find(self, chat_key: str, who: Person, wanted: Callable[[Inbound], bool]) -> Inbound | None:
+        """A waiting inbound of one person in a chat, unless its turn has begun before."""
+        fresh = (waiting.inbound for waiting in self._queue(chat_key, who) if waiting.begun is None)
+        return next((inbound for inbound in fresh if wanted(inbound)), None)
+
+    # ------------------------------------------------------------ what is changed
+
+    def replace(self, inbound: Inbound) -> None:
+        """Put an inbound in the place of the waiting one with the same requestId."""
+        for waiting in self._queue(inbound.chat_key, person(inbound)):
+            if waiting.inbound.request_id == inbound.request_id:
+                waiting.inbound = inbound
+
+    def take(self, chat_key: str, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+        """Take every wanted inbound out of a chat's queue, but for turns that have begun before."""
+        lane = self._lanes.get(chat_key)
+        taken: list[Inbound] = []
+        if lane is None:
+            return taken
+        for who, queue in list(lane.people.items()):
+            gone = [waiting for waiting in queue if waiting.begun is None and wanted(waiting.inbound)]
+            for waiting in gone:
+                queue.remove(waiting)
+                taken.append(waiting.inbound)
+            self._less(chat_key, lane, who, len(gone))
+        self._ask(chat_key, lane)
+        return taken
+
+    def take_next(self, chat_key: str, who: Person, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+        """Take what one person has waiting, up to the first that is not wanted, or that came after what somebody else
+        has waiting: they come first.
+        """
+        lane = self._lanes.get(chat_key)
+        taken: list[Inbound] = []
+        if lane is None or who not in lane.people:
+            return taken
+        others = [queue[0].number for other, queue in lane.people.items() if other != who]
+        border = min(others, default=self._number + 1)
+        queue = lane.people[who]
+        while queue and queue[0].number < border and queue[0].begun is None and wanted(queue[0].inbound):
+            taken.append(queue.popleft().inbound)
+        self._less(chat_key, lane, who, len(taken))
+        return taken
+
     async def drain(self, seconds: float) -> bool:
         """Start nothing new and let what runs end; after `seconds` it is cancelled. True where all ended."""
         self._closed = True
-        for lane in self._lanes.values():
-            lane.waiting.clear()
-        if not self._tasks:
-            return True
-        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        self._holds.close()
+        clock = asyncio.get_running_loop()
+        until = clock.time() + seconds
+        while self._tasks and clock.time() < until:
+            await asyncio.wait(self._tasks, timeout=until - clock.time())
+        late = list(self._tasks)
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=1.0)
         return not late
 
-    async def _ended(self, work: Awaitable[None]) -> None:
-        await self._supervised(work)
+    # ------------------------------------------------------------ inside
 
-    def _start(self, work: Awaitable[None]) -> None:
+    def _queue(self, chat_key: str, who: Person) -> deque[_Waiting]:
+        lane = self._lanes.get(chat_key)
+        return lane.people.get(who, deque()) if lane is not None else deque()
+
+    def _counted(self, who: Person, more: int) -> None:
+        self.total += more
+        self._by_person[who] += more
+        if not self._by_person[who]:
+            del self._by_person[who]
+
+    def _less(self, chat_key: str, lane: _Lane, who: Person, count: int) -> None:
+        """So many inbound of a person wait no more."""
+        if not count:
+            return
+        self._counted(who, -count)
+        if not lane.people[who]:
+            del lane.people[who]
+            self._places.leave(who)
+            self._holds.end(chat_key, who)
+        self._freed(who)
+
+    def _quiet(self, chat_key: str) -> None:
+        """A burst is over."""
+        self._ask(chat_key, self._lanes[chat_key])
+        self.go_on()
+
+    def _ask(self, chat_key: str, lane: _Lane) -> None:
+        """Ask for a place on behalf of those who have something ready, or no longer."""
+        if lane.running is not None:
+            return
+        held = self._holds.held
+        ready = [who for who, queue in lane.people.items() if queue[0].burst != held(chat_key, who)]
+        self._places.ask(chat_key, ready)
+        if not lane.people:
+            del self._lanes[chat_key]
+
+    def _portion(self, chat_key: str, lane: _Lane, who: Person) -> Portion:
+        """What is next of a person."""
+        queue = lane.people[who]
+        first = queue.popleft()
+        rest: list[Inbound] = []
+        while first.begun is None and queue and self._together(first, queue[0]):
+            rest.append(queue.popleft().inbound)
+        portion = Portion(first.inbound, first.begun or tuple(rest), begun=first.begun is not None)
+        self._less(chat_key, lane, who, len(portion.all))
+        return portion
+
+    def _together(self, first: _Waiting, other: _Waiting) -> bool:
+        merged = self._mode.collects or other.burst == first.burst
+        return merged and other.begun is None and belongs(other.inbound, first.inbound)
+
+    def _start(self, work: Awaitable[None], ended: Callable[[bool], None]) -> None:
+        """Do work in a task of its own: its failure is logged and hurts nobody else. `ended` hears whether it went
+        well, unless it was cancelled.
+        """
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(functools.partial(self._done, ended))
 
-    async def _run(self, chat_key: str, lane: _Lane) -> None:
-        while lane.waiting and not self._closed:
-            async with self._places:
-                if not lane.waiting:
-                    break
-                lane.running = lane.waiting.popleft()
-                if not await self._supervised(self._work(lane.running)):
-                    await self._supervised(self._sorry(lane.running))
-                lane.running = None
-        del self._lanes[chat_key]
-
-    async def _supervised(self, work: Awaitable[None]) -> bool:
-        """Await work in a task of its own: its failure is logged and hurts nobody else. False where it failed."""
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait([task])
-            raise
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _done(self, ended: Callable[[bool], None], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
             self._log.write(
                 "error", f"work on a message failed: {type(error).__name__}: {error}", level="error"
             )
-            return False
-        return True
+        ended(error is None)
+
+    def _ended(self, chat_key: str, portion: Portion, well: bool) -> None:  # noqa: FBT001 - a callback
+        if well:
+            self._over(chat_key)
+        else:
+            self._start(self._sorry(portion), lambda _: self._over(chat_key))
+
+    def _over(self, chat_key: str) -> None:
+        lane = self._lanes[chat_key]
+        assert lane.running is not None  # noqa: S101 - it is what has ended
+        who = person(lane.running.first)
+        if who in lane.people:
+            # Behind the others of the chat, those included who came while this turn ran.
+            lane.people[who] = lane.people.pop(who)
+        lane.running = None
+        self._places.give_back()
+        self._ask(chat_key, lane)
+        self.go_on()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from bot import errors
 from bot.contracts import (
@@ -12,32 +13,35 @@ from bot.contracts import (
     Channel,
     Clock,
     Inbound,
+    InboxRecord,
     Journal,
     Log,
     Manifest,
     Quoted,
     TurnRequest,
 )
+from bot.gateway.access import Access
+from bot.gateway.address import Address
+from bot.gateway.attachments import unseen
+from bot.gateway.backlog import LIMIT, Backlog
+from bot.gateway.changes import Changes
 from bot.gateway.commands import BESIDE, Commands
-from bot.gateway.delivery import Address, ChatReply, Delivery
+from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.intake import GatewayIntake
-from bot.gateway.lanes import Lanes
+from bot.gateway.lanes import Lanes, Portion
+from bot.gateway.opening import Opening
+from bot.gateway.places import Person
 from bot.gateway.presence import working
+from bot.gateway.queueing import MODES, belongs, follows, joins, person
+from bot.gateway.running import Running, Turn
+from bot.gateway.stops import Stops, is_stop
 from bot.telemetry.context import turn_scope
 
 EMPTY = "Your message was empty. What would you like to tell me?"
-STOPPED = "Stopped."
 CONTEXT_SECONDS = 20.0
 """What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
-NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
-_KINDS = {
-    "photo": "photos",
-    "video": "videos",
-    "audio": "audio files",
-    "voice": "voice notes",
-    "sticker": "stickers",
-    "file": "files",
-}
+MOST_BESIDE = 1_000
+"""Commands that run beside the lanes; more of them wait in those as everything does. A stop never waits."""
 
 
 class Turns:
@@ -51,10 +55,13 @@ class Turns:
         manifests: Mapping[str, Manifest],
         journal: Journal,
         delivery: Delivery,
+        access: Access,
         clock: Clock,
         log: Log,
         max_concurrent: int,
-        steer: bool,
+        mode: str = "steer",
+        debounce: float = 0.0,
+        most_waiting: int = LIMIT,
     ) -> None:
         self._agent = agent
         self._channels = channels
@@ -63,158 +70,227 @@ class Turns:
         self._delivery = delivery
         self._clock = clock
         self._log = log
-        self._steer = steer
-        self._opened: set[str] = set()
-        self._held: list[Inbound] = []
-        self._preparing: dict[str, asyncio.Task[tuple[Quoted, ...]]] = {}
+        self._mode = MODES[mode]
+        self._running: Running = {}
         self._again: set[str] = set()
-        self._joined: dict[str, tuple[str, ...]] = {}
-        self.lanes = Lanes(self.work, self._sorry, limit=max_concurrent, log=log)
+        self._beside: set[str] = set()
+        self.lanes = Lanes(
+            self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
+            freed=self._freed,
+        )  # fmt: skip
+        self.opening = Opening(
+            agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
+            again=self._again.add, log=log,
+        )  # fmt: skip
+        self.backlog = Backlog(
+            journal=journal, lanes=self.lanes, bring=self.opening.bring, known=self._known, clock=clock, log=log,
+            limit=most_waiting,
+        )  # fmt: skip
+        self.stops = Stops(
+            agent=agent, lanes=self.lanes, running=self._running, access=access, finish=self._finish,
+            off_file=self.backlog.stop,
+        )  # fmt: skip
+        self.changes = Changes(
+            journal=journal, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
+            settling=self.backlog.settling, log=log,
+        )  # fmt: skip
+        self.refuses_files: Callable[[], bool] = bool
+        """Whether memory is too short for what people upload."""
         self.commands: Commands
-        self.intake: GatewayIntake
+        self._intake: GatewayIntake
 
-    def queue(self, inbound: Inbound) -> None:
-        """Into its lane, or beside it: a stop passes every queue. Held back until its channel is open."""
-        if inbound.channel not in self._opened:
-            self._held.append(inbound)
+    @property
+    def intake(self) -> GatewayIntake:
+        return self._intake
+
+    @intake.setter
+    def intake(self, intake: GatewayIntake) -> None:
+        self._intake = self.opening.taken_in = intake
+
+    def _freed(self, who: Person) -> None:
+        self.backlog.freed(who)
+
+    # ------------------------------------------------------------ queueing
+
+    def queue(self, inbound: Inbound, records: Sequence[InboxRecord] = ()) -> None:
+        """Where an inbound that was taken in belongs: into its lane, or beside it. `records` is what is on file about
+        its message. Before its channel is open, and where memory holds enough, it stays in the journal.
+        """
+        if not self.backlog.opened(inbound.channel):
+            self.backlog.admits(inbound)
+        elif self._aside(inbound):
             return
-        command = inbound.command.name if inbound.command is not None else None
-        if inbound.kind == "stop" or command in BESIDE:
-            self.lanes.beside(self.work(inbound))
-        else:
-            self.lanes.put(inbound)
+        elif inbound.kind in {"edit", "delete"}:
+            self._do_aside(inbound, self.changes.carry_out(inbound, records))
+        elif self.backlog.admits(inbound):
+            self._added(inbound)
 
     async def open(self, channel: str) -> int:
         """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what
         came in meanwhile. Returns how many go on.
         """
-        fresh = {inbound.request_id for inbound in self._held}
-        unfinished = [
-            inbound
-            for inbound in await self._journal.unfinished()
-            if inbound.channel == channel and inbound.request_id not in fresh
-        ]
-        going_on = [inbound for inbound in unfinished if not await self._settled(inbound)]
-        await self._attach({inbound.request_id for inbound in going_on}, {one.chat_key for one in going_on})
-        attached = {joined for others in self._joined.values() for joined in others}
-        going_on = [inbound for inbound in going_on if inbound.request_id not in attached]
-        self._again |= {inbound.request_id for inbound in going_on}
-        self._opened.add(channel)
-        held = [inbound for inbound in self._held if inbound.channel == channel]
-        self._held = [inbound for inbound in self._held if inbound.channel != channel]
-        for inbound in (*going_on, *held):
-            self.queue(inbound)
-        return len(going_on)
+        return await self.backlog.open(channel)
 
-    async def _attach(self, waiting: set[str], chat_keys: set[str]) -> None:
-        """What had joined a turn that a crash cut off is answered by that turn, not by one of its own."""
-        for chat_key in chat_keys:
-            try:
-                head, *others = await self._agent.cut_off(chat_key) or ("",)
-            except errors.StorageError as error:
-                # The turn itself will meet this and say so; the other chats go on.
-                self._log.write("error", "a transcript cannot be read", level="error", cause=str(error))
-                continue
-            if head in waiting and others:
-                self._joined[head] = tuple(others)
+    async def stop(self, inbound: Inbound) -> str:
+        """Carry out a stop; what to say of it."""
+        return await self.stops.stop(inbound)
 
-    async def _settled(self, inbound: Inbound) -> bool:
-        """Whether an unfinished inbound needs nothing more; it is closed then."""
-        deliveries = await self._journal.deliveries(inbound.request_id)
-        if any(row.kind == "notice" and row.state == "sent" for row in deliveries):
-            # A notice is the last thing that happens to an inbound.
-            await self._journal.finish(inbound.request_id, "told before a restart")
+    def _added(self, inbound: Inbound) -> None:
+        self.lanes.put(inbound)
+        turn = self._running.get(inbound.chat_key)
+        if self._mode.interrupts and turn is not None and turn.asked and follows(inbound, turn.first):
+            self.lanes.beside(self._interrupt(turn))
+
+    async def _interrupt(self, turn: Turn) -> None:
+        await self.stops.end(turn)
+
+    def _aside(self, inbound: Inbound) -> bool:
+        """Do what passes every queue: stops, and commands that do not touch the conversation."""
+        command = inbound.command.name if inbound.command is not None else None
+        if is_stop(inbound) or (command in BESIDE and len(self._beside) < MOST_BESIDE):
+            self._do_aside(inbound, partial(self._carried_out, inbound, partial(self._command, inbound)))
             return True
-        if inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop"):
-            await self._journal.finish(inbound.request_id, "nothing runs after a restart")
-            return True
-        await self._recorded(self.intake.archive_once(inbound))
         return False
 
-    async def work(self, inbound: Inbound) -> None:
-        """One inbound from claim to done. Cancelled, it stays unfinished in the journal."""
+    def _do_aside(self, inbound: Inbound, work: Callable[[], Awaitable[None]]) -> None:
+        async def done() -> None:
+            try:
+                await work()
+            finally:
+                self._beside.discard(inbound.request_id)
+
+        self._beside.add(inbound.request_id)
+        self.lanes.beside(done())
+
+    def _known(self) -> Iterator[str]:
+        """The requestIds of all that is seen to already."""
+        yield from self.lanes.known()
+        yield from self._beside
+        yield from self._intake.in_flight
+        for turn in self._running.values():
+            yield from (inbound.request_id for inbound in turn.joined)
+
+    # ------------------------------------------------------------ work
+
+    async def work(self, portion: Portion) -> None:
+        """One portion from claim to done. Cancelled, it stays unfinished in the journal."""
+        first = portion.first
+        turn = self._running.get(first.chat_key)
+        if turn is None or turn.first.request_id != first.request_id:
+            turn = self._running[first.chat_key] = Turn(portion)
+        self._claim(portion.rest)
+        await self._carried_out(first, partial(self._handle, turn), turn)
+        # Only now: an edit that comes before the end is on file is one that came too late for this turn.
+        del self._running[first.chat_key]
+
+    async def _carried_out(
+        self, inbound: Inbound, handle: Callable[[], Awaitable[str]], turn: Turn | None = None
+    ) -> None:
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
             # The journal keeps its order, so nobody need wait for the claim before the work begins.
             claimed = asyncio.ensure_future(self._recorded(self._journal.claim(inbound.request_id)))
             try:
-                outcome = await self._handle(inbound)
+                outcome = await handle()
             except errors.ShipmateError as error:
                 self._log.write("error", f"{type(error).__name__}: {error}", level="error")
                 await self._notify(inbound, error.person)
                 outcome = "failed"
             await claimed
-            await self._recorded(self._journal.finish(inbound.request_id, outcome))
+            if turn is not None:
+                # Before the first: after a crash in between, that one still knows what became of them.
+                await self._close(turn)
+            await self._finish(inbound, outcome)
 
-    async def _sorry(self, inbound: Inbound) -> None:
-        """Work on an inbound failed in a way that nobody foresaw: the person hears of it, and it is not tried again."""
-        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
-            await self._notify(inbound, errors.ShipmateError.person)
-            await self._recorded(self._journal.finish(inbound.request_id, "failed"))
+    async def _sorry(self, portion: Portion) -> None:
+        """Work failed in a way that nobody foresaw: the person hears of it, and it is not tried again."""
+        first = portion.first
+        with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
+            await self._notify(first, errors.ShipmateError.person)
+            await self._close(self._running[first.chat_key])
+            await self._finish(first, "failed")
+            del self._running[first.chat_key]
 
-    async def stop(self, inbound: Inbound) -> str:
-        """Stop the running turn of this chat, and what the same person has waiting in it."""
-        waiting = self.lanes.take(inbound.chat_key, lambda other: other.user_id == inbound.user_id)
-        for other in waiting:
-            await self._recorded(self._journal.finish(other.request_id, "stopped"))
-        preparing = self._preparing.get(inbound.chat_key)
-        if preparing is not None and preparing.cancel():
-            return STOPPED
-        if not await self._agent.stop(inbound.chat_key) and not waiting:
-            return NOTHING_RUNS
-        return STOPPED
-
-    async def _handle(self, inbound: Inbound) -> str:
-        if inbound.kind in {"edit", "delete"}:
-            return "recorded"
+    async def _command(self, inbound: Inbound) -> str:
         if inbound.kind == "stop":
-            await self._notify(inbound, await self.stop(inbound))
+            # The platform shows by itself what became of its button.
+            await self.stops.stop(inbound)
             return "stop"
-        if inbound.command is not None:
-            await self._notify(inbound, await self.commands.run(inbound))
-            return "command"
-        if not inbound.text.strip():
-            await self._notify(inbound, cannot_open(inbound.attachments) if inbound.attachments else EMPTY)
-            return "nothing to answer"
-        return await self._turn(inbound)
+        await self._notify(inbound, await self.commands.run(inbound))
+        return "command"
 
-    async def _turn(self, inbound: Inbound) -> str:
-        to = Address.of(inbound)
-        taken: list[Inbound] = []
+    async def _handle(self, turn: Turn) -> str:
+        first = turn.first
+        if first.command is not None:
+            return await self._command(first)
+        if any(inbound.text.strip() for inbound in turn.portion.all):
+            return await self._turn(turn)
+        if first.kind == "edit":
+            return "recorded"
+        attachments = [one for inbound in turn.portion.all for one in inbound.attachments]
+        await self._notify(first, self._unseen(attachments) or EMPTY)
+        return "nothing to answer"
+
+    def _unseen(self, attachments: Sequence[Attachment]) -> str:
+        return unseen(attachments, full=self.refuses_files(), log=self._log)
+
+    async def _turn(self, turn: Turn) -> str:
+        first = turn.first
+        to = Address.of(first)
 
         def take_more() -> list[Inbound]:
-            more = self.lanes.take(inbound.chat_key, lambda other: _joins(other, inbound), leading=True)
-            taken.extend(more)
-            return more
+            return self._taken(turn, joins)
 
         async def answered() -> None:
-            """What joined the turn before a reply was delivered is answered by it: nothing asks it again."""
-            while taken:
-                await self._recorded(
-                    self._journal.finish(taken[0].request_id, f"joined {inbound.request_id}")
-                )
-                taken.pop(0)
+            await self._close(turn)
 
-        every = self._manifests[inbound.channel].indicate_every
+        every = self._manifests[first.channel].indicate_every
         async with working(self._delivery, to, self._clock, every):
-            context = await self._prepared(inbound)
-            if context is None:
+            context = await self._thread(turn)
+            delivered = await self._delivered(to)
+            if turn.stopped:
                 return "stopped"
+            if self._mode.collects and not turn.portion.begun:
+                self._taken(turn, belongs)
+            together = (*turn.portion.rest, *turn.joined)
+            attachments = [one for inbound in (first, *together) for one in inbound.attachments]
             request = TurnRequest(
-                inbound.request_id,
-                inbound.chat_key,
-                inbound=inbound,
+                first.request_id,
+                first.chat_key,
+                inbound=first,
                 context=context,
-                reply=ChatReply(self._delivery, to, cannot_open(inbound.attachments), answered),
-                take_more=take_more if self._steer else None,
-                delivered=await self._delivered(to),
+                reply=ChatReply(self._delivery, to, "" if delivered else self._unseen(attachments), answered),
+                also=together,
+                take_more=take_more if self._mode.steers else None,
+                delivered=delivered,
             )
+            turn.asked = True
             outcome = await self._agent.run(request)
+            turn.over = True
         if outcome.notice is not None:
-            await self._notify(inbound, outcome.notice)
-        await answered()
-        for request_id in self._joined.pop(inbound.request_id, ()):
-            await self._recorded(self._journal.finish(request_id, f"joined {inbound.request_id}"))
+            await self._notify(first, outcome.notice)
         return outcome.status
+
+    def _taken(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
+        """What its person has sent since a turn began, and that is part of it now."""
+        first = turn.first
+        more = self.lanes.take_next(first.chat_key, person(first), lambda other: wanted(other, first))
+        turn.join(more)
+        self._claim(more)
+        return more
+
+    def _claim(self, inbounds: Sequence[Inbound]) -> None:
+        """Record that they are being answered. The journal keeps its order, so nobody waits for that."""
+        for inbound in inbounds:
+            self.lanes.beside(self._claimed(inbound))
+
+    async def _claimed(self, inbound: Inbound) -> None:
+        await self._recorded(self._journal.claim(inbound.request_id))
+
+    async def _close(self, turn: Turn) -> None:
+        """What was answered together with the first message is done: nothing asks it again."""
+        while turn.open:
+            inbound = turn.open.pop(0)
+            await self._finish(inbound, turn.outcome(inbound))
 
     async def _delivered(self, to: Address) -> tuple[str, ...]:
         """What a turn that goes on after a crash has delivered, its begun deliveries brought to an end first."""
@@ -223,16 +299,16 @@ class Turns:
         self._again.discard(to.request_id)
         return await self._delivery.resume(to)
 
-    async def _prepared(self, inbound: Inbound) -> tuple[Quoted, ...] | None:
-        """What the turn begins with; None where it was stopped meanwhile."""
-        task = asyncio.ensure_future(self._context(inbound))
-        self._preparing[inbound.chat_key] = task
+    async def _thread(self, turn: Turn) -> tuple[Quoted, ...]:
+        """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
+        if turn.stopped:
+            return ()
+        turn.reading = asyncio.ensure_future(self._context(turn.first))
         try:
-            await asyncio.wait([task])
+            await asyncio.wait([turn.reading])
         finally:
-            del self._preparing[inbound.chat_key]
-            task.cancel()
-        return None if task.cancelled() else task.result()
+            turn.reading.cancel()
+        return () if turn.reading.cancelled() else turn.reading.result()
 
     async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         """Earlier messages of a thread the bot is new to, without those of strangers."""
@@ -249,7 +325,7 @@ class Turns:
                 level="warn",
             )
             return ()
-        return self.intake.admitted(inbound, earlier)
+        return self._intake.admitted(inbound, earlier)
 
     async def _notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""
@@ -258,38 +334,12 @@ class Turns:
         except errors.DeliveryFailed:
             return
 
+    async def _finish(self, inbound: Inbound, outcome: str) -> None:
+        await self._recorded(self._journal.finish(inbound.request_id, outcome))
+
     async def _recorded(self, change: Awaitable[None]) -> None:
         """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""
         try:
             await change
         except errors.StorageError as error:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
-
-
-def _joins(other: Inbound, running: Inbound) -> bool:
-    """Whether a waiting message may join a running turn: plain words of the person who caused it."""
-    return (
-        other.user_id == running.user_id
-        and other.kind == "message"
-        and other.command is None
-        and not other.attachments
-        and _place(other) == _place(running)
-        and bool(other.text.strip())
-    )
-
-
-def _place(inbound: Inbound) -> dict[str, str]:
-    """Where its answer belongs, but for the message that it hangs on."""
-    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
-
-
-def cannot_open(attachments: tuple[Attachment, ...]) -> str:
-    """A line that names what came along and cannot be looked at; "" where nothing did."""
-    if not attachments:
-        return ""
-    named = []
-    for attachment in attachments:
-        kind = "voice note" if attachment.kind == "voice" else attachment.kind
-        named.append(f"the {kind} “{attachment.name}”" if attachment.name else f"the {kind}")
-    kinds = " or ".join(dict.fromkeys(_KINDS[attachment.kind] for attachment in attachments))
-    return f"(I cannot open {kinds} yet, so I have not looked at {', '.join(named)}.)"

@@ -198,13 +198,14 @@ class Bench:
             self.channels, self.manifests, journal=self.journal, archive=self.archive, redact=redact,
             clock=self.clock, ids=self.ids, log=self.log, limits=options.get("limits", False),
         )  # fmt: skip
-        self.turns = Turns(
-            agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,
-            delivery=self.delivery, clock=self.clock, log=self.log,
-            max_concurrent=options.get("max_concurrent", 8), steer=True,
-        )  # fmt: skip
         allow = {"tele": frozenset({"77", "-100"})}
         self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
+        self.turns = Turns(
+            agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,
+            delivery=self.delivery, access=self.access, clock=self.clock, log=self.log,
+            max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
+            debounce=options.get("debounce", 0.0), most_waiting=options.get("most_waiting", 10_000),
+        )  # fmt: skip
         self.intake = GatewayIntake(
             access=self.access, journal=self.journal, archive=self.archive, delivery=self.delivery,
             pending=self.lists, redact=redact, queue=self.turns.queue,

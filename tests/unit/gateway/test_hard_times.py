@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import Attachment, Command, Inbound, Json, Outbound, Quoted, Sent, TurnOutcome, TurnRequest
-from bot.gateway import delivery, outbox, turns
+from bot.gateway import delivery, outbox, stops, turns
 from bot.gateway.address import Address
 from tests.unit.gateway.conftest import SECRET, Bench
 
@@ -116,7 +116,7 @@ class TestAHangingChannel:
         await bench.say("/stop", command=Command(name="stop"))
         await bench.idle()
 
-        assert bench.tele.texts == [turns.STOPPED]
+        assert bench.tele.texts == [stops.STOPPED]
         assert bench.agent.requests == []
         assert await bench.journal.unfinished() == []
 

@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import Attachment, Command, TurnOutcome, TurnRequest
-from bot.gateway import turns
+from bot.gateway import stops, turns
 from tests.unit.gateway.conftest import Bench
 
 
@@ -94,12 +94,12 @@ async def test_a_stop_passes_the_queue_and_what_the_person_has_waiting_goes_too(
     await bench.say("and then this")
     await bench.say("/stop", **command("stop"))
     await bench.idle()
-    assert bench.tele.texts == [turns.STOPPED]
+    assert bench.tele.texts == [stops.STOPPED]
     assert len(bench.agent.requests) == 1
     assert await bench.journal.unfinished() == []
-    await bench.say("", kind="stop")
+    await bench.say("/stop", **command("stop"))
     await bench.idle()
-    assert bench.tele.texts[-1] == turns.NOTHING_RUNS
+    assert bench.tele.texts[-1] == stops.NOTHING_RUNS
 
 
 async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Bench) -> None:

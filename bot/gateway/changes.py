@@ -1,0 +1,173 @@
+"""Edits and deletions: before a message's turn they replace or withdraw it, during it they steer or stop, after it they
+are recorded. What comes before its message is on file, and is found when that comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+from bot import errors
+from bot.contracts import Inbound, InboxRecord, Journal, Log
+from bot.gateway.lanes import Lanes
+from bot.gateway.queueing import person, same_message
+from bot.gateway.running import Running, Turn
+
+Rest = Callable[[], Awaitable[None]]
+"""What is left to do."""
+
+
+def revised(message: Inbound, edit: Inbound) -> Inbound:
+    """A message as its author changed it."""
+    return message.model_copy(
+        update={
+            "text": edit.text,
+            "command": edit.command,
+            "attachments": edit.attachments,
+            "quoted": edit.quoted or message.quoted,
+        }
+    )
+
+
+def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | None:
+    """A message as it reads after every change that is on file; None where it was withdrawn."""
+    changes = [record.inbound for record in records if same_message(record.inbound, message)]
+    if any(change.kind == "delete" for change in changes):
+        return None
+    edits = [change for change in changes if change.kind == "edit"]
+    # Of two edits in one second the one that came later is the newer.
+    return revised(message, max(reversed(edits), key=lambda edit: edit.ts)) if edits else message
+
+
+def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | None:
+    """The message that a change is about, as it is on file."""
+    found = (
+        record
+        for record in records
+        if record.inbound.kind == "message" and same_message(record.inbound, change)
+    )
+    return next(found, None)
+
+
+def outdated(edit: Inbound, records: Iterable[InboxRecord]) -> bool:
+    """Whether a newer edit, or the deletion, of the same message came before this one."""
+    others = (record.inbound for record in records if record.inbound.request_id != edit.request_id)
+    return any(
+        same_message(other, edit)
+        and (other.kind == "delete" or (other.kind == "edit" and other.ts > edit.ts))
+        for other in others
+    )
+
+
+class Changes:
+    """Carries out edits and deletions.
+
+    `added` queues an edit that came while its message's turn runs, `stop` ends a turn of which nothing is left.
+    `settling` is held by whoever brings inbound from the journal to the lanes.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        lanes: Lanes,
+        running: Running,
+        added: Callable[[Inbound], None],
+        stop: Callable[[Turn], Awaitable[bool]],
+        settling: asyncio.Lock,
+        log: Log,
+    ) -> None:
+        self._journal = journal
+        self._lanes = lanes
+        self._running = running
+        self._added = added
+        self._stop = stop
+        self._settling = settling
+        self._log = log
+
+    def carry_out(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest:
+        """Where the message waits or its turn runs, at once: what is left to be recorded is returned. Else the journal
+        knows what became of it.
+        """
+        return self._in_memory(change, records) or partial(self._on_file, change, records)
+
+    def _in_memory(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest | None:
+        if change.kind == "edit" and outdated(change, records):
+            return partial(self._finish, change, "outdated")
+        return self._edit(change) if change.kind == "edit" else self._delete(change)
+
+    def _edit(self, edit: Inbound) -> Rest | None:
+        chat_key = edit.chat_key
+        waiting = self._lanes.find(chat_key, person(edit), lambda other: same_message(other, edit))
+        if waiting is not None:
+            fresh = revised(waiting, edit)
+            self._lanes.replace(fresh)
+            return partial(self._replaced, fresh, edit)
+        turn = self._running.get(chat_key)
+        if turn is not None and turn.about(edit):
+            # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
+            self._added(edit)
+            return _nothing
+        return None
+
+    def _delete(self, deletion: Inbound) -> Rest | None:
+        chat_key = deletion.chat_key
+        gone = self._lanes.take(chat_key, lambda other: same_message(other, deletion))
+        turn = self._running.get(chat_key)
+        if turn is not None and turn.about(deletion):
+            return partial(self._withdrawn, gone, deletion, turn if turn.withdraw(deletion) else None)
+        return partial(self._withdrawn, gone, deletion, None) if gone else None
+
+    async def _replaced(self, fresh: Inbound, edit: Inbound) -> None:
+        try:
+            await self._journal.amend(fresh)
+        except errors.StorageError as error:
+            self._complain(error)
+            return  # not finished: after a restart it replaces the message again
+        await self._finish(edit, "replaced")
+
+    async def _withdrawn(self, gone: Sequence[Inbound], deletion: Inbound, stop: Turn | None) -> None:
+        for inbound in gone:
+            await self._finish(inbound, "withdrawn")
+        if stop is not None:
+            await self._stop(stop)
+        await self._finish(deletion, "withdrew")
+
+    async def _on_file(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
+        """The message is neither waiting nor being answered here."""
+        async with self._settling:
+            rest = self._in_memory(change, records)
+            if rest is not None:
+                await rest()
+                return
+            record = original(change, records)
+            if record is None:
+                await self._finish(change, "recorded before its message")
+            elif record.state in {"done", "dead"}:
+                await self._finish(change, "recorded")
+            elif change.kind == "delete":
+                await self._withdrawn([record.inbound], change, None)
+            else:
+                await self._amended(revised(record.inbound, change), change)
+
+    async def _amended(self, fresh: Inbound, edit: Inbound) -> None:
+        try:
+            waited = await self._journal.amend(fresh)
+        except errors.StorageError as error:
+            self._complain(error)
+            return
+        await self._finish(edit, "replaced" if waited else "recorded")
+
+    async def _finish(self, inbound: Inbound, outcome: str) -> None:
+        try:
+            await self._journal.finish(inbound.request_id, outcome)
+        except errors.StorageError as error:
+            self._complain(error)
+
+    def _complain(self, error: errors.StorageError) -> None:
+        self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
+
+
+async def _nothing() -> None:
+    """It waits in its lane."""

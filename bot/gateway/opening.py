@@ -1,0 +1,243 @@
+"""What is done with inbound that come from the journal: closed where nothing is left to do, else put where they were."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot import errors
+from bot.contracts import Agent, DeliveryRecord, Inbound, InboxRecord, Journal, Log
+from bot.gateway.changes import as_changed, original, outdated
+from bot.gateway.lanes import Lanes, Portion
+from bot.gateway.queueing import belongs, taken_in_at
+from bot.gateway.running import Running, Turn
+from bot.gateway.stops import is_stop, stops
+
+AT_ONCE = 200
+"""Rows that are looked up side by side."""
+TOGETHER = 1.0
+"""Seconds within which the messages of one turn are claimed."""
+
+
+class Records(Protocol):
+    """What the intake knows of what it took in."""
+
+    @property
+    def first(self) -> str:
+        """The first requestId of this process; "" before there is one."""
+        ...
+
+    async def archive_missing(self, chat_key: str, inbounds: Sequence[Inbound]) -> None:
+        """Archive those of one chat that did not get there before a crash."""
+        ...
+
+
+@dataclass(slots=True)
+class _Row:
+    """An unfinished inbound, and what is on file of it."""
+
+    inbound: Inbound
+    deliveries: list[DeliveryRecord]
+    records: list[InboxRecord]
+    outcome: str = ""
+
+    @property
+    def own(self) -> InboxRecord | None:
+        name = self.inbound.request_id
+        return next((record for record in self.records if record.inbound.request_id == name), None)
+
+    @property
+    def claimed(self) -> bool:
+        return self.own is not None and self.own.state == "claimed"
+
+    @property
+    def for_the_model(self) -> bool:
+        return self.inbound.kind in {"message", "edit"} and self.inbound.command is None
+
+
+class Opening:
+    """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        journal: Journal,
+        lanes: Lanes,
+        running: Running,
+        aside: Callable[[Inbound], bool],
+        again: Callable[[str], None],
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._journal = journal
+        self._lanes = lanes
+        self._running = running
+        self._aside = aside
+        self._again = again
+        self._log = log
+        self.taken_in: Records
+
+    async def bring(self, inbounds: Sequence[Inbound], stopped: Callable[[Inbound], bool]) -> int:
+        """Close what needs nothing more, and queue the rest in its order. Returns how much of that an earlier process
+        had left. Raises `errors.StorageError` before anything is queued.
+        """
+        rows: list[_Row] = []
+        for at in range(0, len(inbounds), AT_ONCE):
+            rows += await asyncio.gather(*map(self._row, inbounds[at : at + AT_ONCE]))
+        halts = [row.inbound for row in rows if is_stop(row.inbound)]
+        for row in rows:
+            row.outcome = _outcome(row, halts)
+        begun = await self._begun([row for row in rows if row.for_the_model and not row.outcome])
+        inside = {one.request_id for portion in begun.values() for one in portion.all}
+        for row in rows:
+            if not row.outcome and row.inbound.request_id not in inside:
+                await self._revise(row, inside)
+        await asyncio.gather(*(self._finish(row.inbound, row.outcome) for row in rows if row.outcome))
+        left = [row for row in rows if not row.outcome]
+        old = [row.inbound for row in left if self._old(row.inbound)]
+        await self._archive(old)
+        self._put(left, begun, stopped)
+        return len(old) - sum(len(portion.rest) for portion in begun.values())
+
+    async def _row(self, inbound: Inbound) -> _Row:
+        deliveries = self._journal.deliveries(inbound.request_id)
+        if inbound.message_id is not None:
+            about = self._journal.about(inbound.chat_key, inbound.message_id)
+            found, records = await asyncio.gather(deliveries, about)
+            return _Row(inbound, found, records)
+        found, record = await asyncio.gather(deliveries, self._journal.inbound(inbound.request_id))
+        return _Row(inbound, found, [record] if record is not None else [])
+
+    def _old(self, inbound: Inbound) -> bool:
+        first = self.taken_in.first
+        return not first or inbound.request_id < first
+
+    async def _revise(self, row: _Row, inside: set[str]) -> None:
+        """Bring a message that nobody has begun to answer to what its author made of it; see what is left of an edit."""
+        if row.inbound.kind == "edit":
+            row.outcome = _edit_outcome(row, inside)
+            return
+        if row.inbound.kind != "message" or row.claimed:
+            return
+        fresh = as_changed(row.inbound, row.records)
+        if fresh is not None and fresh != row.inbound:
+            row.inbound = fresh
+            try:
+                await self._journal.amend(fresh)
+            except errors.StorageError as error:
+                self._complain("a change could not be recorded", error)
+
+    async def _begun(self, rows: Sequence[_Row]) -> dict[str, Portion]:
+        """The turns that had begun: by chat, what a turn that a crash cut off was answering."""
+        chats: dict[str, list[_Row]] = {}
+        for row in rows:
+            if row.inbound.chat_key not in self._running and self._old(row.inbound):
+                chats.setdefault(row.inbound.chat_key, []).append(row)
+        portions: dict[str, Portion] = {}
+        for chat_key, group in chats.items():
+            portion = _portion(group, await self._cut_off(chat_key))
+            if portion is not None:
+                portions[chat_key] = portion
+        return portions
+
+    async def _cut_off(self, chat_key: str) -> tuple[str, ...]:
+        try:
+            return await self._agent.cut_off(chat_key)
+        except errors.StorageError as error:
+            # The turn itself will meet this and say so; the other chats go on.
+            self._complain("a transcript cannot be read", error)
+            return ()
+
+    async def _archive(self, inbounds: Iterable[Inbound]) -> None:
+        chats: dict[str, list[Inbound]] = {}
+        for inbound in inbounds:
+            chats.setdefault(inbound.chat_key, []).append(inbound)
+        for chat_key, missing in chats.items():
+            try:
+                await self.taken_in.archive_missing(chat_key, missing)
+            except errors.StorageError as error:
+                self._complain("the archive cannot be read", error)
+
+    def _put(
+        self, rows: Sequence[_Row], begun: dict[str, Portion], stopped: Callable[[Inbound], bool]
+    ) -> None:
+        """Nothing is awaited here: what comes in meanwhile stands behind."""
+        heads = {portion.first.request_id: portion for portion in begun.values()}
+        inside = {one.request_id for portion in begun.values() for one in portion.rest}
+        for row in rows:
+            inbound = row.inbound
+            if any(delivery.kind == "reply" for delivery in row.deliveries):
+                self._again(inbound.request_id)
+            if stopped(inbound):
+                self._lanes.beside(self._finish(inbound, "stopped"))
+            elif inbound.request_id in heads:
+                portion = heads[inbound.request_id]
+                self._running[inbound.chat_key] = Turn(portion)
+                self._lanes.add(inbound, begun=portion.rest)
+            elif inbound.request_id not in inside and not self._aside(inbound):
+                self._lanes.add(inbound, at=taken_in_at(inbound))
+
+    async def _finish(self, inbound: Inbound, outcome: str) -> None:
+        try:
+            await self._journal.finish(inbound.request_id, outcome)
+        except errors.StorageError as error:
+            self._complain("a change could not be recorded", error)
+
+    def _complain(self, what: str, error: errors.StorageError) -> None:
+        self._log.write("error", what, level="error", cause=str(error))
+
+
+def _outcome(row: _Row, halts: Sequence[Inbound]) -> str:
+    """What an unfinished inbound comes to without a turn; "" where it needs one, or may need one."""
+    inbound = row.inbound
+    if any(delivery.kind == "notice" and delivery.state == "sent" for delivery in row.deliveries):
+        return "told before a restart"  # a notice is the last thing that happens to an inbound
+    if is_stop(inbound):
+        return "nothing runs after a restart"
+    if inbound.kind == "delete":
+        return "withdrew"
+    if inbound.kind == "message" and as_changed(inbound, row.records) is None:
+        return "withdrawn"
+    if any(stops(stop, inbound) and stop.request_id > inbound.request_id for stop in halts):
+        return "stopped"
+    return ""
+
+
+def _edit_outcome(row: _Row, inside: set[str]) -> str:
+    """What an edit comes to that no turn has taken up; "" where it is one of its own, or joins the one that goes on."""
+    edit, own, message = row.inbound, row.own, original(row.inbound, row.records)
+    if row.claimed or own is None:
+        return ""
+    if outdated(edit, row.records):
+        return "outdated"
+    if message is None:
+        return "recorded before its message"
+    if message.inbound.request_id in inside or message.state == "claimed":
+        return ""
+    if message.state == "received":
+        return "replaced"
+    # It came while the turn of its message ran, and waited for its own.
+    return "" if own.received_at < message.changed_at else "recorded"
+
+
+def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> Portion | None:
+    """What the turn of one chat that had begun was answering; `sources` is what its transcript says of that."""
+    found = {row.inbound.request_id: row for row in rows}
+    head = found.get(sources[0]) if sources else None
+    head = head or next((row for row in rows if row.claimed), None)
+    if head is None:
+        return None
+    rest = [found[source] for source in sources[1:] if source in found] if sources else []
+    rest += [row for row in rows if row is not head and row not in rest and _together(row, head)]
+    return Portion(head.inbound, tuple(row.inbound for row in rest), begun=True)
+
+
+def _together(row: _Row, head: _Row) -> bool:
+    """Whether two messages were claimed as one turn."""
+    one, other = row.own, head.own
+    if one is None or other is None or not (row.claimed and head.claimed):
+        return False
+    return belongs(row.inbound, head.inbound) and abs(one.changed_at - other.changed_at) < TOGETHER

@@ -1,0 +1,84 @@
+"""Queue modes: what becomes of a message that comes while its person's last one is being answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.contracts import Inbound
+from bot.gateway.places import Person
+
+LONGEST_BURST = 5
+"""How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: what waits of
+    one person for one place is one turn.
+    """
+
+    steers: bool = False
+    interrupts: bool = False
+    collects: bool = False
+
+
+MODES: Mapping[str, Mode] = {
+    "steer": Mode(steers=True),
+    "followup": Mode(),
+    "collect": Mode(collects=True),
+    "interrupt": Mode(interrupts=True, collects=True),
+}
+
+
+def person(inbound: Inbound) -> Person:
+    return inbound.channel, inbound.user_id
+
+
+def place(inbound: Inbound) -> dict[str, str]:
+    """Where its answer belongs, but for the message that it hangs on."""
+    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
+
+
+def plain(inbound: Inbound) -> bool:
+    """Whether it is something for the model, neither a command nor a signal."""
+    return inbound.kind == "message" and inbound.command is None
+
+
+def follows(other: Inbound, running: Inbound) -> bool:
+    """Whether it adds to what runs: words of the person who caused that, to be answered in the same place."""
+    return (
+        other.kind in {"message", "edit"}
+        and other.command is None
+        and person(other) == person(running)
+        and place(other) == place(running)
+    )
+
+
+def belongs(other: Inbound, first: Inbound) -> bool:
+    """Whether two messages may be one turn from its beginning."""
+    return plain(other) and plain(first) and follows(other, first)
+
+
+def joins(other: Inbound, running: Inbound) -> bool:
+    """Whether a waiting message, or the new words of an earlier one, may join a running turn."""
+    return follows(other, running) and not other.attachments and bool(other.text.strip())
+
+
+def same_message(one: Inbound, other: Inbound) -> bool:
+    """Whether both are about one message, and of its author."""
+    return (
+        one.message_id is not None
+        and one.message_id == other.message_id
+        and one.chat_key == other.chat_key
+        and person(one) == person(other)
+    )
+
+
+def taken_in_at(inbound: Inbound) -> float:
+    """When it was taken in, in epoch seconds: its requestId tells."""
+    value = 0
+    for char in inbound.request_id[:10]:
+        value = value * 32 + max(_CROCKFORD.find(char), 0)
+    return value / 1000

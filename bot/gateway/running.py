@@ -1,0 +1,60 @@
+"""The turn that runs in a chat, as the gateway sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bot.contracts import Inbound, Quoted
+from bot.gateway.lanes import Portion
+from bot.gateway.queueing import same_message
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """`joined` is what it took up while it ran, `open` what the journal still has open beside its first message;
+    `reading` reads the thread it begins with; `asked` and `over` tell of the agent.
+    """
+
+    portion: Portion
+    joined: list[Inbound] = field(default_factory=list)
+    open: list[Inbound] = field(default_factory=list)
+    withdrawn: set[str] = field(default_factory=set)
+    reading: asyncio.Task[tuple[Quoted, ...]] | None = None
+    stopped: bool = False
+    asked: bool = False
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self.open += self.portion.rest
+
+    @property
+    def first(self) -> Inbound:
+        return self.portion.first
+
+    def join(self, more: list[Inbound]) -> None:
+        """Take up what came while it ran."""
+        self.joined += more
+        self.open += more
+
+    def about(self, change: Inbound) -> bool:
+        """Whether a change is about a message that this turn answers."""
+        return any(same_message(one, change) for one in self._all())
+
+    def withdraw(self, change: Inbound) -> bool:
+        """A message of this turn is gone; True where nothing is left of it."""
+        self.withdrawn |= {one.request_id for one in self._all() if same_message(one, change)}
+        return self.withdrawn >= {one.request_id for one in self._all()}
+
+    def outcome(self, inbound: Inbound) -> str:
+        """What became of a message that was answered together with the first."""
+        return "withdrawn" if inbound.request_id in self.withdrawn else f"joined {self.first.request_id}"
+
+    def _all(self) -> Iterator[Inbound]:
+        yield from self.portion.all
+        yield from self.joined
+
+
+Running = dict[str, Turn]
+"""By chatKey."""
