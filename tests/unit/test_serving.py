@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bot import app, config, discovery
-from bot.contracts import Inbound, TurnRequest
+from bot import app, config, discovery, errors, stops
+from bot import serving as serving_module
+from bot.contracts import Channel, Health, Inbound, TurnRequest
 from bot.instance import prepare_home
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk
@@ -63,3 +67,104 @@ async def test_what_a_full_disk_refused_is_written_at_the_end_where_it_works_aga
     assert [lines[0].type, lines[-1].type] == ["turn_start", "turn_end"]
     await gateway.transcript.close()
     gateway.log.close()
+
+
+class Hanging:
+    """A channel that does nothing at its end, and of which a test says how it is."""
+
+    def __init__(self, inner: Channel) -> None:
+        self.inner = inner
+        self.state: Health | None = None
+        self.hangs = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def health(self) -> Health:
+        return self.state or self.inner.health()
+
+    async def pause(self) -> None:
+        await self._end(self.inner.pause)
+
+    async def stop(self) -> None:
+        await self._end(self.inner.stop)
+
+    async def _end(self, work: Callable[[], Any]) -> None:
+        await work()
+        while self.hangs:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue  # not even that is heard
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Gateway:
+    """A gateway with the web chat, wrapped."""
+    (tmp_path / "ship.json").write_text(
+        json.dumps({"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"port": 0}})
+    )
+    settings = config.load(tmp_path, discovery.manifests(), {})
+    prepare_home(settings.home)
+    wrap: Any = Hanging
+    outside = Outside(channel=wrap)
+    log = JsonlLog(settings.home / "logs", clock=outside.clock, disk=SystemDisk(), ids=outside.ids)
+    return app.assemble(settings, outside, log, ["web"])
+
+
+def logged(gateway: Gateway) -> list[str]:
+    gateway.log.close()
+    files = (gateway.settings.home / "logs").glob("*.jsonl")
+    return [json.loads(line)["message"] for file in files for line in file.read_text().splitlines()]
+
+
+async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(house, lambda _: None, asyncio.Event()):
+        parts = house.parts()
+        assert set(parts) == {"journal", "model", "memory", "web"}
+        assert all(part.ok for part in parts.values())
+        await house.memory.look()
+        assert "of 1024 MB" in house.parts()["memory"].detail
+        house.model._note(errors.ModelUnreachable("no route to host"))
+        house.memory.full = True
+        monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
+        parts = house.parts()
+        assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
+        assert parts["model"].detail == "ModelUnreachable: no route to host"
+        assert parts["web"].detail == "silent for 95 s"
+    logged(house)
+
+
+async def test_a_model_that_nobody_asked_yet_is_no_trouble(house: Gateway) -> None:
+    part = house.parts()["model"]
+    assert (part.ok, part.detail, part.heard) == (True, "not asked yet", None)
+    house.log.close()
+
+
+async def test_a_channel_that_hangs_at_the_end_holds_nothing_up(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PAUSE_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(serving_module, name, 0.05)
+    channel: Any = house.channels["web"]
+    began = time.monotonic()
+    async with serving(house, lambda _: None, asyncio.Event()):
+        channel.hangs = True
+    assert time.monotonic() - began < 5
+    channel.hangs = False
+    assert {"pause web: not done after 0.05 s", "stop web: not done after 0.05 s"} <= set(logged(house))
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
+    cut_short = 1.0  # what lanes wait for turns that are cancelled
+    module = serving_module
+    bounds = (
+        module.PAUSE_SECONDS,
+        module.DRAIN_SECONDS,
+        cut_short,
+        module.FLUSH_SECONDS,
+        module.CLOSE_SECONDS,
+    )
+    assert sum(bounds) + module.JOURNAL_SECONDS < stops.LAST_RESORT < 10

@@ -1,0 +1,214 @@
+"""What is looked at and tidied while a gateway runs: by one process at a time, and told where it matters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.chores import KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, KEEP_SECONDS, Chores
+from bot.gateway.door import Door
+from bot.journal.sqlite import SqliteJournal
+from bot.llm.health import WatchedModel
+from bot.memory import MemoryMonitor
+from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake
+from bot.testing.log import MemoryLog
+from bot.testing.model import ScriptedModel
+
+HOUR = 3_600.0
+
+
+class Told:
+    """Keeps what operators would be told, with its spells."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.open: set[str] = set()
+
+    def tell(self, subject: str, words: str) -> None:
+        self.told.append((subject, words))
+
+    def begin(self, subject: str, words: str) -> bool:
+        if subject in self.open:
+            return False
+        self.open.add(subject)
+        self.told.append((subject, words))
+        return True
+
+    def end(self, subject: str, words: str) -> bool:
+        if subject not in self.open:
+            return False
+        self.open.remove(subject)
+        self.told.append((subject, words))
+        return True
+
+
+class Logs:
+    def __init__(self) -> None:
+        self.days: list[int] = []
+
+    def sweep(self, days: int) -> int:
+        self.days.append(days)
+        return 0
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def flush(self) -> None:
+        self.done.append("flush")
+
+    def evict(self, idle_seconds: float) -> int:
+        self.done.append(f"evict {idle_seconds:g}")
+        return 0
+
+
+class House:
+    """One journal, and as many processes on it as a test asks for."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock, self.log, self.told = FakeClock(), MemoryLog(), Told()
+        self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
+        self.inner = ScriptedModel()
+        self.model = WatchedModel(self.inner, clock=self.clock)
+        self.logs, self.pool = Logs(), Pool()
+
+    def process(self, holder: str) -> Chores:
+        reports: Any = self.told
+        pool: Any = self.pool
+        memory = MemoryMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
+        return Chores(
+            holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
+            logs=self.logs, clock=self.clock, log=self.log,
+        )  # fmt: skip
+
+    async def do(self, chores: Chores, name: str) -> None:
+        (chore,) = [chore for chore in chores.all() if chore.name == name]
+        await chore.run()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path)
+    yield made
+    await made.journal.close()
+
+
+async def test_of_two_processes_one_sweeps_and_the_other_does_not(house: House) -> None:
+    first, second = house.process("host:1:a"), house.process("host:2:b")
+    for chores in (first, second, first, second):
+        await house.do(chores, "sweep old logs")
+        await house.clock.advance(6 * HOUR / 2)
+    assert house.logs.days == [KEEP_LOG_DAYS, KEEP_LOG_DAYS]
+
+
+async def test_what_a_dead_process_began_another_takes_up_when_its_time_is_over(house: House) -> None:
+    await house.do(house.process("host:1:a"), "sweep old logs")
+    await house.clock.advance(6 * HOUR)
+    await house.do(house.process("host:1:b"), "sweep old logs")
+    assert len(house.logs.days) == 2
+
+
+async def test_the_journal_keeps_what_went_wrong_for_longer(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: list[tuple[float, float | None]] = []
+
+    async def sweep(before: float, *, failed: float | None = None) -> int:
+        swept.append((before, failed))
+        return 0
+
+    monkeypatch.setattr(house.journal, "sweep", sweep)
+    await house.do(house.process("host:1:a"), "sweep the journal")
+    now = house.clock.now()
+    assert swept == [(now - KEEP_SECONDS, now - KEEP_FAILED_SECONDS)]
+    assert (KEEP_SECONDS, KEEP_FAILED_SECONDS) == (7 * 24 * HOUR, 30 * 24 * HOUR)
+
+
+async def test_a_lease_that_cannot_be_had_for_a_broken_disk_is_a_line_and_no_failure(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> int:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(house.journal, "lease", broken)
+    await house.do(house.process("host:1:a"), "sweep old logs")
+    assert house.logs.days == []
+    assert house.log.at("warn")[-1].details["cause"] == "the disk is full"
+
+
+async def test_a_journal_in_trouble_is_probed_and_both_ends_of_the_spell_are_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chores = house.process("host:1:a")
+    await house.do(chores, "see whether the journal writes")
+    assert house.told.told == []
+    trouble, probes = ["No space left on device"], 0
+
+    async def probe() -> str:
+        nonlocal probes
+        probes += 1
+        return trouble[0]
+
+    monkeypatch.setattr(house.journal, "health", lambda: trouble[0])
+    monkeypatch.setattr(house.journal, "probe", probe)
+    for _ in range(3):
+        await house.do(chores, "see whether the journal writes")
+    assert probes == 3
+    ((subject, words),) = house.told.told
+    assert subject == "journal"
+    assert "No space left on device" in words
+    trouble[0] = ""
+    for _ in range(2):
+        await house.do(chores, "see whether the journal writes")
+    assert [words for _, words in house.told.told[1:]] == [
+        "The journal can be written again. I take in messages as before."
+    ]
+
+
+async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure: errors.ModelError | None = errors.ModelUnreachable("no route to host")
+
+    async def check() -> None:
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(house.inner, "check", check)
+    chores = house.process("host:1:a")
+    await house.do(chores, "see whether the model is back")
+    assert house.told.told == []  # nobody has asked it anything
+    with pytest.raises(errors.ModelUnreachable):
+        await house.model.check()
+    for _ in range(3):
+        await house.do(chores, "see whether the model is back")
+    ((subject, words),) = house.told.told
+    assert (subject, "no route to host" in words) == ("model", True)
+    failure = None
+    await house.do(chores, "see whether the model is back")
+    assert house.told.told[1] == ("model", "The language model answers again.")
+
+
+async def test_idle_chats_are_written_before_they_are_put_away(house: House) -> None:
+    await house.do(house.process("host:1:a"), "evict idle chats")
+    assert house.pool.done == ["flush", "evict 1800"]
+
+
+async def test_the_first_event_that_cannot_be_read_is_told_with_its_id(house: House) -> None:
+    reports: Any = house.told
+    intake = RecordingIntake()
+    door = Door(intake, reports)
+    await door.bury("telegram", "telegram:update:42", '{"私": "secret words"}', "no chat")
+    ((subject, words),) = house.told.told
+    assert subject == "dead letters of telegram"
+    assert "no chat (event telegram:update:42)" in words
+    assert "secret words" not in words
+    assert await door.recent("telegram:chat:1", 5) == []
+    await asyncio.sleep(0)
