@@ -207,10 +207,6 @@ class Link(SocketModeClient):
         if not underway and self.current_session is not None:
             self._spawn(self._replace(self.current_session), self._chores)
 
-    async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        if self.current_session is not None:
-            await self._replace(self.current_session)
-
     async def _replace(self, session: aiohttp.ClientWebSocketResponse) -> None:
         """Open another socket in the place of this one, unless that was done already."""
         async with self.connect_operation_lock:

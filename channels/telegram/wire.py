@@ -15,7 +15,7 @@ import telegram
 from telegram.error import ChatMigrated, Forbidden, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from bot import errors
+from bot import errors, text
 from bot.contracts import Json
 
 UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
@@ -169,9 +169,15 @@ def _refusal(body: Json) -> Json:
     parameters = body.get("parameters")
     moved = parameters.get("migrate_to_chat_id") if isinstance(parameters, dict) else None
     return {
-        "description": str(body.get("description") or ""),
+        "description": _short(body.get("description")),
         "parameters": {"migrate_to_chat_id": moved} if type(moved) is int else None,
     }
+
+
+def _short(description: object) -> str:
+    """A reason as it may stand in a log line; the service's own are much shorter."""
+    said = description if isinstance(description, str) else ""
+    return text.head(" ".join(text.clean(said[:1_000]).split()), 200)
 
 
 def _wait(body: Json) -> float:

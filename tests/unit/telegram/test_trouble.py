@@ -41,6 +41,19 @@ async def test_whatever_telegram_says_of_waiting_is_a_sane_number(bed: Bed, aske
     assert bed.server.tally().posted == 0
 
 
+@pytest.mark.parametrize("said", ["x\n" * 100_000, "\ud800\n" * 900, ["list"], {"a": 1}, 5, None])
+async def test_a_reason_of_any_length_and_kind_fits_a_line_of_the_log(bed: Bed, said: Any) -> None:
+    bed.server.say("hi")
+    await bed.taken()
+    bed.server.fail("sendMessage", status=400, body={"ok": False, "error_code": 400, "description": said})
+    with pytest.raises(errors.DeliveryFailed) as caught:
+        await bed.channel.send(message("hello"))
+    reason = str(caught.value)
+    reason.encode()
+    assert len(reason) < 300
+    assert "\n" not in reason
+
+
 async def test_an_answer_may_come_late(bed: Bed) -> None:
     bed.server.say("hi")
     bed.server.fail("sendMessage", action="late", seconds=5)
