@@ -43,6 +43,8 @@ from bot.telemetry import JsonlLog, LogRedactor, Redactor, bridged
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
+POOL_SHARE = 4
+"""The part of the memory limit that idle conversations may take: a fourth."""
 Signals = Callable[[asyncio.Event], contextlib.AbstractContextManager[None]]
 
 
@@ -185,7 +187,8 @@ def _agent(rooms: _Rooms) -> AgentPool:
             context_window=llm.context_window,
             rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
             redact=rooms.redact,
-        )
+        ),
+        budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
     )
 
 
