@@ -177,11 +177,11 @@ class MemoryJournal:
     def mark(
         self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
     ) -> None:
-        if state not in get_args(OutboxState):
-            raise errors.StorageError(f"there is no state {state}")
         name = text.clean(outbound_id)
         row = self._outbox.get(name)
         if row is not None:
+            if state not in get_args(OutboxState):
+                raise errors.StorageError(f"there is no state {state}")
             said = {"message_id": message_id, "detail": detail}
             told: Any = {field: text.clean(value) for field, value in said.items() if value is not None}
             told |= {"state": state, "changed_at": self._clock.now()}

@@ -1,0 +1,191 @@
+"""The journal in SQLite does what the one in memory does, whatever is asked of it in whatever order."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from bot import errors
+from bot.contracts import Inbound, Job, Journal, StepRecord
+from bot.journal import SqliteJournal
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.memory_journal import MemoryJournal
+from tests.contracts.journal_rig import inbound, outbound
+
+FEW = st.integers(1, 5)
+NAMES = st.sampled_from(["a", "乙", "ג"])
+WORDS = st.sampled_from(["", "a", "你好 👩‍👩‍👧", "שלום\u202e", "x\ud800\x00"])
+CHATS = st.sampled_from(["telegram:chat:5", "slack:chat:C1:thread:1.5"])
+STATES = st.sampled_from(["intent", "sending", "sent", "uncertain", "failed", "lost"])
+
+Call = Callable[[Journal], Awaitable[Any]]
+
+
+class JournalAgainstMemory(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock = FakeClock()
+        self.runner = asyncio.Runner()
+        self.model = MemoryJournal(self.clock)
+        self.journal = self.opened()
+
+    def opened(self) -> SqliteJournal:
+        return SqliteJournal(Path(self.folder.name) / "journal.db", clock=self.clock, log=MemoryLog())
+
+    def teardown(self) -> None:
+        self.runner.run(self.journal.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def both(self, *calls: Call) -> None:
+        """The same at once on both: the same answers."""
+
+        async def ask(journal: Journal) -> list[Any]:
+            begun = [call(journal) for call in calls]
+            answers = await asyncio.gather(*begun, return_exceptions=True)
+            return ["refused" if isinstance(one, errors.StorageError) else one for one in answers]
+
+        assert self.runner.run(ask(self.journal)) == self.runner.run(ask(self.model))
+
+    @rule(numbers=st.lists(FEW, min_size=1, max_size=3), chat=CHATS, keys=st.lists(NAMES), words=WORDS)
+    def receive(self, numbers: list[int], chat: str, keys: list[str], words: str) -> None:
+        self.both(*(_receiving(_said(number, chat, keys, words)) for number in numbers))
+
+    @rule(number=FEW, chat=CHATS, words=WORDS)
+    def amend(self, number: int, chat: str, words: str) -> None:
+        async def amended(journal: Journal) -> bool:
+            record = await journal.inbound(inbound(number).request_id)
+            key = chat if record is None else record.inbound.chat_key
+            return await journal.amend(_said(number, key, [], words))
+
+        self.both(amended)
+
+    @rule(number=FEW, outcome=st.sampled_from(["done", "dead", "withdrawn", "joined 乙"]))
+    def claim_and_finish(self, number: int, outcome: str) -> None:
+        name = inbound(number).request_id
+        self.both(lambda journal: journal.claim(name), lambda journal: journal.finish(name, outcome))
+
+    @rule(number=FEW)
+    def claim(self, number: int) -> None:
+        self.both(lambda journal: journal.claim(inbound(number).request_id))
+
+    @rule(request=FEW, name=NAMES, kind=st.sampled_from(["model", "tool", "dance"]), words=WORDS)
+    def begin_step(self, request: int, name: str, kind: Any, words: str) -> None:
+        step = StepRecord(inbound(request).request_id, name, kind, "t", self.clock.now())
+        whole = dataclasses.replace(step, ended_at=self.clock.now(), result={"text": words})
+        self.both(lambda journal: journal.begin_step(whole if words else step))
+
+    @rule(request=FEW, name=NAMES, words=WORDS)
+    def end_step(self, request: int, name: str, words: str) -> None:
+        self.both(lambda journal: journal.end_step(inbound(request).request_id, name, {"text": words}))
+
+    @rule(
+        numbers=st.lists(FEW, max_size=3), chat=CHATS, kind=st.sampled_from(["reply", "notice"]), words=WORDS
+    )
+    def intend(self, numbers: list[int], chat: str, kind: Any, words: str) -> None:
+        messages = [
+            outbound(number, request=number, chat_key=chat, kind=kind, text=words) for number in numbers
+        ]
+        self.both(lambda journal: journal.intend(messages))
+
+    @rule(number=FEW, state=STATES, message_id=st.none() | NAMES)
+    def mark(self, number: int, state: str, message_id: str | None) -> None:
+        self.both(lambda journal: journal.mark(outbound(number).id, state, message_id=message_id))
+
+    @rule(name=NAMES, words=WORDS, gone=st.booleans())
+    def target(self, name: str, words: str, gone: bool) -> None:
+        if gone:
+            self.both(lambda journal: journal.close_target("telegram", name, words))
+        else:
+            self.both(lambda journal: journal.open_target("telegram", name))
+
+    @rule(name=NAMES, words=WORDS)
+    def put_job(self, name: str, words: str) -> None:
+        self.both(lambda journal: journal.put_job(Job(name, "web:chat:1", {"says": words})))
+
+    @rule(name=NAMES)
+    def remove_job(self, name: str) -> None:
+        self.both(lambda journal: journal.remove_job(name))
+
+    @rule(name=NAMES, due=st.sampled_from([1.0, 2.0, 2.5]))
+    def serve(self, name: str, due: float) -> None:
+        self.both(*[lambda journal: journal.serve(name, due)] * 2)
+
+    @rule(
+        name=NAMES, holders=st.lists(NAMES, min_size=1, max_size=3), seconds=st.sampled_from([0.0, 5.0, 60.0])
+    )
+    def lease(self, name: str, holders: list[str], seconds: float) -> None:
+        self.both(*(_leasing(name, holder, seconds) for holder in holders))
+
+    @rule(name=NAMES, holder=NAMES)
+    def release(self, name: str, holder: str) -> None:
+        self.both(lambda journal: journal.release(name, holder))
+
+    @rule(name=NAMES)
+    def once(self, name: str) -> None:
+        self.both(*[lambda journal: journal.once(name, self.clock.now(), 30)] * 2)
+
+    @rule(seconds=st.sampled_from([-40.0, 1.0, 10.0, 100.0]))
+    def set_clock(self, seconds: float) -> None:
+        self.clock.jump(seconds)
+
+    @rule(age=st.sampled_from([0.0, 50.0]), longer=st.none() | st.just(100.0))
+    def sweep(self, age: float, longer: float | None) -> None:
+        now = self.clock.now()
+        failed = None if longer is None else now - longer
+        self.both(lambda journal: journal.sweep(now - age, failed=failed))
+
+    @rule()
+    def restart(self) -> None:
+        self.runner.run(self.journal.close())
+        self.journal = self.opened()
+
+    @invariant()
+    def they_know_the_same(self) -> None:
+        names = [inbound(number).request_id for number in range(1, 6)]
+        self.both(
+            *(
+                _asking(journal_call)
+                for journal_call in ("unfinished", "undelivered", "closed_targets", "jobs")
+            ),
+            lambda journal: journal.newest(),
+            *(_asking(call, name) for call in ("inbound", "steps", "deliveries") for name in names),
+            *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),
+            *(_asking("delivered_as", "telegram:chat:5", name) for name in (None, "a", "乙")),
+        )
+
+
+def _said(number: int, chat: str, keys: list[str], words: str) -> Inbound:
+    return inbound(number, chat_key=chat, keys=tuple(keys), text=words, message_id=f"m{number % 3}")
+
+
+def _receiving(one: Inbound) -> Call:
+    return lambda journal: journal.receive(one)
+
+
+def _leasing(name: str, holder: str, seconds: float) -> Call:
+    return lambda journal: journal.lease(name, holder, seconds)
+
+
+def _asking(call: str, *given: object) -> Call:
+    def ask(journal: Journal) -> Coroutine[Any, Any, Any]:
+        answer: Coroutine[Any, Any, Any] = getattr(journal, call)(*given)
+        return answer
+
+    return ask
+
+
+TestJournalAgainstMemory = JournalAgainstMemory.TestCase
+TestJournalAgainstMemory.settings = settings(
+    derandomize=True, deadline=None, max_examples=25, stateful_step_count=30
+)
