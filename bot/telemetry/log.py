@@ -14,6 +14,7 @@ from typing import Any
 
 from bot import text
 from bot.contracts import Clock, Disk, Ids, Level
+from bot.sizes import size_of
 from bot.telemetry import context, details
 from bot.telemetry.redaction import LogRedactor
 
@@ -23,6 +24,7 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 PART_BYTES = 64 * 1024 * 1024
 """A day that grows over this goes on in `<day>.2.jsonl`, `<day>.3.jsonl`, …"""
 CAPACITY = 10_000  # lines that may wait for the disk
+MOST_BYTES = 48 * 1024 * 1024  # of lines that wait
 LINGER = 0.03
 """Seconds for which the first line waits for more: a turn writes many at once, and each wake of the writer's
 thread would stop the one that answers people.
@@ -59,6 +61,7 @@ class JsonlLog:
         # Debug lines wait apart, so that they can be dropped first; ids bring both back into order.
         self._waiting: deque[Line] = deque()
         self._debug: deque[Line] = deque()
+        self._bytes = 0
         self._dropped = 0
         self._queued = 0
         self._written = 0
@@ -107,15 +110,20 @@ class JsonlLog:
         }
 
     def _admit(self, line: Line, level: Level) -> bool:
-        full = len(self._waiting) + len(self._debug) >= self._capacity
-        if full:
+        size = size_of(line)
+        while self._full(size):
             self._dropped += 1
             if level == "debug" or not self._debug:
                 return False
-            self._debug.popleft()
+            self._bytes -= size_of(self._debug.popleft())
             self._written += 1  # dropped counts as dealt with
+        self._bytes += size
         (self._debug if level == "debug" else self._waiting).append(line)
         return True
+
+    def _full(self, size: int) -> bool:
+        waiting = len(self._waiting) + len(self._debug)
+        return waiting >= self._capacity or (waiting > 0 and self._bytes + size > MOST_BYTES)
 
     def _run(self) -> None:
         while True:
@@ -124,6 +132,7 @@ class JsonlLog:
                 batch = sorted((*self._waiting, *self._debug), key=lambda line: str(line["id"]))
                 self._waiting.clear()
                 self._debug.clear()
+                self._bytes = 0
                 dropped, self._dropped = self._dropped, 0
                 closing = self._closed
             if dropped:

@@ -121,6 +121,26 @@ def test_writing_never_waits_for_the_disk_and_debug_lines_go_first(
     assert messages == ["held", *[f"info {number}" for number in range(10)], "dropped 11 lines"]
 
 
+def test_lines_that_wait_are_bounded_in_bytes_too_and_debug_goes_first(
+    make: Make, tmp_path: Path, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.telemetry.log.MOST_BYTES", 16_000)
+    log = make()
+    disk.gate.clear()
+    log.write("k", "held")
+    assert disk.reached.wait(10)
+    for number in range(2):
+        log.write("k", f"debug {number}", level="debug", text="密" * 2_000)
+    for number in range(4):
+        log.write("k", f"info {number}", text="密" * 2_000)
+    disk.gate.set()
+    assert log.flush()
+    log.close()
+    messages = [line["message"] for line in lines(tmp_path)]
+    assert messages == ["held", "info 0", "info 1", "info 2", "dropped 3 lines"]
+    assert log._bytes == 0
+
+
 def test_a_failing_disk_is_told_of_once_and_never_to_the_caller(
     make: Make, tmp_path: Path, disk: GatedDisk, said: list[str]
 ) -> None:
