@@ -24,7 +24,7 @@ BOT_USER = "bot"
 PATIENCE = 24 * 3600.0
 """Seconds after which a reply that still waits for its platform is given up."""
 EXPIRED = "expired"
-Part = tuple[str, Sent]
+Part = tuple[Outbound, Sent]
 
 
 class Shelf:
@@ -45,8 +45,12 @@ class Shelf:
             user_id=BOT_USER,
             message_id=parts[0][1].message_id,
             role="assistant",
-            text="\n".join(words.removeprefix(REPEATED) for words, _ in parts),
-            meta={"requestId": to.request_id, "messageIds": [sent.message_id for _, sent in parts]},
+            text="\n".join(message.text.removeprefix(REPEATED) for message, _ in parts),
+            meta={
+                "requestId": to.request_id,
+                "messageIds": [sent.message_id for _, sent in parts],
+                "outboxIds": [message.id for message, _ in parts],
+            },
         )
         try:
             await self._archive.append(line)
@@ -65,8 +69,9 @@ class Shelf:
         except errors.StorageError as error:
             self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
             return
-        known = {one for line in page.lines for one in (line.meta or {}).get("messageIds", ())}
-        if new := [part for part in parts if part[1].message_id not in known]:
+        known = {f"{one}-" for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
+        # A repeat has an id of its own that begins with that of its original, and is the same part all the same.
+        if new := [part for part in parts if not any(f"{part[0].id}-".startswith(one) for one in known)]:
             await self.put(to, new)
 
 
@@ -99,7 +104,9 @@ class Completion:
         """
         rows = _in_order(await self._journal.deliveries(to.request_id))
         if shown := [
-            (row.text, Sent(row.message_id)) for row in rows if row.state == "sent" and row.message_id
+            (_message(to, row), Sent(row.message_id))
+            for row in rows
+            if row.state == "sent" and row.message_id
         ]:
             await self._shelf.put_once(to, shown)
         delivered = [sent.message_id for _, sent in shown]
@@ -161,7 +168,7 @@ class Completion:
 
         async def arrived(message: Outbound, sent: Sent) -> None:
             # Before its row says so: else a crash in between would leave the archive without it.
-            await self._shelf.put_once(to, [(message.text, sent)])
+            await self._shelf.put_once(to, [(message, sent)])
             ids.append(sent.message_id)
 
         try:

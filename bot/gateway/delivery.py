@@ -101,11 +101,9 @@ class Delivery:
 
     async def _delivered(self, to: Address, items: list[Item], prepared: Awaitable[object]) -> list[Sent]:
         shown: list[Part] = []
-        begun: set[str] = set()
 
         async def arrived(message: Outbound, sent: Sent) -> None:
-            shown.append((message.text, sent))
-            begun.add(original(message.id))
+            shown.append((message, sent))
 
         try:
             await self._courier.deliver(to, items, arrived, prepared)
@@ -113,6 +111,7 @@ class Delivery:
             raise
         except errors.DeliveryFailed as error:
             if shown:
+                begun = {original(message.id) for message, _ in shown}
                 raise errors.DeliveryPartial(str(error), sent=len(begun), parts=len(items)) from error
             raise
         finally:

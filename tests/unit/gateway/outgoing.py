@@ -82,12 +82,12 @@ class Desk:
             await self.clock.advance(seconds)
 
     @contextlib.asynccontextmanager
-    async def passing(self) -> AsyncIterator[None]:
+    async def passing(self, step: float = 0.5) -> AsyncIterator[None]:
         """Inside, time passes as fast as everybody waits for it."""
 
         async def run() -> None:
             while True:
-                await self.clock.advance(0.5) if self.clock.sleeping else None
+                await self.clock.advance(step) if self.clock.sleeping else None
                 await asyncio.sleep(0.001)
 
         task = asyncio.create_task(run())

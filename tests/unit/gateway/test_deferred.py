@@ -231,7 +231,7 @@ async def test_a_kill_while_a_deferred_reply_is_sent_is_resolved_after_the_resta
         await asyncio.Event().wait()
         raise AssertionError
 
-    first.tele.send = hang  # type: ignore[method-assign]
+    first.tele.send = hang  # type: ignore[method-assign, assignment]
     first.delivery.deferred.start()
     await first.slept(HOUR)
     await sending.wait()
