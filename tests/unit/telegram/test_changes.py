@@ -22,7 +22,7 @@ __all__ = ["me", "server"]
 
 @pytest.mark.parametrize("where", [{}, {"chat_id": GROUP}, {"chat_id": GROUP, "thread_id": 7}])
 def test_an_edit_has_the_place_and_the_id_of_its_message(
-    server: TelegramServer, me: wire.Bot, where: dict[str, int]
+    server: TelegramServer, me: wire.Bot, where: dict[str, Any]
 ) -> None:
     said = server.say("@shipmate_bot 你好", **where)
     original = must(said, me)

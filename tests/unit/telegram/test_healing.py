@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.testing.clock import FakeClock
 from tests.unit.telegram.bed import Bed
 from tests.unit.telegram.test_poll import CONFLICT, SlowIntake, warnings
 
@@ -81,7 +82,9 @@ async def test_a_poller_that_stays_for_minutes_is_outlived(bed: Bed) -> None:
     for _ in range(4):
         await bed.wake()
     await bed.pausing()
-    await bed.server.clock.advance(300)
+    there = bed.server.clock
+    assert isinstance(there, FakeClock)
+    await there.advance(300)
     await bed.wake()
     assert (await bed.taken()).text == "while it lasts"
     await bed.polling()
