@@ -11,7 +11,7 @@ from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
-from bot.agent.steps import INTERRUPTED, StepLog, known_results
+from bot.agent.steps import INTERRUPTED, StepLog, known_results, silent_answer
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
@@ -92,16 +92,23 @@ class ActiveTurn:
             if step.kind == "model" and step.ended_at is None:
                 self.steps.end(step.id, {"error": "interrupted"})
         self._late = [one for one in self.request.also if one.request_id not in self._sources]
-        if self._entries[-1].message["role"] == "user":
+        if self.last_reply() is not None:
+            return
+        if any(entry.message["role"] == "assistant" for entry in self._entries):
+            await self.take_more()
+        else:
             await self.take_late()
 
     def last_reply(self) -> ModelReply | None:
-        """Where a resumed turn ends with a reply of the model: that reply."""
-        if self._cut_off is None or self._entries[-1].message["role"] != "assistant":
+        """Where a resumed turn ends with a reply of the model: that reply. One without a word stands in no message."""
+        if self._cut_off is None:
             return None
-        facts = self._cut_off.facts
-        content = list(self._entries[-1].message["content"])
-        return ModelReply(content, facts.get("stopReason"), cut=frozenset(facts.get("cut", ())))
+        if self._entries[-1].message["role"] == "assistant":
+            facts = self._cut_off.facts
+            content = list(self._entries[-1].message["content"])
+            return ModelReply(content, facts.get("stopReason"), cut=frozenset(facts.get("cut", ())))
+        last = silent_answer(self._recorded, {entry.uuid for entry in self._entries})
+        return ModelReply([], last.get("stopReason")) if last is not None else None
 
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 from bot import errors
 from bot.contracts import Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
 from bot.tools.builtin.chat_send import ChatSend, delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
-
-_Change = Callable[[], Awaitable[None]]
 
 
 class StepLog:
@@ -35,17 +33,17 @@ class StepLog:
         """A step begins. Done, the task says whether it is on file."""
         self._running[step_id] = kind
         step = StepRecord(self._request_id, step_id, kind, name, self._clock.now())
-        return self._put(lambda: self._steps.begin_step(step))
+        return self._put(self._steps.begin_step(step))
 
     def end(self, step_id: str, result: Json, *, after: Awaitable[object] | None = None) -> None:
         """It has ended; written once `after` is done."""
         self._running.pop(step_id, None)
-        self._put(lambda: self._steps.end_step(self._request_id, step_id, result), after)
+        self._put(self._end(step_id, result, after) if after is not None else self._ended(step_id, result))
 
     def took_place(self, step_id: str, name: str, began_at: float, result: Json) -> None:
         """A tool call without effects, all of it."""
         step = StepRecord(self._request_id, step_id, "tool", name, began_at, self._clock.now(), result)
-        self._put(lambda: self._steps.begin_step(step))
+        self._put(self._steps.begin_step(step))
 
     def answered(self, reply: ModelReply, uuid: str | None, on_file: Awaitable[object]) -> None:
         """The model call that runs has ended with an answer, which stands in the transcript under `uuid`: told once
@@ -59,17 +57,23 @@ class StepLog:
         for step_id in list(self._running):
             self.end(step_id, {"error": error})
 
-    def _put(self, change: _Change, after: Awaitable[object] | None = None) -> asyncio.Task[bool]:
-        task = asyncio.create_task(self._recorded(change, after))
+    def _ended(self, step_id: str, result: Json) -> Awaitable[None]:
+        return self._steps.end_step(self._request_id, step_id, result)
+
+    async def _end(self, step_id: str, result: Json, after: Awaitable[object]) -> None:
+        await after
+        await self._ended(step_id, result)
+
+    def _put(self, change: Awaitable[None]) -> asyncio.Task[bool]:
+        # The journal keeps the order of the calls: this one has been made.
+        task = asyncio.create_task(self._recorded(change))
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
         return task
 
-    async def _recorded(self, change: _Change, after: Awaitable[object] | None) -> bool:
+    async def _recorded(self, change: Awaitable[None]) -> bool:
         try:
-            if after is not None:
-                await after
-            await change()
+            await change
         except errors.StorageError as error:
             self._log.write("error", "a step could not be recorded", level="error", cause=str(error))
             return False
@@ -90,6 +94,15 @@ def _facts(reply: ModelReply, uuid: str | None) -> Json:
         "costUsd": reply.cost_usd,
         "providerRequestId": reply.provider_request_id,
     }
+
+
+def silent_answer(recorded: Sequence[StepRecord], on_file: Collection[str]) -> Json | None:
+    """What is recorded of the last answer where it was one without a word, and all before it is `on_file`."""
+    answers = [step.result or {} for step in recorded if step.kind == "model"]
+    said = {answer["uuid"] for answer in answers if answer.get("uuid") is not None}
+    if not recorded or recorded[-1].kind != "model" or not said <= set(on_file):
+        return None
+    return answers[-1] if answers[-1].get("uuid", "") is None else None
 
 
 def known_results(

@@ -38,6 +38,8 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
     pauses = cuts = 0
     with tool_scope(_tool_context(turn)):
         reply = turn.last_reply()
+        if reply is not None and reply.stop_reason == "refusal":
+            raise Refused
         if (
             reply is not None
             and not await _finish_step(turn, reply, kit)
@@ -80,7 +82,7 @@ async def _finish_step(turn: ActiveTurn, reply: ModelReply, kit: Kit) -> bool:
     results |= {result["tool_use_id"]: result for result in fresh}
     if calls:
         turn.add_results([results[call["id"]] for call in calls])
-        await turn.take_late()
+        await turn.take_more()
     return bool(calls)
 
 

@@ -14,12 +14,14 @@ from bot import errors
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
 from bot.context.skills import SkillFolder
-from bot.contracts import ArchiveLine, Inbound, Json, Sent, StepRecord, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, Disk, Inbound, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
+from bot.testing.journal import FaultyJournal
 from bot.testing.log import MemoryLog
+from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import ScriptedModel
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
@@ -43,41 +45,16 @@ class Chat:
         return [Sent(str(len(self.seen)))]
 
 
-class MemorySteps:
-    """`contracts.Steps` in memory; survives a restart of the bench. While `full`, nothing can be written."""
-
-    def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], StepRecord] = {}
-        self.full = False
-
-    async def begin_step(self, step: StepRecord) -> None:
-        self._write()
-        self.rows.setdefault((step.request_id, step.id), step)
-
-    async def end_step(self, request_id: str, step_id: str, result: Json) -> None:
-        self._write()
-        step = self.rows.get((request_id, step_id))
-        if step is not None and step.ended_at is None:
-            self.rows[request_id, step_id] = replace(step, ended_at=step.began_at, result=result)
-
-    async def steps(self, request_id: str) -> list[StepRecord]:
-        return [step for (owner, _), step in self.rows.items() if owner == request_id]
-
-    def _write(self) -> None:
-        if self.full:
-            raise errors.StorageError("no space left")
-
-
 class Bench:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
         self.clock = FakeClock()
         self.log = MemoryLog()
         self.ids = UlidSource()
         self.model = ScriptedModel()
         self.chat = Chat()
-        self.steps = MemorySteps()
-        disk = SystemDisk()
+        self.journal = FaultyJournal(MemoryJournal(self.clock))
+        disk = disk or SystemDisk()
         self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock)
         self.transcript = Transcript(
             root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
@@ -93,7 +70,7 @@ class Bench:
             dispatcher=Dispatcher(self.registry, clock=self.clock, log=self.log),
             transcript=self.transcript,
             archive=self.archive,
-            steps=self.steps,
+            steps=self.journal,
             skills=skills,
             root=root,
             clock=self.clock,

@@ -13,7 +13,8 @@ import pytest
 from bot import errors
 from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnOutcome, TurnRequest
 from bot.testing.model import ScriptedModel, reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, Chat, MemorySteps, words
+from tests.unit.agent.conftest import KEY, Bench, Chat, words
+from tests.unit.agent.test_steps import steps_of
 from tests.unit.agent.test_stop import after_restart, history
 from tests.unit.agent.test_turn import Press
 
@@ -128,7 +129,7 @@ async def test_what_was_said_before_a_tool_that_is_stopped_is_delivered_too(benc
     await bench.say("and?")
     assert words(bench.sent[3]) == ["(stopped)"]
     assert json.dumps(bench.sent).count("Let me look.") == 1
-    (step,) = [one for one in bench.steps.rows.values() if one.name == "press"]
+    (step,) = [one for one in await steps_of(bench) if one.name == "press"]
     assert step.result == {"error": "stopped"}
 
 
@@ -253,7 +254,7 @@ async def test_a_crash_before_the_delivery_does_not_lose_it(bench: Bench) -> Non
 
 async def test_a_turn_without_a_chat_keeps_it_too(bench: Bench) -> None:
     model = Hanging(said=(TextDelta("The round"),))
-    bench.configure(model=model, steps=MemorySteps())
+    bench.configure(model=model)
     running = asyncio.create_task(bench.pool.run(TurnRequest(bench.ids.ulid(), KEY, prompt="Do it.")))
     await model.silent.wait()
     await bench.pool.stop(KEY)

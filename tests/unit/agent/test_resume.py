@@ -7,7 +7,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from bot.contracts import ModelReply, TurnOutcome, TurnRequest
+from bot.agent import turn as turns
+from bot.contracts import ModelReply, StepRecord, TurnOutcome, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, words
 from tests.unit.agent.test_turn import Press
@@ -241,6 +242,18 @@ async def test_what_joined_the_turn_is_known_after_the_crash(bench: Bench) -> No
     await bench.pool.run(request)
     assert [words(m) for m in bench.sent if words(m)] == [["do it"], ["and blue"]]
     assert await bench.pool.cut_off(KEY) == ()
+
+
+async def test_a_refusal_is_not_asked_for_again(bench: Bench) -> None:
+    request = ask(bench)
+    await killed_while_asking(bench, request, 1)
+    refused = {"uuid": None, "stopReason": "refusal"}
+    await bench.journal.begin_step(
+        StepRecord(request.request_id, "m", "model", "scripted", 1.0, 2.0, refused)
+    )
+    asked = len(bench.model.requests)
+    assert (await bench.pool.run(request)).notice == turns.REFUSED
+    assert len(bench.model.requests) == asked
 
 
 async def test_wherever_it_is_killed_the_history_ends_up_the_same(bench: Bench) -> None:

@@ -11,15 +11,18 @@ import pytest
 
 from bot import errors
 from bot.contracts import ArchiveLine, Json, ModelReply, StepRecord, TurnRequest, Usage
+from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED
-from tests.unit.agent.conftest import KEY, Bench, MemorySteps, words
+from tests.unit.agent.conftest import KEY, Bench, words
 from tests.unit.agent.test_turn import Press
 
 
-async def recorded(bench: Bench) -> list[StepRecord]:
+async def steps_of(bench: Bench) -> list[StepRecord]:
+    """Every step that is recorded, turn by turn."""
     await bench.pool.flush()
-    return list(bench.steps.rows.values())
+    turns = {line.request_id: None for line in await bench.transcript.load(KEY) if line.request_id}
+    return [step for request_id in turns for step in await bench.journal.steps(request_id)]
 
 
 async def test_a_model_call_is_recorded_with_what_it_cost_and_where_its_answer_stands(bench: Bench) -> None:
@@ -27,7 +30,7 @@ async def test_a_model_call_is_recorded_with_what_it_cost_and_where_its_answer_s
         ModelReply([text("答え")], "end_turn", Usage(1, 2, 3, 4), cost_usd=0.5, provider_request_id="req_1")
     )
     await bench.say("hello")
-    (step,) = await recorded(bench)
+    (step,) = await steps_of(bench)
     answer = (await bench.transcript.load(KEY))[2]
     assert (step.kind, step.name, step.ended_at is not None) == ("model", "scripted", True)
     assert step.request_id == answer.request_id
@@ -47,7 +50,7 @@ async def test_a_call_that_failed_ends_with_its_error(bench: Bench) -> None:
     await bench.say("hello")
     bench.model.answers += [reply(text("no"), stop_reason="refusal")]
     await bench.say("hello")
-    results = [step.result or {} for step in await recorded(bench)]
+    results = [step.result or {} for step in await steps_of(bench)]
     assert [one.get("error") for one in results] == ["Overloaded", "failed", None]
     assert (results[2]["uuid"], results[2]["stopReason"]) == (None, "refusal")
 
@@ -61,7 +64,7 @@ async def test_tools_are_recorded_with_their_results_and_what_they_delivered(ben
         reply(),
     ]
     await bench.say("hello")
-    steps = [step for step in await recorded(bench) if step.kind == "tool"]
+    steps = [step for step in await steps_of(bench) if step.kind == "tool"]
     assert [step.name for step in steps[:3]] == ["press", "chat_send", "chat_send"]
     assert all(step.ended_at for step in steps)
     # What only reads runs side by side.
@@ -73,30 +76,25 @@ async def test_tools_are_recorded_with_their_results_and_what_they_delivered(ben
     assert results[4]["is_error"] is True
 
 
-class Gated(MemorySteps):
-    """Writes only when it is told to."""
+async def test_a_tool_with_effects_begins_once_its_beginning_is_on_file(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    press, begin_step = Press(), bench.journal.begin_step
+    asked, go_on = asyncio.Event(), asyncio.Event()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.open = asyncio.Event()
-        self.asked = asyncio.Event()
-
-    async def begin_step(self, step: StepRecord) -> None:
+    async def slow(step: StepRecord) -> None:
         if step.kind == "tool":
-            self.asked.set()
-            await self.open.wait()
-        await super().begin_step(step)
+            asked.set()
+            await go_on.wait()
+        await begin_step(step)
 
-
-async def test_a_tool_with_effects_begins_once_its_beginning_is_on_file(bench: Bench) -> None:
-    press, gated = Press(), Gated()
-    bench.configure(steps=gated)
+    monkeypatch.setattr(bench.journal, "begin_step", slow)
     bench.add_tools(press)
     bench.model.answers += [reply(tool_use("press")), reply()]
     running = asyncio.create_task(bench.say("press"))
-    await gated.asked.wait()
+    await asked.wait()
     assert press.pressed == 0
-    gated.open.set()
+    go_on.set()
     await running
     assert press.pressed == 1
 
@@ -104,7 +102,7 @@ async def test_a_tool_with_effects_begins_once_its_beginning_is_on_file(bench: B
 class TestAJournalThatCannotWrite:
     @pytest.fixture(autouse=True)
     def _full(self, bench: Bench) -> None:
-        bench.steps.full = True
+        bench.journal.fail(JournalFailure(times=None))
 
     async def test_the_conversation_goes_on(self, bench: Bench) -> None:
         bench.model.answers += [reply(tool_use("skills_list")), reply(tool_use("chat_send", text="Da."))]
@@ -125,7 +123,7 @@ class TestAJournalThatCannotWrite:
     async def test_a_turn_whose_steps_cannot_be_read_repeats_nothing(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        bench.steps.full = False
+        bench.journal.mend()
         press = Press()
         press.hold = asyncio.Event()
         bench.add_tools(press)
@@ -141,7 +139,7 @@ class TestAJournalThatCannotWrite:
         async def unreadable(_: str) -> list[StepRecord]:
             raise errors.StorageError("EIO")
 
-        monkeypatch.setattr(bench.steps, "steps", unreadable)
+        monkeypatch.setattr(bench.journal, "steps", unreadable)
         outcome = await bench.pool.run(request)
         assert (outcome.status, outcome.notice) == ("failed", errors.StorageError.person)
         assert press.pressed == 1
@@ -168,7 +166,7 @@ async def test_between_the_models_answer_and_the_outbox_stands_one_write(
 ) -> None:
     waiting: asyncio.Queue[tuple[str, asyncio.Event]] = asyncio.Queue()
     released: list[asyncio.Event] = []
-    append, begin_step = bench.transcript.append, bench.steps.begin_step
+    append, begin_step = bench.transcript.append, bench.journal.begin_step
 
     async def gate(name: str) -> None:
         done = asyncio.Event()
@@ -189,7 +187,7 @@ async def test_between_the_models_answer_and_the_outbox_stands_one_write(
     await bench.model.asked.wait()
     await bench.pool.flush()
     monkeypatch.setattr(bench.transcript, "append", slow_append)
-    monkeypatch.setattr(bench.steps, "begin_step", slow_begin)
+    monkeypatch.setattr(bench.journal, "begin_step", slow_begin)
     bench.model.hold.set()
     async with asyncio.timeout(5):
         begun = dict([await waiting.get(), await waiting.get()])

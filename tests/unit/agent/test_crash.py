@@ -1,0 +1,328 @@
+"""Wherever the process dies in a turn, the turn ends as if it had not: the same store, the same view, nothing twice.
+
+A turn is run once undisturbed, then once for every write of the transcript (not done, torn, done) and for every call
+of the journal's steps (not done, done) at which the process dies, and again by a new process on what is on file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from bot.agent.steps import INTERRUPTED
+from bot.contracts import Inbound, Json, ModelReply, ModelRequest, Sent, TurnRequest
+from bot.history.transcript import Transcript
+from bot.system import SystemDisk
+from bot.testing.disk import Failure, FaultyDisk
+from bot.testing.journal import JournalFailure
+from bot.testing.model import ScriptedModel, reply, text
+from tests.unit.agent.conftest import KEY, Bench, Chat
+from tests.unit.agent.test_turn import Press
+
+When = Literal["before", "torn", "after"]
+LOAD, PRESS, SEND = "toolu_load", "toolu_press", "toolu_send"
+SCRIPT: list[tuple[str, ModelReply]] = [
+    (name, reply(*said, {"type": "tool_use", "id": name, "name": tool, "input": arguments}))
+    for name, tool, arguments, said in (
+        (LOAD, "chat_load_history", {"limit": 2}, [text("Ich sehe nach. 👀")]),
+        (PRESS, "press", {}, []),
+        (SEND, "chat_send", {"text": "完了"}, []),
+    )
+]
+ASKS = len(SCRIPT) + 1
+
+
+class Names:
+    """`contracts.Ids` that gives the same names in every process that begins at the same number."""
+
+    def __init__(self, first: int) -> None:
+        self._numbers = itertools.count(first)
+
+    def ulid(self) -> str:
+        return f"02{next(self._numbers):024}"
+
+    def after(self, ulid: str) -> None: ...
+
+
+class World(Bench):
+    """A bench that can die: from then on nothing reaches its disk, its journal, its chat or its model."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk = FaultyDisk(SystemDisk(), die=self.die)
+        super().__init__(root, self.disk)
+        self.journal._die = self.die
+        self.dead = False
+        self.died = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.press = Press("gedrückt")
+        self.chat = Mortal(self)
+        self.answers = Answers(self)
+        self.add_tools(self.press)
+        self.pressing = False
+        self.patient = False
+        """Whether the model takes longer than the disk."""
+        self.press.run = self._pressed  # type: ignore[method-assign]
+        self.configure(model=self.answers, max_messages=40)
+        self.process(1)
+
+    def process(self, number: int) -> None:
+        """A new process on the same files."""
+        self.dead = False
+        self.died.clear()
+        self.disk.mend()
+        self.journal.mend()
+        ids = Names(number * 1_000)
+        transcript = Transcript(
+            self.root / "transcripts", disk=self.disk, ids=ids, clock=self.clock, log=self.log
+        )
+        self.transcript = transcript
+        self.configure(ids=ids, transcript=transcript)
+
+    def die(self) -> None:
+        self.disk.fail(Failure(times=None))
+        self.journal.fail(JournalFailure(times=None))
+        self.dead = True
+        self._loop.call_soon_threadsafe(self.died.set)
+
+    async def alive(self) -> None:
+        if self.dead:
+            await asyncio.Event().wait()
+
+    async def _pressed(self, _: Any) -> str:
+        await self.alive()
+        self.press.pressed += 1
+        return self.press.result
+
+
+class Mortal(Chat):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        await self._world.alive()
+        return await super().send(text, after=after)
+
+
+class Answers(ScriptedModel):
+    """Says what comes next, by what it is shown: the history, then the next thing of the script."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    async def stream(self, request: ModelRequest) -> Any:
+        await self._world.alive()
+        if self._world.patient:
+            await self._world.pool.flush()
+            await self._world.alive()
+        self.requests.append(request)
+        shown = json.dumps(list(request.messages))
+        name, answer = next((one for one in SCRIPT if one[0] not in shown), ("", reply()))
+        self._world.pressing |= name == PRESS
+        yield answer
+
+
+@dataclass
+class Seen:
+    """What a run has left behind."""
+
+    asked: list[list[Json]] = field(default_factory=list)
+    """The messages of each request, by how far the script had come."""
+    store: list[Json] = field(default_factory=list)
+    sources: list[tuple[str, ...]] = field(default_factory=list)
+    next_request: list[Json] = field(default_factory=list)
+
+
+def inbound(number: int, words: str) -> Inbound:
+    return Inbound(
+        channel="telegram", chat_id="1", chat_key=KEY, chat_type="direct", user_id="77", keys=(f"k{number}",),
+        ts=1_700_000_000_000 + number, target={}, text=words, message_id=str(number),
+        request_id=f"01{number:024}",
+    )  # fmt: skip
+
+
+FIRST, BURST, JOINED, NEXT = (
+    inbound(number, words) for number, words in enumerate(("Was war das?", "والآن؟", "und blau", "weiter 🚢"))
+)
+
+
+async def request(world: World) -> TurnRequest:
+    """What the gateway asks for, now or again. While the button is pressed somebody adds something; what is on file
+    of that does not join once more.
+    """
+    on_file = await world.transcript.load(KEY)
+    world.pressing = any(PRESS in json.dumps(line.message) for line in on_file)
+    joined = [JOINED] if JOINED.request_id not in await world.pool.cut_off(KEY) else []
+    return TurnRequest(
+        FIRST.request_id,
+        KEY,
+        FIRST,
+        reply=world.chat,
+        also=(BURST,),
+        take_more=lambda: [joined.pop()] if joined and world.pressing else [],
+        delivered=tuple(str(number + 1) for number in range(len(world.chat.seen))),
+    )
+
+
+async def prepared(root: Path, *, patient: bool = False) -> World:
+    world = World(root)
+    world.patient = patient
+    for number in range(24):
+        await world.store(
+            1_600_000_000_000 + number, "user", f"früher {number}", request_id=f"00{number:024}"
+        )
+    return world
+
+
+async def lived(world: World) -> bool:
+    """Run the turn; False where the process died meanwhile."""
+    asked = await request(world)
+    running, died = asyncio.create_task(world.pool.run(asked)), asyncio.create_task(world.died.wait())
+    async with asyncio.timeout(10):
+        await asyncio.wait([running, died], return_when=asyncio.FIRST_COMPLETED)
+    if running.done() and not world.dead:
+        died.cancel()
+        assert (await running).status == "done"
+        await world.pool.flush()
+        return not world.dead
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await world.pool.flush()
+    await world.transcript.close()
+    return False
+
+
+async def seen(world: World) -> Seen:
+    """What the turn has left behind, as the next process finds it and goes on with it."""
+    await world.transcript.close()
+    asked = [list(one.messages) for one in world.answers.requests]
+    world.process(3)
+    await world.pool.describe(KEY)
+    store = world.pool._runtime(KEY).store
+    kept, sources = store.messages(), [turn.sources for turn in store.turns]
+    world.answers.requests.clear()
+    await world.pool.run(TurnRequest(NEXT.request_id, KEY, NEXT, reply=world.chat))
+    return Seen(asked, kept, sources, list(world.answers.requests[0].messages))
+
+
+def progress(messages: list[Json]) -> int:
+    shown = json.dumps(messages)
+    return sum(name in shown for name, _ in SCRIPT)
+
+
+@dataclass
+class OnFile:
+    """What the dead process has left."""
+
+    answers: int
+    ended: bool
+    silent: bool
+    interrupted: set[str]
+    injected: bool
+
+
+async def on_file(world: World) -> OnFile:
+    lines = await world.transcript.load(KEY)
+    lines = [line for line in lines if line.request_id == FIRST.request_id]
+    steps = await world.journal.steps(FIRST.request_id)
+    answers = [line for line in lines if line.type == "assistant"]
+    told = [step.result["uuid"] for step in steps if step.kind == "model" and step.result]
+    assert {uuid for uuid in told if uuid} <= {line.uuid for line in answers}, "on file, then recorded"
+    results = json.dumps([line.message for line in lines if line.type == "user"])
+    called = json.dumps([line.message for line in answers])
+    begun = {step.id for step in steps if step.kind == "tool" and step.ended_at is None}
+    return OnFile(
+        answers=len(answers),
+        ended=any(line.type == "turn_end" for line in lines),
+        silent=None in told,
+        # Of a message the outbox knows whether it went out.
+        interrupted={one for one in begun - {SEND} if one in called and one not in results},
+        injected=any(line.type == "injection" for line in lines),
+    )
+
+
+def expected(messages: list[Json], left: OnFile) -> list[Json]:
+    """The messages of the undisturbed turn, with what is different by design: a call that may have run is told to
+    be interrupted, and what it would have loaded is not there.
+    """
+    shown = []
+    for message in messages:
+        content = [
+            block | {"content": INTERRUPTED, "is_error": True}
+            if block.get("tool_use_id") in left.interrupted
+            else block
+            for block in message["content"]
+        ]
+        loaded = content[0].get("text", "").startswith("<loaded_history>")
+        if not (loaded and LOAD in left.interrupted and not left.injected):
+            shown.append({**message, "content": content})
+    return shown
+
+
+async def check(world: World, undisturbed: Seen) -> None:
+    """A new process ends the turn that the dead one has left."""
+    left = await on_file(world)
+    world.process(2)
+    world.answers.requests.clear()
+    assert await lived(world)
+    assert world.chat.seen == ["完了"]
+    assert world.press.pressed == 1 or (world.press.pressed == 0 and PRESS in left.interrupted)
+    found = await seen(world)
+    assert len(found.asked) == (0 if left.ended else ASKS - left.answers - left.silent)
+    for messages in found.asked:
+        assert messages == expected(undisturbed.asked[progress(messages)], left)
+    assert found.store == expected(undisturbed.store, left)
+    assert found.sources == undisturbed.sources
+    assert found.next_request == expected(undisturbed.next_request, left)
+
+
+@pytest.fixture
+async def undisturbed(tmp_path: Path) -> Seen:
+    world = await prepared(tmp_path / "undisturbed")
+    assert await lived(world)
+    assert (world.press.pressed, world.chat.seen) == (1, ["完了"])
+    found = await seen(world)
+    await world.close()
+    assert [progress(messages) for messages in found.asked] == [0, 1, 2, 3]
+    assert found.sources[-1] == (FIRST.request_id, BURST.request_id, JOINED.request_id)
+    return found
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("when", ["before", "torn", "after"])
+async def test_at_any_write_of_the_transcript(
+    tmp_path: Path, undisturbed: Seen, when: When, *, patient: bool
+) -> None:
+    for at in itertools.count(1):
+        world = await prepared(tmp_path / f"{at}", patient=patient)
+        world.disk.fail(Failure(kind="write", at=at, when=when, then="kill", named=".jsonl"))
+        if await lived(world):
+            await world.close()
+            assert at > 8, "so many writes there are at the least"
+            return
+        await check(world, undisturbed)
+        await world.close()
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_at_any_step_in_the_journal(
+    tmp_path: Path, undisturbed: Seen, when: Literal["before", "after"], *, patient: bool
+) -> None:
+    for at in itertools.count(1):
+        world = await prepared(tmp_path / f"{at}", patient=patient)
+        world.journal.fail(JournalFailure(at=at, when=when, then="kill"))
+        if await lived(world):
+            await world.close()
+            assert at == 2 * (ASKS + len(SCRIPT)) + 1, "a beginning and an end of each"
+            return
+        await check(world, undisturbed)
+        await world.close()
