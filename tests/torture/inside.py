@@ -106,7 +106,9 @@ class Inside:
                 self._life.exception()  # the dead may complain
             return
         self._over.set()
-        await self._life
+        await asyncio.wait([self._life])
+        if not self.died.is_set():  # while it ended
+            self._life.result()
 
 
 @contextlib.contextmanager

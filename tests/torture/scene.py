@@ -162,16 +162,23 @@ class WebSide:
             return []
         try:
             async with self.browser.http.get(f"{self.address()}/api/events") as events:
-                page = (await events.content.readuntil(b"\n\n")).decode() if events.status == 200 else ""
+                page = await _history(events) if events.status == 200 else ""
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError):
             return []
-        found = [line for line in page.split("\n") if line.startswith("data: ")]
-        messages = json.loads(found[0].removeprefix("data: "))["messages"] if found else []
+        messages = json.loads(page)["messages"] if page else []
         return [one["text"] for one in messages if one["role"] == "assistant" and words in one["text"]]
 
     def _reachable(self) -> bool:
         self.browser._channel.addresses = (self.address(),)
         return bool(self.address())
+
+
+async def _history(events: aiohttp.ClientResponse) -> str:
+    """The first event of a page that is opened."""
+    while block := (await events.content.readuntil(b"\n\n")).decode():
+        if "event: history\n" in block:
+            return block.partition("data: ")[2].partition("\n")[0]
+    return ""
 
 
 async def prepare(world: World, channel: str, address: Callable[[], str]) -> Side:
@@ -261,7 +268,7 @@ def exactly_once(channel: str, words: str, shown: list[str]) -> None:
     if channel == "telegram":
         repeat = REPEATED + answered(words)
         allowed += [[repeat], [answered(words), repeat]]
-    assert shown in allowed
+    assert shown in allowed, shown
 
 
 def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
@@ -272,7 +279,7 @@ def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
     expected = Counter(
         {("user", words): 1 for words in questions} | {("assistant", answered(w)): 1 for w in questions}
     )
-    assert lines == expected
+    assert lines == expected, lines
     for path in (world.root / ".ship" / "transcripts").rglob("*.jsonl"):
         kept = [json.loads(line) for line in path.read_bytes().splitlines()]
         uuids = {one["uuid"] for one in kept if "uuid" in one}
