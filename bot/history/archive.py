@@ -16,6 +16,8 @@ from bot.history import jsonl, names, pieces, rotation
 from bot.history.window import Span, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
+KEPT_BYTES = 16 * 1024 * 1024
+"""Of lines that the disk refused; what comes on top is lost (to the archive alone: the journal has it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +232,24 @@ class ChatStore:
     def _keep(
         self, key: str, raws: list[bytes], error: OSError, *, told: bool = False
     ) -> errors.StorageError:
+        room = KEPT_BYTES - sum(len(raw) for lines in self._kept.values() for raw in lines)
         kept = self._kept.setdefault(key, [])
-        kept.extend(raws)
+        lost = 0
+        for raw in raws:
+            room -= len(raw)
+            if room >= 0:
+                kept.append(raw)
+            else:
+                lost += 1
         if not told:
             self._log.write(
                 "storage",
-                f"the archive cannot be written: {error}; {len(kept)} lines wait in memory",
+                f"the archive cannot be written: {error}; {len(kept)} lines wait in memory"
+                + (f", {lost} are lost: there is no room for more" if lost else ""),
                 level="error",
                 chat_key=key,
                 waiting=len(kept),
+                **({"lost": lost} if lost else {}),
             )
         return errors.StorageError(f"the archive cannot be written: {error}")
 
