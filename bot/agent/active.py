@@ -160,7 +160,7 @@ class ActiveTurn:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""
         if self.request.take_more is not None:
             self._late += self.request.take_more()
-            await self.take_late()
+        await self.take_late()
 
     async def take_late(self) -> bool:
         """Take up what belongs to the turn and is not written yet; False where there is nothing."""
