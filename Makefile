@@ -19,7 +19,7 @@ help:
 	@echo "make setup    the set-up alone"
 	@echo "make test     all tests but torture and bench"
 	@echo "make check    lint, format, types, imports, house rules"
-	@echo "make torture  crash points, fuzz, soak"
+	@echo "make torture  crash points, fuzz, soak; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines"
 	@echo "make schema   write .ship/schema anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"
@@ -73,9 +73,9 @@ check: $(VENV)/.dev
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.gates
 
-# pytest ends with 5 where there is nothing to run.
+# SEED=… makes a run again, SHARD=i/n runs the ith of n parts. pytest ends with 5 where there is nothing to run.
 torture: $(VENV)/.dev
-	@$(BIN)/python -m pytest -m torture || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest -m torture -rs --durations=15 || [ $$? -eq 5 ]
 
 bench: $(VENV)/.dev
 	@$(BIN)/python -m tests.bench $(BENCH)

@@ -59,19 +59,9 @@ async def test_a_stop_at_any_moment_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.torture
-async def test_two_hundred_stops(tmp_path: Path) -> None:
-    rng = random.Random(scene.seed())
-    parts = [(tmp_path / str(part), random.Random(rng.random())) for part in range(4)]
-    gate = asyncio.Semaphore(2)
-
-    async def some(root: Path, own: random.Random) -> None:
-        root.mkdir()
-        async with gate:
-            await stopped(root, own, 50)
-
-    async with asyncio.TaskGroup() as group:
-        for root, own in scene.shard(parts):
-            group.create_task(some(root, own))
+@pytest.mark.parametrize("part", range(4))
+async def test_fifty_stops_of_two_hundred(part: int, tmp_path: Path) -> None:
+    await stopped(tmp_path, random.Random(scene.seed() + part), 50)
 
 
 # Kills

@@ -53,7 +53,7 @@ async def lives(
                 if born:
                     await born[-1].end()
         for words, replies in zip((FIRST, SECOND), shown, strict=True):
-            scene.exactly_once(channel, words, replies)
+            scene.exactly_once(channel, words, replies, deaths=len(faults))
         scene.on_file_once(world, FIRST, SECOND, deaths=len(faults))
     return passed
 
@@ -153,10 +153,11 @@ async def test_dead_again_and_again(channel: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("channel", CHANNELS)
 async def test_a_process_killed_at_any_failpoint_at_all(channel: str, tmp_path: Path) -> None:
     everywhere = await lives(tmp_path / "whole", channel, [], Alone)
-    mine = scene.shard([[fault] for fault in everywhere])
+    scene.tell(f"{channel}: {len(everywhere)} failpoints of a process")
+    plans = [[fault] for fault in everywhere]
     async with asyncio.TaskGroup() as group:
         for part in range(AT_ONCE):
-            group.create_task(each(_made(tmp_path / f"part{part}"), channel, mine[part::AT_ONCE], Alone))
+            group.create_task(each(_made(tmp_path / f"part{part}"), channel, plans[part::AT_ONCE], Alone))
 
 
 def _made(folder: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
 from tests.blackbox.conftest import ANN, World, eventually
+from tests.torture import scene
 
 pytestmark = pytest.mark.torture
 KILLS = int(os.environ.get("KILLS", "25"))
@@ -44,8 +44,7 @@ def answer(body: Any) -> Any:
 
 
 async def test_killed_at_random_moments_it_answers_every_message_once(world: World) -> None:
-    seed = int(os.environ.get("SEED", secrets.randbelow(1_000_000)))
-    print(f"SEED={seed}")  # noqa: T201 - shown where it fails
+    seed = scene.seed()
     rng = random.Random(seed)
     world.model.script(answer)
     await world.start()

@@ -1,0 +1,33 @@
+"""`SEED` makes a run of the torture again, `SHARD=i/n` runs the ith of n parts of it; what was counted is told at the end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import pytest
+
+from tests.torture import scene
+
+
+def pytest_configure() -> None:
+    os.environ.setdefault("SEED", str(secrets.randbelow(1_000_000)))
+
+
+def pytest_report_header() -> str:
+    return f"torture: SEED={os.environ['SEED']} SHARD={os.environ.get('SHARD') or '1/1'}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal the torture out to the shards, one test after the other."""
+    part, _, parts = (os.environ.get("SHARD") or "1/1").partition("/")
+    torture = [item for item in items if item.get_closest_marker("torture") is not None]
+    others = {item for at, item in enumerate(torture) if at % int(parts) != int(part) - 1}
+    if others:
+        config.hook.pytest_deselected(items=[item for item in items if item in others])
+        items[:] = [item for item in items if item not in others]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in scene.TOLD:
+        terminalreporter.write_line(line)
