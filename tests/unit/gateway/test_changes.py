@@ -1,0 +1,289 @@
+"""Edits and deletions: replaced or withdrawn before the turn, steered or stopped during it, recorded after it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Attachment, Command, Inbound
+from tests.unit.gateway.conftest import Bench
+
+GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
+
+
+async def outcomes(bench: Bench, message_id: str, chat_key: str = "tele:chat:77") -> list[str | None]:
+    return [record.outcome for record in await bench.journal.about(chat_key, message_id)]
+
+
+async def busy(bench: Bench, **more: Any) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("busy", message_id="busy", **more)
+    await bench.agent.began.wait()
+
+
+async def freed(bench: Bench) -> None:
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    await bench.idle()
+
+
+async def test_an_edit_before_the_turn_replaces_what_the_message_says(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("teh", message_id="m")
+    await bench.say("the 你好", message_id="m", kind="edit", attachments=(Attachment(kind="photo"),))
+    await freed(bench)
+    assert bench.tele.texts[0] == "re: busy"
+    assert bench.tele.texts[1].startswith("re: the 你好\n\n(I cannot open photos")
+    assert await outcomes(bench, "m") == ["done", "replaced"]
+    assert (await bench.journal.about("tele:chat:77", "m"))[0].inbound.text == "the 你好"
+    assert [text for _, text in await bench.lines()][:3] == ["busy", "teh", "the 你好"]
+
+
+async def test_of_two_edits_the_newer_counts_in_whatever_order_they_come(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("first", message_id="m", ts=1_000)
+    await bench.say("third", message_id="m", kind="edit", ts=3_000)
+    await bench.say("second", message_id="m", kind="edit", ts=2_000)
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy", "re: third"]
+    assert await outcomes(bench, "m") == ["done", "replaced", "outdated"]
+
+
+async def test_a_deletion_before_the_turn_withdraws_the_message(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("never mind", message_id="m")
+    await bench.say("", message_id="m", kind="delete")
+    await bench.say("too late", message_id="m", kind="edit")
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy"]
+    assert await outcomes(bench, "m") == ["withdrawn", "withdrew", "outdated"]
+
+
+@pytest.mark.parametrize("kind", ["edit", "delete"])
+async def test_a_change_by_somebody_else_counts_for_nothing(bench: Bench, kind: str) -> None:
+    await busy(bench, **GROUP)
+    await bench.say("mine", message_id="m", **GROUP)
+    await bench.say("forged", message_id="m", kind=kind, user_id="5", **GROUP)
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy", "re: mine"]
+    assert await outcomes(bench, "m", "tele:chat:-100") == ["done", "recorded before its message"]
+
+
+async def test_a_stranger_changes_nothing_and_leaves_no_trace(bench: Bench) -> None:
+    assert await bench.say("canary", kind="edit", message_id="9", user_id="666", chat_id="666") is False
+    await bench.idle()
+    assert await bench.journal.about("tele:chat:77", "9") == []
+    assert bench.tele.sent == []
+
+
+async def test_an_edit_during_the_turn_joins_it(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("busy, now", message_id="busy", kind="edit")
+    take = bench.agent.requests[0].take_more
+    assert take is not None
+    (joined,) = take()
+    assert (joined.kind, joined.text) == ("edit", "busy, now")
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy"]
+    assert (await outcomes(bench, "busy"))[1].startswith("joined ")  # type: ignore[union-attr]
+
+
+async def test_an_edit_that_comes_too_late_to_be_taken_up_is_a_turn_of_its_own(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("one", message_id="busy", kind="edit", ts=2_000_000_000_001)
+    await bench.say("two", message_id="busy", kind="edit", ts=2_000_000_000_002)
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy", "re: two"]
+    assert bench.agent.requests[1].inbound is not None
+    assert bench.agent.requests[1].inbound.kind == "edit"
+    assert await outcomes(bench, "busy") == ["done", "done", "replaced"]
+
+
+async def test_an_edit_that_leaves_nothing_is_no_turn(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say(" ", message_id="busy", kind="edit")
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy"]
+    assert await outcomes(bench, "busy") == ["done", "recorded"]
+
+
+async def test_a_deletion_during_the_turn_stops_it_and_takes_its_edit_along(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("better", message_id="busy", kind="edit")
+    await bench.say("", message_id="busy", kind="delete")
+    await bench.idle()
+    assert bench.tele.sent == []
+    assert await outcomes(bench, "busy") == ["stopped", "withdrawn", "withdrew"]
+
+
+async def test_a_deletion_of_one_message_of_a_burst_leaves_the_others_their_answer(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, mode="collect")
+    await bench.open()
+    await busy(bench)
+    await bench.say("one", message_id="1st")
+    await bench.say("two", message_id="2nd")
+    bench.agent.began.clear()
+    bench.agent.hold, held = asyncio.Event(), bench.agent.hold
+    assert held is not None
+    held.set()
+    await bench.agent.began.wait()
+    await bench.say("", message_id="2nd", kind="delete")
+    await bench.say("", message_id="busy", kind="delete")
+    await freed(bench)
+    assert bench.tele.texts == ["re: busy", "re: one"]
+    assert await outcomes(bench, "2nd") == ["withdrawn", "withdrew"]
+    assert await outcomes(bench, "busy") == ["done", "recorded"]
+    await bench.close()
+
+
+async def test_a_burst_of_which_every_message_is_deleted_is_stopped(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, debounce=1.0)
+    await bench.open()
+    bench.agent.hold = asyncio.Event()
+    await bench.say("one", message_id="1st")
+    await bench.say("two", message_id="2nd")
+    await bench.clock.advance(1.0)
+    await bench.agent.began.wait()
+    await bench.say("", message_id="2nd", kind="delete")
+    await bench.say("", message_id="1st", kind="delete")
+    await bench.idle()
+    assert bench.tele.sent == []
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
+@pytest.mark.parametrize("kind", ["edit", "delete"])
+async def test_after_the_turn_a_change_is_recorded(bench: Bench, kind: str) -> None:
+    await bench.say("said", message_id="m")
+    await bench.idle()
+    await bench.say("changed", message_id="m", kind=kind)
+    await bench.idle()
+    assert bench.tele.texts == ["re: said"]
+    assert await outcomes(bench, "m") == ["done", "recorded"]
+
+
+async def test_what_comes_before_its_message_is_kept_for_it(bench: Bench) -> None:
+    await bench.say("newest", message_id="m", kind="edit", ts=3_000)
+    await bench.say("newer", message_id="m", kind="edit", ts=2_000)
+    await bench.say("", message_id="gone", kind="delete")
+    await bench.idle()
+    assert await bench.say("original", message_id="m") is True
+    assert await bench.say("never seen", message_id="gone") is True
+    await bench.idle()
+    assert bench.tele.texts == ["re: newest"]
+    assert await outcomes(bench, "gone") == ["recorded before its message", "withdrawn"]
+    assert ("user", "never seen") not in await bench.lines()
+    assert await bench.journal.unfinished() == []
+
+
+async def test_the_new_words_of_a_message_that_was_not_for_the_bot_are_recorded(bench: Bench) -> None:
+    late = {"ts": int(bench.clock.now() * 1000) - 360_000}
+    await bench.say("@bot now", message_id="m", kind="edit", addressed="mention", **late, **GROUP)
+    await bench.idle()
+    assert bench.tele.sent == []
+    assert await bench.journal.unfinished() == []
+
+
+async def test_a_command_that_is_edited_while_it_waits_is_what_it_says_now(bench: Bench) -> None:
+    await busy(bench)
+    await bench.say("/new", message_id="m", command=Command(name="new"))
+    await bench.say("what is new?", message_id="m", kind="edit")
+    await freed(bench)
+    assert bench.agent.resets == []
+    assert bench.tele.texts == ["re: busy", "re: what is new?"]
+
+
+async def test_an_edit_that_cannot_be_recorded_counts_now_and_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    await busy(first)
+    await first.say("teh", message_id="m")
+
+    async def refuse(_: Inbound) -> bool:
+        raise errors.StorageError("no space left")
+
+    monkeypatch.setattr(first.journal, "amend", refuse)
+    await first.say("the", message_id="m", kind="edit")
+    await asyncio.sleep(0)
+    await first.close()
+    second = Bench(tmp_path)
+    await second.open()
+    await second.idle()
+    assert second.tele.texts == ["re: busy", "re: the"]
+    assert await outcomes(second, "m") == ["done", "replaced"]
+    await second.close()
+
+
+class TestAfterARestart:
+    async def test_changes_that_were_only_written_down_are_carried_out(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)  # no channel is open: everything is written down and nothing done
+        await first.say("a", message_id="a")
+        await first.say("A", message_id="a", kind="edit")
+        await first.say("b", message_id="b")
+        await first.say("", message_id="b", kind="delete")
+        await first.say("c", message_id="c", kind="edit")
+        await first.close()
+        second = Bench(tmp_path)
+        assert await second.turns.open("tele") == 1
+        await second.idle()
+        assert second.tele.texts == ["re: A"]
+        assert await outcomes(second, "a") == ["done", "replaced"]
+        assert await outcomes(second, "b") == ["withdrawn", "withdrew"]
+        assert await outcomes(second, "c") == ["recorded before its message"]
+        await second.close()
+
+    async def test_an_edit_of_a_turn_that_goes_on_comes_after_it(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)
+        await first.open()
+        await busy(first)
+        await first.say("busy, now", message_id="busy", kind="edit")
+        await first.close()
+        second = Bench(tmp_path)
+        second.agent.sources = (first.agent.requests[0].request_id,)
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == ["re: busy", "re: busy, now"]
+        await second.close()
+
+    async def test_an_edit_that_waited_for_its_own_turn_gets_it_and_one_that_came_later_does_not(
+        self, tmp_path: Path
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.say("x", message_id="x")
+        await first.clock.advance(1)
+        await first.say("during", message_id="x", kind="edit")
+        await first.clock.advance(1)
+        (original, _) = await first.journal.unfinished()
+        await first.journal.finish(original.request_id, "done")
+        await first.say("y", message_id="y")
+        await first.journal.finish((await first.journal.unfinished())[-1].request_id, "done")
+        await first.clock.advance(1)
+        await first.say("after", message_id="y", kind="edit")
+        await first.close()
+        second = Bench(tmp_path)
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == ["re: during"]
+        assert (await outcomes(second, "y"))[1] == "recorded"
+        await second.close()
+
+    async def test_a_message_of_a_turn_that_goes_on_can_still_be_withdrawn(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)
+        await first.open()
+        await busy(first)
+        await first.close()
+        second = Bench(tmp_path, max_concurrent=1)
+        second.agent.sources = (first.agent.requests[0].request_id,)
+        second.agent.hold = asyncio.Event()
+        await second.open()
+        await second.agent.began.wait()
+        assert await second.say("", message_id="busy", kind="delete", keys=("deletion",))
+        await second.idle()
+        assert second.tele.sent == []
+        await second.close()

@@ -1,0 +1,185 @@
+"""Stops: whose turn they end, from where, and what goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.contracts import Command, TurnOutcome
+from bot.gateway import stops
+from tests.unit.gateway.conftest import Bench
+
+GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
+STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
+
+
+async def running(bench: Bench, **more: Any) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("long work", **more)
+    await bench.agent.began.wait()
+
+
+async def test_a_signal_of_the_platform_stops_and_says_nothing(bench: Bench) -> None:
+    await running(bench)
+    await bench.say("", kind="stop")
+    await bench.idle()
+    await bench.say("", kind="stop")
+    await bench.idle()
+    assert bench.tele.sent == []
+    assert await bench.journal.unfinished() == []
+
+
+@pytest.mark.parametrize(("kind", "command"), [("stop", None), ("message", Command(name="stop"))])
+async def test_a_stop_that_names_the_place_finds_the_turn_whose_lane_has_another_name(
+    bench: Bench, kind: str, command: Command | None
+) -> None:
+    place = {"chat": "-100", "thread": "17.5"}
+    await running(bench, **{**GROUP, "target": {**place, "reply_to": "3"}})
+    await bench.say("then this", **{**GROUP, "target": place})
+    await bench.say("elsewhere", **{**GROUP, "target": {"chat": "-100", "thread": "9"}})
+    there = {**GROUP, "chat_key": "tele:chat:-100:17.5", "target": place}
+    await bench.say("", kind=kind, command=command, **there)
+    bench.agent.hold = None
+    await bench.idle()
+    said = [stops.STOPPED] if command else []
+    assert bench.tele.texts == [*said, "re: elsewhere"]
+    assert await bench.journal.unfinished() == []
+
+
+async def test_the_same_place_of_another_chat_is_another_place(bench: Bench) -> None:
+    await running(bench, target={"thread": "1"})
+    await bench.say("", kind="stop", user_id="1", chat_id="1", chat_key="tele:chat:1", target={"thread": "1"})
+    assert len(bench.agent.running) == 1
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.tele.texts == ["re: long work"]
+
+
+class TestWhoMayStop:
+    async def test_in_a_group_others_cannot_stop_a_turn_and_are_told(self, bench: Bench) -> None:
+        await running(bench, **GROUP)
+        await bench.say("/stop", user_id="5", **STOP, **GROUP)
+        await bench.tele.until(1)
+        assert bench.tele.texts == [stops.NOT_YOURS]
+        await bench.say("mine", user_id="5", **GROUP)
+        await bench.say("/stop", user_id="5", **STOP, **GROUP)
+        await bench.tele.until(2)
+        assert bench.tele.texts[1] == stops.STOPPED
+        await bench.say("", kind="stop", user_id="5", **GROUP)
+        assert bench.agent.hold is not None
+        bench.agent.hold.set()
+        await bench.idle()
+        assert bench.tele.texts[2:] == ["re: long work"]
+
+    @pytest.mark.parametrize("who", ["77", "1"])
+    async def test_its_person_and_an_operator_can(self, bench: Bench, who: str) -> None:
+        await running(bench, **GROUP)
+        await bench.say("and this", **GROUP)
+        await bench.say("/stop", user_id=who, **STOP, **GROUP)
+        bench.agent.hold = None
+        await bench.idle()
+        rest = [] if who == "77" else ["re: and this"]
+        assert sorted(bench.tele.texts) == sorted([stops.STOPPED, *rest])
+
+    async def test_in_a_direct_chat_anyone_there_can(self, bench: Bench) -> None:
+        here: dict[str, Any] = {"channel": "local", "chat_id": "page", "chat_key": "local:chat:page"}
+        await running(bench, user_id="one", **here)
+        await bench.say("/stop", user_id="other", **STOP, **here)
+        await bench.idle()
+        assert bench.channels["local"].texts == [stops.STOPPED]
+
+
+class TestAStopWhileATurnBegins:
+    async def test_what_had_joined_a_turn_that_is_stopped_while_it_reads_its_thread_is_closed_with_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.say("one")
+        await first.say("and two")
+        ids = tuple(inbound.request_id for inbound in await first.journal.unfinished())
+        await first.close()
+        second = Bench(tmp_path)
+        second.agent.sources = ids
+        reading = asyncio.Event()
+
+        async def endless(_: object) -> Any:
+            reading.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(second.tele, "context", endless)
+        await second.open()
+        await reading.wait()
+        await second.say("/stop", keys=("stop",), **STOP)
+        await second.idle()
+        assert second.tele.texts == [stops.STOPPED]
+        assert second.agent.requests == []
+        assert await second.journal.unfinished() == []
+        await second.close()
+
+    async def test_a_turn_that_goes_on_and_still_waits_for_a_place_can_be_stopped(
+        self, tmp_path: Path
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.say("other", user_id="1", chat_id="1", chat_key="tele:chat:1")
+        await first.say("mine")
+        await first.journal.claim((await first.journal.unfinished())[1].request_id)
+        await first.close()
+        second = Bench(tmp_path, max_concurrent=1)
+        second.agent.hold = asyncio.Event()
+        await second.open()
+        await second.agent.began.wait()
+        await second.say("/stop", keys=("stop",), **STOP)
+        await second.tele.until(1)
+        second.agent.hold.set()
+        await second.idle()
+        assert second.tele.texts == [stops.STOPPED, "re: other"]
+        assert await second.journal.unfinished() == []
+        await second.close()
+
+
+async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    first = Bench(tmp_path)  # no channel is open: everything is written down and nothing done
+    await first.say("one", **GROUP)
+    await first.say("theirs", user_id="5", **GROUP)
+    await first.say("/stop", **STOP, **GROUP)
+    await first.say("two", **GROUP)
+    (before, *_) = await first.journal.unfinished()
+    await first.journal.claim(before.request_id)
+    await first.close()
+    second = Bench(tmp_path)
+    second.agent.sources = (before.request_id,)
+    assert await second.turns.open("tele") == 2
+    await second.idle()
+    assert sorted(second.tele.texts) == ["re: theirs", "re: two"]
+    record = await second.journal.inbound(before.request_id)
+    assert record is not None
+    assert record.outcome == "stopped"
+    assert await second.journal.unfinished() == []
+    await second.close()
+
+
+async def test_a_turn_that_has_said_its_last_word_is_nothing_to_stop(bench: Bench) -> None:
+    told, go_on = asyncio.Event(), asyncio.Event()
+    send = bench.delivery.send
+
+    async def slow(*args: Any, **more: Any) -> Any:
+        if more.get("kind") == "notice" and not told.is_set():
+            told.set()
+            await go_on.wait()
+        return await send(*args, **more)
+
+    bench.delivery.send = slow  # type: ignore[method-assign]
+    bench.agent.answer = lambda _: TurnOutcome("failed", notice="Plain sentence.")
+    await bench.say("hello")
+    await told.wait()
+    await bench.say("/stop", **STOP)
+    await bench.tele.until(1)
+    go_on.set()
+    await bench.idle()
+    assert bench.tele.texts == [stops.NOTHING_RUNS, "Plain sentence."]
