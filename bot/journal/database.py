@@ -195,12 +195,12 @@ class Database:
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
             try:
-                self._db = file.open_to_write(self._path, self._busy_seconds)
+                self._db = file.open_to_write(self._path, self._busy_seconds, self._keep_log)
             except sqlite3.Error as error:
                 if not file.damaged(error):
                     raise
                 self._quarantine(f"{error}")
-                self._db = file.open_to_write(self._path, self._busy_seconds)
+                self._db = file.open_to_write(self._path, self._busy_seconds, self._keep_log)
         if self._reader is None:
             self._reader = file.open_to_read(self._path, self._busy_seconds)
         if self._undo:
@@ -209,6 +209,18 @@ class Database:
                     raise result
             self._undo.clear()
         return self._db
+
+    def _keep_log(self, cause: str) -> None:
+        source = self._path.with_name(f"{self._path.name}-wal")
+        target = file.copy_aside(source, int(self._clock.now() * 1000))
+        self._log.write(
+            "storage",
+            f"{source.name} is damaged ({cause}); kept as {target.name}: what was taken in or done last, "
+            "and stands behind the damage, is in there alone",
+            level="error",
+            file=source.name,
+            quarantine=target.name,
+        )
 
     def _quarantine(self, cause: str) -> None:
         self._close_all()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from bot import errors
-from bot.journal import schema
+from bot.journal import schema, wal
 
 SIDES = ("", "-wal", "-shm")
 
@@ -17,9 +19,10 @@ _UNABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _SUSPECT = {*_CORRUPT, *_UNABLE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
 
 
-def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
+def open_to_write(path: Path, busy_seconds: float, damaged: Callable[[str], None]) -> sqlite3.Connection:
     """Opened, checked, brought up to date, and with nothing left to do of what an earlier process wrote.
 
+    `damaged` hears what is wrong with the write-ahead log while that is still there as it was found.
     Raises `sqlite3.Error`, `OSError`, or `errors.StorageError` where a newer Shipmate has written it.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -27,6 +30,10 @@ def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
     # again would take away the locks that another connection of this process has on it.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    log = path.with_name(path.name + "-wal")
+    found = wal.damage(log, None)
+    if found:
+        damaged(found)  # SQLite is about to throw it away
     db = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     try:
         db.text_factory = _text
@@ -36,11 +43,20 @@ def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
         (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise _error(str(verdict), sqlite3.SQLITE_CORRUPT)
+        (_, frames, _) = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if not found and (found := wal.damage(log, max(frames, 0))):
+            damaged(found)
         schema.migrate(db)
         # What a failed fsync left in the write-ahead log may be in memory alone: nothing new may stand behind it.
         (busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise _error("database is locked", sqlite3.SQLITE_BUSY)
+        db.execute("DELETE FROM probe WHERE id = 0")  # there is none; a file that is read-only says so
+    except sqlite3.OperationalError as error:
+        close(db)
+        if _code(error) == sqlite3.SQLITE_READONLY and _of_the_future(path):
+            raise _error("a file format that nobody writes", sqlite3.SQLITE_CORRUPT) from error
+        raise
     except (sqlite3.Error, errors.StorageError):
         close(db)
         raise
@@ -78,14 +94,32 @@ def _reader(path: Path, busy_seconds: float, how: str) -> sqlite3.Connection:
     return db
 
 
+def copy_aside(path: Path, ts: int) -> Path:
+    """Keep a copy of a damaged file; returns its name."""
+    target = _unused(path, ts)
+    shutil.copy2(path, target)
+    return target
+
+
 def set_aside(path: Path, ts: int) -> Path:
     """Rename a damaged file and what belongs to it; returns its new name."""
-    while (target := path.with_name(f"{path.name}.corrupt-{ts}")).exists():
-        ts += 1
+    target = _unused(path, ts)
     for side in SIDES:
         source = path.with_name(path.name + side)
         if source.exists():
             source.replace(target.with_name(target.name + side))
+    return target
+
+
+def _of_the_future(path: Path) -> bool:
+    """Whether the file claims a format of SQLite's own that only a later one could write."""
+    with path.open("rb") as file:
+        return max(file.read(20)[18:]) > 2
+
+
+def _unused(path: Path, ts: int) -> Path:
+    while (target := path.with_name(f"{path.name}.corrupt-{ts}")).exists():
+        ts += 1
     return target
 
 

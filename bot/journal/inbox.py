@@ -66,7 +66,7 @@ class SqliteInbox(Part):
 
     async def unfinished(self, limit: int | None = None) -> list[Inbound]:
         rows = await self._rows(_UNFINISHED, (-1 if limit is None else limit,))
-        found = [(*row, _parsed(row[1])) for row in rows]
+        found = [(*row, _parsed(*row)) for row in rows]
         await self._bury_rows([(name, raw) for name, raw, inbound in found if inbound is None])
         return [inbound for _, _, inbound in found if inbound is not None]
 
@@ -120,15 +120,17 @@ def _payload(inbound: Inbound) -> str:
     return dumps(inbound.model_dump(mode="python", by_alias=True))
 
 
-def _parsed(payload: str) -> Inbound | None:
+def _parsed(request_id: str, payload: str) -> Inbound | None:
+    """None where the disk has damaged it."""
     try:
-        return Inbound.model_validate_json(payload)
+        inbound = Inbound.model_validate_json(payload)
     except ValidationError:
         return None
+    return inbound if inbound.request_id == request_id else None
 
 
 def _records(rows: Iterable[tuple[Any, ...]]) -> Iterable[InboxRecord]:
-    for _, payload, *rest in rows:
-        inbound = _parsed(payload)
+    for request_id, payload, *rest in rows:
+        inbound = _parsed(request_id, payload)
         if inbound is not None:
             yield InboxRecord(inbound, *rest)

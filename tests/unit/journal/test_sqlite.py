@@ -267,3 +267,13 @@ async def test_every_event_acknowledged_before_kill_9_is_there_after_it(make: Ma
     there = [one.request_id for one in await make().unfinished()]
     assert set(acknowledged) <= set(there)
     assert len(there) == len(set(there))
+
+
+async def test_five_thousand_events_at_once_are_few_commits(make: Make) -> None:
+    journal = make()
+    await journal.open()
+    said: list[str] = []
+    connection(journal).set_trace_callback(said.append)
+    taken = await asyncio.gather(*(journal.receive(inbound(number)) for number in range(5_000)))
+    assert taken == [True] * 5_000
+    assert said.count("COMMIT") <= 10

@@ -1,0 +1,67 @@
+"""A torn tail loses nothing that was acknowledged; damage is told."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.unit.journal.damage import CHECKPOINTED, Left, boot, killed
+
+FRAME = 24 + 4096
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    return killed(tmp_path_factory.mktemp("killed"))
+
+
+def samples(left: Left) -> list[int]:
+    """The borders of every frame of the last three, and what a seed picks between."""
+    first = left.acknowledged[0][0]
+    borders = [size + near for size in range(first, len(left.log) + 1, FRAME) for near in (-1, 0, 1, 25)]
+    picked = random.Random(SEED).sample(range(first, len(left.log)), 20)
+    return sorted({size for size in (0, 1, 31, 32, 33, *borders, *picked) if size <= len(left.log)})
+
+
+def test_a_log_cut_anywhere_loses_only_what_was_not_acknowledged(left: Left, tmp_path: Path) -> None:
+    for size in samples(left):
+        found = boot(tmp_path / "boot", left.base, left.log[:size])
+        assert found.unfinished == left.due(size), size
+        assert (found.told, found.quarantined) == ([], []), size
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 512, b"\0" * FRAME, b"garbage \xff" * 700])
+def test_what_was_written_behind_the_end_does_no_harm(left: Left, tmp_path: Path, tail: bytes) -> None:
+    found = boot(tmp_path / "boot", left.base, left.log + tail)
+    assert found.unfinished == left.due(len(left.log))
+
+
+def test_a_log_that_was_changed_in_its_middle_is_set_aside_and_told(left: Left, tmp_path: Path) -> None:
+    picked = random.Random(SEED).sample(range(32, len(left.log)), 25)
+    salts = {place for start in range(32, len(left.log), FRAME) for place in range(start + 8, start + 16)}
+    for place in sorted({0, 9, 20, 30, *picked} - salts):
+        changed = bytearray(left.log)
+        changed[place] ^= 0x10
+        found = boot(tmp_path / "boot", left.base, bytes(changed))
+        assert found.unfinished[:2] == CHECKPOINTED, place
+        if found.unfinished != left.due(len(left.log)):
+            assert "journal.db-wal is damaged" in found.told[0], place
+            assert len(found.quarantined) == 1, place
+            assert (tmp_path / "boot" / found.quarantined[0]).read_bytes() == bytes(changed)
+
+
+def test_a_file_that_was_changed_anywhere_opens_and_what_is_missing_is_told(
+    left: Left, tmp_path: Path
+) -> None:
+    lost = 0
+    for place in (*range(0, 100, 9), *random.Random(SEED).sample(range(100, len(left.base)), 60)):
+        changed = bytearray(left.base)
+        changed[place] ^= 0x10
+        found = boot(tmp_path / "boot", bytes(changed), b"")
+        if len(found.unfinished) != len(CHECKPOINTED):
+            assert found.told, place
+            lost += 1
+    assert lost
