@@ -11,56 +11,23 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from bot import config, discovery, errors, instance, ports, stops
-from bot.access_list import FILE as ACCESS_FILE
-from bot.access_list import AccessList
-from bot.agent.kit import Kit
-from bot.agent.pool import AgentPool
 from bot.chores import Chores
-from bot.context.skills import SkillFolder
-from bot.contracts import Channel, Journal, Manifest, Surroundings
 from bot.dashboard.server import Dashboard
-from bot.gateway.access import Access
-from bot.gateway.commands import Commands
-from bot.gateway.delivery import Delivery
 from bot.gateway.door import Door
-from bot.gateway.intake import GatewayIntake
+from bot.gateway.receipt import Receipts
 from bot.gateway.reports import Reports
-from bot.gateway.turns import Turns
 from bot.gateway.watch import Watch
-from bot.history.archive import ChatStore
-from bot.history.transcript import Transcript
-from bot.journal.sqlite import SqliteJournal
-from bot.llm.factory import build_model
-from bot.llm.health import WatchedModel
 from bot.memory import MemoryMonitor
+from bot.rooms import agent_of, channels_of, delivery_of, rooms_of, turns_of
 from bot.serving import Gateway, Outside, Say, serving
-from bot.telemetry import JsonlLog, LogRedactor, Redactor, bridged
-from bot.tools.dispatch import Dispatcher
-from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.telemetry import JsonlLog, LogRedactor, bridged
 
-POOL_SHARE = 4
-"""The part of the memory limit that idle conversations may take: a fourth."""
 Signals = Callable[[asyncio.Event], contextlib.AbstractContextManager[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rooms:
-    """What the agent and the gateway share."""
-
-    settings: config.Settings
-    outside: Outside
-    log: JsonlLog
-    redact: Redactor
-    manifests: Mapping[str, Manifest]
-    journal: Journal
-    archive: ChatStore
-    transcript: Transcript
-    model: WatchedModel
 
 
 def assemble(
@@ -72,182 +39,42 @@ def assemble(
     dashboard: bool = True,
 ) -> Gateway:
     """Put the rooms together. Channels' libraries must have been imported (`preload`)."""
-    home, clock, disk = settings.home, outside.clock, outside.disk
-    limit = settings.history.archive_after_lines
-    rooms = _Rooms(
-        settings,
-        outside,
-        log,
-        Redactor(settings.secrets),
-        discovery.manifests(),
-        outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
-        ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
-        Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
-        _model(settings, outside, log),
-    )
-    channels = _channels(rooms, channel_names)
-    agent = _agent(rooms)
-    delivery = _delivery(rooms, channels)
+    rooms, clock = rooms_of(settings, outside, log), outside.clock
+    channels = channels_of(rooms, channel_names)
+    agent, delivery = agent_of(rooms), delivery_of(rooms, channels)
     reports = Reports(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
         ids=outside.ids, log=log,
     )  # fmt: skip
-    memory = MemoryMonitor(
-        settings.memory.limit_mb, [agent.shrink], reports=reports,
-        clock=clock, log=log,
-    )  # fmt: skip
-    turns = _turns(rooms, channels, agent, delivery)
+    memory = MemoryMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
+    turns = turns_of(rooms, channels, agent, delivery)
     turns.refuses_files = lambda: memory.full
-    chores = Chores(
-        holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent, journal=rooms.journal,
-        model=rooms.model, memory=memory, reports=reports, logs=log, clock=clock, log=log,
-    )  # fmt: skip
     gateway = Gateway(
-        settings,
-        outside,
-        log,
-        rooms.model,
-        channels,
-        rooms.journal,
-        rooms.archive,
-        rooms.transcript,
-        agent,
-        turns,
-        Door(turns.intake, reports),
-        memory,
-        reports,
-        Watch(channels, rooms.manifests, reports, clock=clock, log=log),
-        chores,
-    )
+        settings=settings,
+        outside=outside,
+        log=log,
+        model=rooms.model,
+        channels=channels,
+        journal=rooms.journal,
+        archive=rooms.archive,
+        transcript=rooms.transcript,
+        agent=agent,
+        delivery=delivery,
+        turns=turns,
+        intake=Door(turns.intake, reports),
+        memory=memory,
+        reports=reports,
+        watch=Watch(channels, rooms.manifests, reports, clock=clock, log=log),
+        chores=Chores(
+            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
+            journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log, clock=clock, log=log,
+        ),
+    )  # fmt: skip
     shown = settings.dashboard
     if dashboard and shown.enabled:
         page = Dashboard(shown.host, shown.port, shown.token, gateway.parts, ports.pid_on)
         gateway = replace(gateway, dashboard=page)
     return gateway
-
-
-def _channels(rooms: _Rooms, names: Iterable[str]) -> dict[str, Channel]:
-    settings, outside = rooms.settings, rooms.outside
-    around = Surroundings(
-        outside.clock,
-        rooms.log,
-        outside.rng,
-        settings.home,
-        settings.root,
-        settings.operators,
-        settings.name,
-        settings.llm.model if settings.llm.provider != "demo" else "the demo model",
-        ports.pid_on,
-    )
-    return {
-        name: outside.channel(rooms.manifests[name].build(settings.channels[name], around)) for name in names
-    }
-
-
-def _model(settings: config.Settings, outside: Outside, log: JsonlLog) -> WatchedModel:
-    llm = settings.llm
-    model = build_model(
-        provider=llm.provider,
-        api_key=llm.api_key,
-        base_url=llm.base_url,
-        clock=outside.clock,
-        log=log,
-        ids=outside.ids,
-        rng=outside.rng,
-        log_messages=llm.log_messages,
-        log_payload=llm.log_payload,
-    )
-    return WatchedModel(model, clock=outside.clock)
-
-
-def _agent(rooms: _Rooms) -> AgentPool:
-    settings, outside, log = rooms.settings, rooms.outside, rooms.log
-    llm, clock = settings.llm, outside.clock
-    skills = SkillFolder(settings.root, settings.skills.paths, log)
-    registry = Registry(builtin_tools(ToolPorts(archive=rooms.archive, skills=skills, clock=clock)))
-    return AgentPool(
-        Kit(
-            model=rooms.model,
-            model_name=llm.model if llm.provider != "demo" else "demo",
-            registry=registry,
-            dispatcher=Dispatcher(
-                registry, clock=clock, log=log, log_content=llm.log_messages, redact=rooms.redact
-            ),
-            transcript=rooms.transcript,
-            archive=rooms.archive,
-            steps=rooms.journal,
-            skills=skills,
-            root=settings.root,
-            clock=clock,
-            ids=outside.ids,
-            log=log,
-            max_tokens=llm.max_tokens,
-            max_messages=settings.context.max_messages,
-            max_injected=settings.context.max_injected_messages,
-            context_window=llm.context_window,
-            rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
-            redact=rooms.redact,
-        ),
-        budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
-    )
-
-
-def _delivery(rooms: _Rooms, channels: dict[str, Channel]) -> Delivery:
-    settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
-    return Delivery(
-        channels,
-        rooms.manifests,
-        journal=rooms.journal,
-        archive=rooms.archive,
-        redact=rooms.redact,
-        clock=clock,
-        ids=ids,
-        log=log,
-        limits=settings.delivery.limits,
-    )
-
-
-def _turns(rooms: _Rooms, channels: dict[str, Channel], agent: AgentPool, delivery: Delivery) -> Turns:
-    """The gateway: access, intake, lanes and commands."""
-    settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
-    lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
-    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    access = Access(rooms.manifests, allow, settings.operators, lists)
-    turns = Turns(
-        agent=agent,
-        channels=channels,
-        manifests=rooms.manifests,
-        journal=rooms.journal,
-        delivery=delivery,
-        access=access,
-        clock=clock,
-        log=log,
-        max_concurrent=settings.queue.max_concurrent_turns,
-        mode=settings.queue.mode,
-        debounce=settings.queue.debounce_ms / 1000,
-    )
-    turns.intake = GatewayIntake(
-        access=access,
-        journal=rooms.journal,
-        archive=rooms.archive,
-        delivery=delivery,
-        pending=lists,
-        redact=rooms.redact,
-        queue=turns.queue,
-        beside=turns.lanes.beside,
-        clock=clock,
-        ids=ids,
-        log=log,
-    )
-    turns.commands = Commands(
-        name=settings.name,
-        agent=agent,
-        lanes=turns.lanes,
-        access=access,
-        manifests=rooms.manifests,
-        stop=turns.stop,
-    )
-    return turns
 
 
 def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:

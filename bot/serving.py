@@ -14,6 +14,8 @@ from bot.agent.pool import AgentPool
 from bot.chores import Chores
 from bot.contracts import Channel, Clock, Disk, Ids, Intake, Journal
 from bot.dashboard.server import Dashboard, Part
+from bot.gateway.deferred import Deferred
+from bot.gateway.delivery import Delivery
 from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
 from bot.gateway.watch import Watch
@@ -66,7 +68,9 @@ class Gateway:
     archive: ChatStore
     transcript: Transcript
     agent: AgentPool
+    delivery: Delivery
     turns: Turns
+    deferred: Deferred
     intake: Intake
     memory: MemoryMonitor
     reports: Reports
@@ -125,8 +129,10 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         gateway.outside.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
+        await gateway.delivery.open(gateway.reports.tell)
         checking = asyncio.create_task(_check_model(gateway, say))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
+        gateway.deferred.start()
         await _connect_all(gateway, say, stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
@@ -209,7 +215,9 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
     await _together(
         gateway.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
     )
-    if not await gateway.turns.lanes.drain(DRAIN_SECONDS):
+    beside_turns = _bounded(gateway.log, "put off what waits", gateway.delivery.close(), DRAIN_SECONDS)
+    ended, _ = await asyncio.gather(gateway.turns.lanes.drain(DRAIN_SECONDS), beside_turns)
+    if not ended:
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
     await _bounded(gateway.log, "write what the transcripts owe", gateway.agent.flush(), FLUSH_SECONDS)
     closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}

@@ -64,9 +64,22 @@ class Delivery:
             journal=journal,
             clock=clock,
             log=log,
+            ready=self._load,
         )
         self._loaded = False
         self._loading = asyncio.Lock()
+
+    async def open(self, tell: Callable[[str, str], object]) -> None:
+        """Take up what an earlier process left, and send from now on what has to wait. `tell` hears of replies that
+        will not be delivered: a subject, and words for operators.
+        """
+        self._courier.tell = tell
+        await self._load()
+        self.deferred.start()
+
+    async def close(self) -> None:
+        """Begin nothing more; what still waits is in the journal."""
+        await self.deferred.stop()
 
     async def send(
         self,
@@ -158,20 +171,22 @@ class Delivery:
         # Seeing whether the parts of a long text fit takes up to a quarter of a second.
         return await asyncio.to_thread(channel.split, words)
 
-    async def _load(self) -> None:
-        """What an earlier process left: chats that are gone, answers that wait. Once, before anything goes out."""
+    async def _load(self) -> bool:
+        """What an earlier process left: chats that are gone, answers that wait. Once, before anything goes out; False
+        where that cannot be read.
+        """
         if self._loaded:
-            return
+            return True
         async with self._loading:
-            if self._loaded:
-                return
             try:
-                await self._targets.load()
-                await self.deferred.load()
+                if not self._loaded:
+                    await self._targets.load()
+                    await self.deferred.load()
             except errors.StorageError as error:
                 self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
-                return
+                return False
             self._loaded = True
+        return True
 
 
 class ChatReply:

@@ -80,6 +80,8 @@ class Courier:
         self._clock = clock
         self._log = log
         self._limits = limits
+        self.tell: Callable[[str, str], object] = _nobody
+        """Told what operators should know: a subject, and words."""
         self._pacer = Pacer(clock)
 
     async def deliver(
@@ -314,6 +316,13 @@ class Courier:
             cause=str(error),
         )
         await self.mark(message, state, detail=error.code)
+        if message.kind == "reply" and not isinstance(error, errors.TargetGone):
+            channel = message.chat_key.partition(":")[0]
+            self.tell(
+                f"deliveries of {channel}",
+                f"An answer could not be delivered by {channel}: {error}. `shipmate logs --request "
+                f"{message.request_id}` shows its path. Others within the hour are in the log alone.",
+            )
 
     def _budgets(self, to: Address) -> tuple[Budget, Budget]:
         """That of the chat and that of the whole bot."""
@@ -322,6 +331,10 @@ class Courier:
             manifest = self._manifests[to.channel]
             chat, total = manifest.pace.get(to.chat_type), manifest.total
         return (to.budget, chat or UNLIMITED), (to.channel, total or UNLIMITED)
+
+
+def _nobody(_subject: str, _words: str) -> None:
+    """There is nobody to tell."""
 
 
 def _signs(to: Address) -> str:

@@ -244,12 +244,18 @@ class ChatStore:
         if not told:
             self._log.write(
                 "storage",
-                f"the archive cannot be written: {error}; {len(kept)} lines wait in memory"
-                + (f", {lost} are lost: there is no room for more" if lost else ""),
+                f"the archive cannot be written: {error}; {len(kept)} lines wait in memory",
                 level="error",
                 chat_key=key,
                 waiting=len(kept),
-                **({"lost": lost} if lost else {}),
+            )
+        if lost:
+            self._log.write(
+                "storage",
+                f"{lost} lines of the archive are lost: there is no room for more in memory",
+                level="error",
+                chat_key=key,
+                lost=lost,
             )
         return errors.StorageError(f"the archive cannot be written: {error}")
 
