@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,21 @@ def test_a_file_that_was_changed_anywhere_opens_and_what_is_missing_is_told(
             assert found.told, place
             lost += 1
     assert lost
+
+
+def test_an_index_that_no_longer_fits_its_table_does_not_hide_an_inbound_in_silence(
+    left: Left, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(left.base)
+    db = sqlite3.connect(copy)
+    (root,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'inbox_open'").fetchone()
+    db.close()
+    page = slice((root - 1) * 4096, root * 4096)
+    assert b"received" in left.base[page]
+    changed = bytearray(left.base)
+    changed[page] = left.base[page].replace(b"received", b"recdived")
+    found = boot(tmp_path / "boot", bytes(changed), b"")
+    assert found.unfinished == []
+    assert "set aside" in found.told[0]
+    assert len(found.quarantined) == 1

@@ -82,6 +82,16 @@ async def test_a_row_that_cannot_be_read_becomes_a_dead_letter_and_the_others_go
     assert len(log.at("error")) == 1
 
 
+async def test_letters_that_are_no_utf8_do_not_hide_the_other_rows(make: Make) -> None:
+    journal = make()
+    for number in (1, 2):
+        await journal.receive(inbound(number))
+    connection(journal).execute(
+        "UPDATE inbox SET payload = CAST(x'7bff' AS TEXT) WHERE request_id = ?", (inbound(1).request_id,)
+    )
+    assert await journal.unfinished() == [inbound(2)]
+
+
 async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
     journal = make()
     await journal.bury("slack", "Ev1", "{}", "first")
