@@ -16,6 +16,7 @@ from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.receipt import Receipts
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
@@ -182,5 +183,6 @@ def turns_of(rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, deliv
         access=access,
         manifests=rooms.manifests,
         stop=turns.stop,
+        receipts=Receipts(rooms.journal),
     )
     return turns

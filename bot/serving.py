@@ -14,7 +14,6 @@ from bot.agent.pool import AgentPool
 from bot.chores import Chores
 from bot.contracts import Channel, Clock, Disk, Ids, Intake, Journal
 from bot.dashboard.server import Dashboard, Part
-from bot.gateway.deferred import Deferred
 from bot.gateway.delivery import Delivery
 from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
@@ -70,7 +69,6 @@ class Gateway:
     agent: AgentPool
     delivery: Delivery
     turns: Turns
-    deferred: Deferred
     intake: Intake
     memory: MemoryMonitor
     reports: Reports
@@ -132,7 +130,6 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         await gateway.delivery.open(gateway.reports.tell)
         checking = asyncio.create_task(_check_model(gateway, say))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
-        gateway.deferred.start()
         await _connect_all(gateway, say, stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():

@@ -9,8 +9,9 @@ from bot import text
 from bot.contracts import Agent, Inbound, Manifest
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
+from bot.gateway.receipt import Receipts
 
-BESIDE = frozenset({"start", "help", "status", "whoami", "stop"})
+BESIDE = frozenset({"start", "help", "receipt", "status", "whoami", "stop"})
 """Commands that do not touch the conversation: they answer at once, whatever runs."""
 
 
@@ -32,6 +33,7 @@ class Commands:
         access: Access,
         manifests: Mapping[str, Manifest],
         stop: Callable[[Inbound], Awaitable[str]],
+        receipts: Receipts,
     ) -> None:
         self._name = name
         self._agent = agent
@@ -41,6 +43,7 @@ class Commands:
         self._commands = {
             "help": Command("what I understand", self._help),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
+            "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
             "start": Command("a few words about me", self._start),
             "status": Command("what I am doing, and with which model", self._status),
             "stop": Command("stop what I am working on", stop),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from bot import errors
 from bot.contracts import Channel, Clock, DeliveryRecord, Journal, Log
@@ -22,7 +22,7 @@ STOPPED = "stopped"
 
 
 class Deferred:
-    """Everything that waits, and the tasks that deliver it: one a chat."""
+    """Everything that waits, and the tasks that deliver it: one a chat. `ready` sees to it that `load` was called."""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Deferred:
         journal: Journal,
         clock: Clock,
         log: Log,
+        ready: Callable[[], Awaitable[bool]],
     ) -> None:
         self._completion = completion
         self._courier = courier
@@ -42,6 +43,7 @@ class Deferred:
         self._journal = journal
         self._clock = clock
         self._log = log
+        self._ready = ready
         self._chats: dict[str, asyncio.Task[None]] = {}
         self._worker: asyncio.Task[None] | None = None
 
@@ -58,6 +60,7 @@ class Deferred:
                 self._courier.hold(to, until - self._clock.now())
 
     def start(self) -> None:
+        """Send what waits, from now on."""
         self._worker = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
@@ -81,6 +84,8 @@ class Deferred:
         await self._journal.mark(row.id, state, detail=STOPPED)
 
     async def _work(self) -> None:
+        while not await self._ready():
+            await self._clock.sleep(RETRY_SECONDS)
         while True:
             self._waiting.changed.clear()
             wait = self._begin()

@@ -30,6 +30,7 @@ from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.receipt import Receipts
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
@@ -214,7 +215,7 @@ class Bench:
         self.turns.intake = self.intake
         self.turns.commands = Commands(
             name="shipmate", agent=self.agent, lanes=self.turns.lanes, access=self.access,
-            manifests=self.manifests, stop=self.turns.stop,
+            manifests=self.manifests, stop=self.turns.stop, receipts=Receipts(self.journal),
         )  # fmt: skip
         self._count = itertools.count(1)
 

@@ -1,0 +1,178 @@
+"""`/receipt`: the path of one reply, from the message that asked for it to what is in the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bot import text
+from bot.contracts import DeliveryRecord, Inbound, Inbox, InboxRecord, Json, Outbox, StepRecord, Steps
+from bot.gateway.completion import EXPIRED
+from bot.gateway.outbox import REPLACED, original
+from bot.gateway.waiting import due
+
+NOTHING_YET = "I have not answered anything here yet."
+UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"
+_JOINED = "joined "
+_WHY = {
+    "gone": "this chat could no longer be written to",
+    EXPIRED: "the platform did not take it for a day",
+    "stopped": "its turn ended before that",
+    "throttled": "the platform limits how fast I may write",
+    "failed": "the platform refused it",
+}
+
+
+class Records(Inbox, Steps, Outbox, Protocol):
+    """What the journal knows of a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    at: float
+    words: str
+
+
+class Receipts:
+    """Shows a chat its own turns, and never those of another one."""
+
+    def __init__(self, journal: Records) -> None:
+        self._journal = journal
+
+    async def run(self, inbound: Inbound) -> str:
+        """The receipt of the reply that is named by an argument or replied to, else of the newest one; for a person.
+
+        Raises `errors.StorageError`.
+        """
+        words = inbound.command.args.split() if inbound.command is not None else []
+        asked = words[0] if words else inbound.answers
+        request_id = await self._found(inbound.chat_key, asked)
+        if request_id is None:
+            return UNKNOWN.format(asked=text.preview(asked, 60)) if asked else NOTHING_YET
+        return await self._receipt(inbound.chat_key, request_id)
+
+    async def _found(self, chat_key: str, asked: str | None) -> str | None:
+        """The requestId that is meant: given itself, or by the id of a reply or of a message to us."""
+        if asked is None:
+            return await self._journal.delivered_as(chat_key, None)
+        if await self._here(chat_key, asked):
+            return asked
+        shown = await self._journal.delivered_as(chat_key, asked)
+        if shown is not None:
+            return shown
+        about = await self._journal.about(chat_key, asked)
+        return about[0].inbound.request_id if about else None
+
+    async def _here(self, chat_key: str, request_id: str) -> bool:
+        record = await self._journal.inbound(request_id)
+        if record is not None:
+            return record.inbound.chat_key == chat_key
+        rows = await self._journal.deliveries(request_id)
+        return bool(rows) and all(row.chat_key == chat_key for row in rows)
+
+    async def _receipt(self, chat_key: str, request_id: str) -> str:
+        record = await self._journal.inbound(request_id)
+        head: list[str] = []
+        if record is not None and (record.outcome or "").startswith(_JOINED):
+            # What joined a running turn was answered with it.
+            other = (record.outcome or "").removeprefix(_JOINED)
+            if await self._here(chat_key, other):
+                head = [f"Message {record.inbound.message_id or request_id} was answered together with another one."]
+                request_id, record = other, await self._journal.inbound(other)
+        events = [
+            *_received(record),
+            *(event for step in await self._journal.steps(request_id) for event in _step(step)),
+            *_delivered(await self._journal.deliveries(request_id)),
+            *_finished(record),
+        ]
+        return "\n".join([*head, *_lines(request_id, events)])
+
+
+def _lines(request_id: str, events: list[_Event]) -> list[str]:
+    events.sort(key=lambda event: event.at)
+    lines, day = [f"Receipt of {request_id}, times in UTC"], ""
+    for event in events:
+        moment = datetime.fromtimestamp(event.at, UTC)
+        if (date := f"{moment:%Y-%m-%d}") != day:
+            lines.append(date)
+            day = date
+        lines.append(f"{_clock(event.at)} {event.words}")
+    return lines
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[11:23]
+
+
+def _received(record: InboxRecord | None) -> Iterable[_Event]:
+    if record is not None:
+        inbound = record.inbound
+        named = f" {inbound.message_id}" if inbound.message_id else ""
+        yield _Event(record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}")
+
+
+def _finished(record: InboxRecord | None) -> Iterable[_Event]:
+    if record is None:
+        return
+    if record.state in {"done", "dead"}:
+        yield _Event(record.changed_at, f"finished: {record.outcome}")
+    elif record.state == "claimed":
+        yield _Event(record.changed_at, "begun, and not finished yet")
+
+
+def _step(step: StepRecord) -> Iterable[_Event]:
+    what = f"{'model' if step.kind == 'model' else 'tool'} {step.name}"
+    if step.ended_at is None:
+        yield _Event(step.began_at, f"{what}: begun, no end recorded (id {step.id})")
+        return
+    result = step.result or {}
+    facts = [f"{max(0.0, step.ended_at - step.began_at):.3f} s"]
+    if step.kind == "model":
+        facts += _usage(result)
+    elif result.get("is_error"):
+        facts.append("failed")
+    name = result.get("providerRequestId") or step.id
+    yield _Event(step.began_at, f"{what}: {', '.join(facts)} (id {name})")
+
+
+def _usage(result: Json) -> Iterable[str]:
+    usage = result.get("usage") or {}
+    if usage:
+        cached = int(usage.get("cacheReadTokens") or 0)
+        read = int(usage.get("inputTokens") or 0) + cached + int(usage.get("cacheWriteTokens") or 0)
+        yield f"{read} tokens in" + (f" ({cached} from the cache)" if cached else "")
+        yield f"{int(usage.get('outputTokens') or 0)} out"
+    if result.get("costUsd") is not None:
+        yield f"{float(result['costUsd']):.4f} $"
+
+
+def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[_Event]:
+    parts = {
+        one: number
+        for number, one in enumerate(dict.fromkeys(original(row.id) for row in rows if row.kind == "reply"), 1)
+    }
+    for row in rows:
+        if row.kind == "notice":
+            what = "notice"
+        else:
+            repeat = ", repeated" if original(row.id) != row.id else ""
+            what = f"part {parts[original(row.id)]} of {len(parts)}{repeat}" if len(parts) > 1 else f"reply{repeat}"
+        yield _Event(row.changed_at, f"{what}: {_state(row)}")
+
+
+def _state(row: DeliveryRecord) -> str:
+    """What became of one message, in words; its id in the chat, else in the outbox."""
+    until = due(row.detail)
+    if row.state == "sent":
+        late = ", after the platform had made it wait" if until is not None else ""
+        return f"delivered as message {row.message_id}{late}"
+    if row.state == "uncertain":
+        then = "so it was sent once more" if row.detail == REPLACED else "and nobody can tell"
+        return f"uncertain: it may or may not have arrived, {then} (id {row.id})"
+    if row.state == "failed":
+        return f"failed: {_WHY.get(row.detail or '', row.detail)} (id {row.id})"
+    if until is not None:
+        return f"deferred: the platform wants to be left alone until {_clock(until)} (id {row.id})"
+    return f"{'being sent' if row.state == 'sending' else 'not sent yet'} (id {row.id})"
