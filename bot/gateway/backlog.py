@@ -57,7 +57,7 @@ class Backlog:
         self._stops: list[Inbound] = []
         self._reading = False
         self._beyond = False
-        self._coming = 0
+        self._coming = self._brought = 0
         self._mark = 0
 
     def opened(self, channel: str) -> bool:
@@ -112,15 +112,14 @@ class Backlog:
         try:
             async with self.settling:
                 while self._wants():
-                    before = self._lanes.total
                     try:
                         await self._read(None)
                     except errors.StorageError as error:
                         self._log.write("error", "what waits cannot be read", level="error", cause=str(error))
                         await self._clock.sleep(RETRY_SECONDS)
                         continue
-                    if self._lanes.total == before and not self._missed:
-                        break
+                    if not (self._brought or self._missed):
+                        break  # what there is is being written down at this moment, and comes by itself
         finally:
             self._reading = False
 
@@ -154,7 +153,7 @@ class Backlog:
                 break
             # What stands in front belongs to people who have their share, or to channels that are not open.
             window *= 2
-        self._coming = len(chosen)
+        self._coming = self._brought = len(chosen)
         try:
             count = await self._bring(chosen, self._stopped)
         finally:
