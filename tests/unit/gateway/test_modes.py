@@ -1,0 +1,225 @@
+"""Queue modes, and what each does with messages that come while a turn runs; before and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.contracts import Attachment, Command, TurnOutcome, TurnRequest
+from bot.gateway.queueing import taken_in_at
+from bot.system import UlidSource
+from bot.testing.clock import FakeClock
+from tests.unit.gateway.conftest import Bench
+
+
+async def made(root: Path, **options: Any) -> Bench:
+    bench = Bench(root, **options)
+    bench.agent.answer = together
+    await bench.open()
+    return bench
+
+
+def together(request: TurnRequest) -> str:
+    assert request.inbound is not None
+    return "re: " + " + ".join(one.text for one in (request.inbound, *request.also))
+
+
+async def busy(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("one")
+    await bench.agent.began.wait()
+
+
+async def freed(bench: Bench) -> None:
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    await bench.idle()
+
+
+@pytest.mark.parametrize(
+    ("mode", "steers", "said"),
+    [
+        ("steer", True, ["re: one", "re: two", "re: three"]),
+        ("followup", False, ["re: one", "re: two", "re: three"]),
+        ("collect", False, ["re: one", "re: two + three"]),
+        ("interrupt", False, ["re: two + three"]),
+    ],
+)
+async def test_what_a_person_adds_while_a_turn_runs(
+    tmp_path: Path, mode: str, steers: bool, said: list[str]
+) -> None:
+    bench = await made(tmp_path, mode=mode)
+    await busy(bench)
+    assert (bench.agent.requests[0].take_more is not None) is steers
+    await bench.say("two")
+    await bench.say("three")
+    await freed(bench)
+    assert bench.tele.texts == said
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
+async def test_what_interrupts_is_of_the_same_person_for_the_same_place(tmp_path: Path) -> None:
+    bench = await made(tmp_path, mode="interrupt")
+    bench.agent.hold = asyncio.Event()
+    group: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
+    await bench.say("one", **group)
+    await bench.agent.began.wait()
+    await bench.say("theirs", user_id="5", **group)
+    await bench.say("elsewhere", target={"chat": "-100", "thread": "1"}, **group)
+    await bench.say("/new", command=Command(name="new"), **group)
+    assert len(bench.agent.running) == 1
+    await freed(bench)
+    assert bench.tele.texts[:3] == ["re: one", "re: theirs", "re: elsewhere"]
+    await bench.close()
+
+
+async def test_new_words_interrupt_the_answer_to_the_old_ones(tmp_path: Path) -> None:
+    bench = await made(tmp_path, mode="interrupt")
+    bench.agent.hold = asyncio.Event()
+    await bench.say("teh", message_id="m")
+    await bench.agent.began.wait()
+    await bench.say("the", message_id="m", kind="edit")
+    await freed(bench)
+    assert bench.tele.texts == ["re: the"]
+    await bench.close()
+
+
+async def test_what_comes_while_a_turn_reads_its_thread_is_answered_with_it_where_all_is_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = await made(tmp_path, mode="interrupt")
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object) -> Any:
+        reading.set()
+        await go_on.wait()
+        return ()
+
+    monkeypatch.setattr(bench.tele, "context", slow)
+    await bench.say("one")
+    await reading.wait()
+    await bench.say("two", attachments=(Attachment(kind="file", name="报告.pdf"),))
+    go_on.set()
+    await bench.idle()
+    (said,) = bench.tele.texts
+    assert said.startswith("re: one + two\n\n")
+    assert "报告.pdf" in said
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
+async def test_a_burst_is_one_turn_and_one_line_names_all_that_came_along(tmp_path: Path) -> None:
+    bench = await made(tmp_path, debounce=1.5)
+    await bench.say("", attachments=(Attachment(kind="photo", name="a.jpg"),))
+    await bench.say("look 👀", attachments=(Attachment(kind="file", name="b.pdf"),))
+    await bench.clock.advance(1.5)
+    (said,) = await bench.tele.until(1)
+    assert said.startswith("re:  + look 👀\n\n")
+    assert "a.jpg" in said
+    assert "b.pdf" in said
+    await bench.idle()
+    await bench.say("", attachments=(Attachment(kind="photo", name="c.jpg"),))
+    await bench.say(" ", attachments=(Attachment(kind="photo", name="d.jpg"),))
+    await bench.clock.advance(1.5)
+    words = (await bench.tele.until(2))[1]
+    await bench.idle()
+    assert "c.jpg" in words
+    assert "d.jpg" in words
+    assert len(bench.agent.requests) == 1
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
+async def test_a_burst_that_fails_is_told_of_once(tmp_path: Path) -> None:
+    bench = await made(tmp_path, debounce=1.0)
+
+    def broken(_: TurnRequest) -> TurnOutcome:
+        raise ZeroDivisionError
+
+    bench.agent.answer = broken
+    await bench.say("one")
+    await bench.say("two")
+    await bench.clock.advance(1.0)
+    await bench.tele.until(1)
+    await bench.idle()
+    assert len(bench.tele.texts) == 1
+    assert await bench.journal.unfinished() == []
+    assert bench.turns._running == {}
+    await bench.close()
+
+
+class TestAfterARestart:
+    async def test_what_had_been_collected_is_one_turn_behind_the_one_that_goes_on(
+        self, tmp_path: Path
+    ) -> None:
+        first = await made(tmp_path, mode="collect")
+        await busy(first)
+        await first.say("two")
+        await first.say("three")
+        await first.close()
+        second = Bench(tmp_path, mode="collect")
+        second.agent.answer = together
+        second.agent.sources = (first.agent.requests[0].request_id,)
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == ["re: one", "re: two + three"]
+        assert await second.journal.unfinished() == []
+        await second.close()
+
+    async def test_a_burst_that_had_begun_goes_on_with_all_its_messages_and_no_others(
+        self, tmp_path: Path
+    ) -> None:
+        first = await made(tmp_path, debounce=1.0, mode="collect")
+        first.agent.hold = asyncio.Event()
+        await first.say("one")
+        await first.say("two")
+        await first.clock.advance(1.0)
+        await first.agent.began.wait()
+        await first.clock.advance(60.0)
+        await first.say("three")
+        await first.close()
+        second = Bench(tmp_path, debounce=1.0, mode="collect")
+        second.agent.answer = together
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == ["re: one + two", "re: three"]
+        await second.close()
+
+    async def test_a_burst_whose_reply_was_delivered_is_not_answered_again(self, tmp_path: Path) -> None:
+        first = await made(tmp_path, debounce=1.0)
+        answered = asyncio.Event()
+
+        async def run(request: TurnRequest) -> TurnOutcome:
+            assert request.reply is not None
+            await request.reply.send("both answered")
+            answered.set()
+            await asyncio.Event().wait()  # killed in the model call after the answer
+            raise AssertionError
+
+        first.agent.run = run  # type: ignore[method-assign]
+        await first.say("one")
+        await first.say("two")
+        await first.clock.advance(1.0)
+        await answered.wait()
+        await first.close()
+        second = Bench(tmp_path, debounce=1.0)
+        second.agent.answer = lambda request: TurnOutcome("done", delivered=len(request.delivered))
+        await second.open()
+        await second.idle()
+        assert [one.delivered for one in second.agent.requests] == [("m1",)]
+        assert second.tele.sent == []
+        assert await second.journal.unfinished() == []
+        await second.close()
+
+
+def test_a_request_id_tells_when_it_was_taken_in() -> None:
+    clock = FakeClock(1_800_000_000.125)
+
+    class Inbound:
+        request_id = UlidSource(clock).ulid()
+
+    assert taken_in_at(Inbound()) == 1_800_000_000.125  # type: ignore[arg-type]
