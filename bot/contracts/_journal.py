@@ -135,7 +135,9 @@ class Outbox(Protocol):
         ...
 
     async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
-        """The requestId of the reply that a chat shows under this id; of its newest reply where that is None."""
+        """The requestId of the reply that a chat shows under this id; where that is None, of its newest reply, whatever
+        became of it.
+        """
         ...
 
     async def close_target(self, channel: str, chat_id: str, reason: str) -> None:

@@ -23,8 +23,13 @@ from bot.gateway.waiting import Waiting, due
 BOT_USER = "bot"
 PATIENCE = 24 * 3600.0
 """Seconds after which a reply that still waits for its platform is given up."""
-EXPIRED = "expired"
 Part = tuple[Outbound, Sent]
+
+
+class Expired(errors.DeliveryFailed):
+    """A reply that waited for its platform for too long."""
+
+    code = "expired"
 
 
 class Shelf:
@@ -125,17 +130,8 @@ class Completion:
         now = self._clock.now()
         late = [row for row in rows if now - row.created_at > PATIENCE]
         for row in late:
-            self._log.write(
-                "delivery",
-                "a reply is given up: its platform did not take it for a day",
-                level="error",
-                chat_key=to.chat_key,
-                request_id=to.request_id,
-                outbound_id=row.id,
-            )
-            await self._journal.mark(
-                row.id, "uncertain" if row.state == "sending" else "failed", detail=EXPIRED
-            )
+            lost = errors.DeliveryUncertain if row.state == "sending" else Expired
+            await self._courier.end(_message(to, row), lost("the platform did not take it for a day"))
         left = await self._left(to, [row for row in rows if row not in late])
         await self._deliver(to, left)
 

@@ -104,7 +104,7 @@ class Courier:
             await self.put_off(to, left, error.wait)
             raise
         except errors.DeliveryUncertain as error:
-            await self._ended(left.popleft().message, error)
+            await self.end(left.popleft().message, error)
             if left and left[0].message.kind == "reply":
                 await self.put_off(to, left, AFTER_DOUBT)
             raise
@@ -113,7 +113,7 @@ class Courier:
                 await self._targets.close(to, str(error))
             if prepared is not None:
                 await prepared
-            await asyncio.gather(*(self._ended(item.message, error) for item in left))
+            await asyncio.gather(*(self.end(item.message, error) for item in left))
             raise
 
     async def put_off(self, to: Address, items: Collection[Item], wait: float) -> None:
@@ -302,7 +302,7 @@ class Courier:
             return errors.DeliveryUncertain("the platform cannot be asked what became of it")
         return errors.DeliveryThrottled("the platform asks to wait for long", retry_after=self.frozen(to))
 
-    async def _ended(self, message: Outbound, error: errors.DeliveryFailed) -> None:
+    async def end(self, message: Outbound, error: errors.DeliveryFailed) -> None:
         """Record, and tell the operator, that a message will not be sent any more."""
         state: OutboxState = "uncertain" if isinstance(error, errors.DeliveryUncertain) else "failed"
         self._log.write(

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bot import text
 from bot.contracts import DeliveryRecord, Inbound, Inbox, InboxRecord, Json, Outbox, StepRecord, Steps
-from bot.gateway.completion import EXPIRED
+from bot.gateway.completion import Expired
 from bot.gateway.outbox import REPLACED, original
 from bot.gateway.waiting import due
 
@@ -18,7 +18,7 @@ UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"
 _JOINED = "joined "
 _WHY = {
     "gone": "this chat could no longer be written to",
-    EXPIRED: "the platform did not take it for a day",
+    Expired.code: "the platform did not take it for a day",
     "stopped": "its turn ended before that",
     "throttled": "the platform limits how fast I may write",
     "failed": "the platform refused it",
@@ -79,7 +79,9 @@ class Receipts:
             # What joined a running turn was answered with it.
             other = (record.outcome or "").removeprefix(_JOINED)
             if await self._here(chat_key, other):
-                head = [f"Message {record.inbound.message_id or request_id} was answered together with another one."]
+                head = [
+                    f"Message {record.inbound.message_id or request_id} was answered together with another one."
+                ]
                 request_id, record = other, await self._journal.inbound(other)
         events = [
             *_received(record),
@@ -151,14 +153,20 @@ def _usage(result: Json) -> Iterable[str]:
 def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[_Event]:
     parts = {
         one: number
-        for number, one in enumerate(dict.fromkeys(original(row.id) for row in rows if row.kind == "reply"), 1)
+        for number, one in enumerate(
+            dict.fromkeys(original(row.id) for row in rows if row.kind == "reply"), 1
+        )
     }
     for row in rows:
         if row.kind == "notice":
             what = "notice"
         else:
             repeat = ", repeated" if original(row.id) != row.id else ""
-            what = f"part {parts[original(row.id)]} of {len(parts)}{repeat}" if len(parts) > 1 else f"reply{repeat}"
+            what = (
+                f"part {parts[original(row.id)]} of {len(parts)}{repeat}"
+                if len(parts) > 1
+                else f"reply{repeat}"
+            )
         yield _Event(row.changed_at, f"{what}: {_state(row)}")
 
 

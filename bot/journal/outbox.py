@@ -23,7 +23,7 @@ _UNDELIVERED = """SELECT id, request_id, chat_key, text, kind, state, message_id
     ORDER BY rowid"""
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
 _SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
-_NEWEST = f"{_SHOWN} ORDER BY rowid DESC LIMIT 1"
+_NEWEST = "SELECT request_id FROM outbox WHERE kind = 'reply' AND chat_key = ? ORDER BY rowid DESC LIMIT 1"
 _CLOSE = "INSERT OR REPLACE INTO closed_targets VALUES (?, ?, ?, ?)"
 _OPEN = "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?"
 _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"

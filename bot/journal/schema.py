@@ -100,7 +100,7 @@ def steps_schedule_and_leases(db: sqlite3.Connection) -> None:
         "CREATE INDEX outbox_open ON outbox (state) WHERE state IN ('intent', 'sending')",
         """CREATE INDEX outbox_shown ON outbox (chat_key, message_id)
             WHERE state = 'sent' AND kind = 'reply'""",
-        "CREATE INDEX outbox_newest ON outbox (chat_key) WHERE state = 'sent' AND kind = 'reply'",
+        "CREATE INDEX outbox_newest ON outbox (chat_key) WHERE kind = 'reply'",
         "CREATE INDEX dead_letters_at ON dead_letters (at)",
     ):
         db.execute(statement)

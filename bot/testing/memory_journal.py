@@ -201,8 +201,9 @@ class MemoryJournal:
     @at_once
     def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
         for row in reversed(self._outbox.values()):
-            shown = (row.state, row.kind, row.chat_key) == ("sent", "reply", text.clean(chat_key))
-            if shown and (message_id is None or row.message_id == text.clean(message_id)):
+            ours = (row.kind, row.chat_key) == ("reply", text.clean(chat_key))
+            named = message_id is None or (row.state, row.message_id) == ("sent", text.clean(message_id))
+            if ours and named:
                 return row.request_id
         return None
 

@@ -128,8 +128,8 @@ async def test_a_reply_that_waits_for_more_than_a_day_is_given_up_and_the_operat
     await until(lambda: not desk.delivery._waiting.chats)
     (row,) = await desk.rows()
     assert (row.state, row.detail) == ("failed", "expired")
-    assert [line.message for line in desk.log.at("error")] == [
-        "a reply is given up: its platform did not take it for a day"
+    assert [(line.message, line.details["cause"]) for line in desk.log.at("error")] == [
+        ("reply not delivered: failed", "the platform did not take it for a day")
     ]
     assert desk.tele.sent == []
 
