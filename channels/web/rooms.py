@@ -18,6 +18,8 @@ MESSAGES = 200
 """Messages kept in a room."""
 _SIZE = 1_000_000
 """Characters kept in a room."""
+TOTAL = 16_000_000
+"""Characters kept in all rooms together."""
 ROOMS = 256
 STREAMS = 20
 """Browsers that may listen to one chat at a time."""
@@ -86,6 +88,13 @@ class Room:
             self.size -= len(dropped.text)
             self.floor = dropped.number
 
+    def empty(self) -> None:
+        """Keep nothing: a browser that was away is shown the archive."""
+        if self.said:
+            self.floor = self.said[-1].number
+        self.said.clear()
+        self.size = 0
+
     def tell(self, chunk: bytes) -> None:
         for stream in self.streams:
             stream.push(chunk)
@@ -116,7 +125,18 @@ class Rooms:
         room = self.room(chat)
         said = Said(number, id_, role, kind, text, ts)
         room.keep(said)
+        self._make_room(chat)
         room.tell(self._message(said))
+
+    def _make_room(self, chat: str) -> None:
+        """Empty the rooms used least recently where all together hold too much."""
+        total = sum(room.size for room in self._rooms.values())
+        for other, room in self._rooms.items():
+            if total <= TOTAL:
+                return
+            if other != chat:
+                total -= room.size
+                room.empty()
 
     def work(self, chat: str, *, working: bool) -> None:
         room = self.room(chat)

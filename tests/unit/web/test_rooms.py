@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from channels.web import rooms
 
 
@@ -51,3 +53,16 @@ def test_a_browser_that_does_not_read_is_cut_off() -> None:
     assert cut == []
     stream.push(b"x")
     assert cut == [True]
+
+
+def test_all_rooms_together_keep_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "TOTAL", 1_000)
+    house = rooms.Rooms()
+    for chat in ("a", "b", "c"):
+        house.room(chat)
+        house.say(chat, number=house.number(), id_=chat, role="user", kind="message", text="字" * 450, ts=1)
+    assert [house._rooms[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
+    assert house.missed("a", f"{house._boot}-0") is None, "shown the archive instead"
+    assert "字".encode() in (house.missed("c", f"{house._boot}-2") or b"")
+    house.say("c", number=house.number(), id_="d", role="user", kind="message", text="字" * 2_000, ts=1)
+    assert [house._rooms[chat].size for chat in ("a", "b")] == [0, 0]
