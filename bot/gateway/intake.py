@@ -76,6 +76,7 @@ class GatewayIntake:
         self._asking: dict[str, asyncio.Future[bool]] = {}
         self._known: dict[str, None] = {}
         self._last: dict[str, asyncio.Future[None]] = {}
+        self._archiving: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.in_flight: set[str] = set()
         """The requestIds of what is being written down."""
         self.first = ""
@@ -147,7 +148,7 @@ class GatewayIntake:
             queued.set_result(None)
             if self._last[chat_key] is queued:
                 del self._last[chat_key]
-        if archived is not None:
+        if archived is not None and inbound.kind != "message":
             await archived
         return fresh
 
@@ -189,10 +190,18 @@ class GatewayIntake:
             return None
         if current is not inbound:
             await self._recorded(self._journal.amend(current))
-        # Before its turn begins, so that the archive has the question before the answer; the turn need not wait.
-        archived = asyncio.ensure_future(self.archive(current))
+        # Before its turn begins, so that the archive has the question before the answer. Nobody waits for it here: in
+        # a burst every chat's file has to be brought to the disk, and the platform must hear of its events meanwhile.
+        name = (inbound.chat_key, inbound.request_id)
+        archived = self._archiving[name] = asyncio.ensure_future(self.archive(current))
+        archived.add_done_callback(lambda _: self._archiving.pop(name))
         self._queue(current, records)
         return archived
+
+    async def archived(self, inbound: Inbound) -> None:
+        """Wait until a message is in the archive: before that its row in the journal must not be closed."""
+        if (writing := self._archiving.get((inbound.chat_key, inbound.request_id))) is not None:
+            await asyncio.wait([writing])
 
     async def _recorded(self, change: Awaitable[object]) -> None:
         """Await a change that a restart would make again where it cannot be recorded."""
@@ -213,6 +222,8 @@ class GatewayIntake:
         )
 
     async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+        if writing := [task for (chat, _), task in self._archiving.items() if chat == chat_key]:
+            await asyncio.wait(writing)
         return (await self._archive.search(chat_key, HistoryQuery(limit=limit))).lines
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:

@@ -335,6 +335,7 @@ class Turns:
             return
 
     async def _finish(self, inbound: Inbound, outcome: str) -> None:
+        await self._intake.archived(inbound)
         await self._recorded(self._journal.finish(inbound.request_id, outcome))
 
     async def _recorded(self, change: Awaitable[None]) -> None:
