@@ -1,0 +1,31 @@
+"""Operators hear of trouble in their direct chats, and each part says how it is."""
+
+from __future__ import annotations
+
+from tests.blackbox.conftest import ANN, PERSON, World
+
+
+async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channel_once(world: World) -> None:
+    world.only("telegram", "slack")
+    world.config["operators"] = [f"telegram:{PERSON}", f"slack:{ANN}", "telegram:999999"]
+    world.config["dashboard"] = {"port": 0}
+    await world.start()
+    for _ in range(2):
+        poison = world.telegram.push_raw({"message": {"message_id": "secret words"}})
+    world.telegram.say("what stands behind it goes on")
+    await world.telegram.until(lambda: len(world.texts()) >= 2)
+    await world.slack.until(lambda: bool(world.slack.called("chat.postMessage")))
+    told = [text for text in world.texts() if "dead letters" in text]
+    assert len(told) == 1
+    assert f"update:{poison['update_id'] - 1}" in told[0]
+    assert "secret words" not in told[0]
+    (post,) = world.slack.called("chat.postMessage")
+    assert "dead letters" in str(post)
+    address = world.process.ready_line.split()[-1]
+    async with world.session.get(f"{address}/healthz") as answer:
+        assert (answer.status, await answer.json()) == (200, {"status": "ok"})
+    async with world.session.get(f"{address}/readyz") as answer:
+        parts = (await answer.json())["parts"]
+    assert set(parts) == {"journal", "model", "memory", "slack", "telegram"}
+    assert all(part["ok"] for part in parts.values())
+    assert await world.process.stop() == 0
