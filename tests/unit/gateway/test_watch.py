@@ -231,20 +231,26 @@ async def test_while_one_healing_runs_no_other_begins(ward: Ward) -> None:
     assert len(ward.tele.heals) == 1
 
 
-async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(
-    ward: Ward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_operator_without_a_way_is_logged_and_the_others_hear_of_it(ward: Ward) -> None:
+    ward.tele.failures = [errors.TargetGone("blocked")]
+    assert await ward.reports.tell("subject", "words")
+    assert ward.told == ["words"]
+    untold = [
+        line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
+    ]
+    assert [line.details["operator"] for line in untold] == ["tele:1"]
+
+
+async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hangs(message: Outbound) -> Sent:
         await asyncio.Event().wait()
         raise AssertionError(message)
 
     monkeypatch.setattr(reports_module, "TELL_SECONDS", 0.01)
-    monkeypatch.setattr(ward.tele, "send", hangs)
     monkeypatch.setattr("bot.gateway.outbox.GRACE_SECONDS", 0.01)
-    assert await ward.reports.tell("subject", "words")
-    assert ward.told == ["words"]
-    ward.chat.failures = [errors.TargetGone("blocked")]
-    assert not await ward.reports.tell("another subject", "words")
+    for channel in (ward.tele, ward.chat):
+        monkeypatch.setattr(channel, "send", hangs)
+    assert not await ward.reports.tell("subject", "words")
     untold = [
         line for line in ward.bench.log.of("delivery") if line.message == "an operator could not be told"
     ]
