@@ -67,7 +67,7 @@ def test_a_stop_drains_and_further_ones_change_nothing(number: int) -> None:
 
 @pytest.mark.parametrize("how", ["hang", "block"])
 def test_what_hangs_or_blocks_everything_is_left_in_time(how: str) -> None:
-    assert life("0.2", how, wait_for="draining") == (0, ["begun", "draining", "stopped"])
+    assert life("1.5", how, wait_for="draining") == (0, ["begun", "draining", "stopped"])
 
 
 async def test_the_last_resort_is_set_off_by_the_first_stop_alone() -> None:
