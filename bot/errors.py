@@ -176,7 +176,22 @@ class ContextOverflow(ModelError):
 
 
 class OutputOverflow(ContextOverflow):
-    """Prompt and `max_tokens` together do not fit: a smaller `max_tokens` mends it."""
+    """Prompt and `max_tokens` together do not fit, or the model gives no answers of that length: a smaller
+    `max_tokens` mends it. `limit` is the most that the model gives, where the provider said so.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        limit: int | None = None,
+        tokens: int | None = None,
+        window: int | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, tokens=tokens, window=window, status=status, request_id=request_id)
+        self.limit = limit
 
 
 class RequestTooLarge(ContextOverflow):

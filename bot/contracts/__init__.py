@@ -22,11 +22,24 @@ from bot.contracts._journal import (
     StepRecord,
     Steps,
 )
-from bot.contracts._model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts._model import (
+    Learned,
+    Model,
+    ModelFacts,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+    ToolInputDelta,
+    Usage,
+)
 from bot.contracts._outside import Clock, Disk, Ids, Log, OpenFile, Redact
 from bot.contracts._ports import (
     Agent,
     Archive,
+    ArtifactMatch,
+    ArtifactMatches,
+    ArtifactPage,
+    Artifacts,
     Effect,
     Reply,
     Skill,
@@ -59,6 +72,10 @@ __all__ = [
     "Agent",
     "Archive",
     "ArchiveLine",
+    "ArtifactMatch",
+    "ArtifactMatches",
+    "ArtifactPage",
+    "Artifacts",
     "Attachment",
     "Channel",
     "ChannelSettings",
@@ -81,6 +98,7 @@ __all__ = [
     "Job",
     "Journal",
     "Json",
+    "Learned",
     "Leases",
     "Level",
     "Log",
@@ -88,6 +106,7 @@ __all__ = [
     "Manifest",
     "Message",
     "Model",
+    "ModelFacts",
     "ModelReply",
     "ModelRequest",
     "OpenFile",

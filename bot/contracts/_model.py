@@ -62,6 +62,25 @@ class ModelReply:
     detail: Json | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a provider says of a model, in tokens; None where it does not say."""
+
+    window: int | None = None
+    """Most tokens of a request."""
+    max_output: int | None = None
+    """Most tokens of an answer."""
+
+
+class Learned(Protocol):
+    """Figures learnt of models while they are used, kept over restarts (`bot.llm.learned`). Never blocks."""
+
+    def get(self, model: str, name: str) -> float | None: ...
+    def set(self, model: str, name: str, value: float | None) -> None:
+        """Keep a figure; None forgets it."""
+        ...
+
+
 class Model(Protocol):
     """A language model behind its provider."""
 
@@ -74,6 +93,12 @@ class Model(Protocol):
 
     async def check(self) -> None:
         """Ask the provider whether the key works. Raises `errors.ModelRefused` or another `ModelError`."""
+        ...
+
+    async def facts(self, model: str) -> ModelFacts:
+        """What the provider says of a model; nothing where it has no such list. Raises `errors.ModelError` where
+        it does not answer.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -38,7 +38,7 @@ UNBOUND = _re(
     r"|thinking`? blocks in the latest assistant message cannot be modified"
 )
 OUTPUT = _re(
-    r"max_tokens: \d+ > \d+|maximum allowed number of output tokens"
+    r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
     r"|maximum tokens you requested exceeds|input and output tokens exceed your context limit"
     r"|max_(?:completion|output)_tokens`? (?:is|are) too (?:large|high)"
 )
@@ -244,8 +244,11 @@ _PASSING: tuple[tuple[frozenset[int], re.Pattern[str], type[errors.RateLimited |
 
 
 def _overflow(said: str, failure: Failure, line: str) -> errors.ContextOverflow | None:
-    if OUTPUT.search(said):
-        return errors.OutputOverflow(line, **_where(failure))
+    if (found := OUTPUT.search(said)) is not None:
+        limit = found["limit"]
+        return errors.OutputOverflow(
+            line, limit=int(limit.replace(",", "")) if limit else None, **_where(failure)
+        )
     for pattern in OVERFLOW:
         match = pattern.search(said)
         if match is None:

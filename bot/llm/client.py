@@ -11,13 +11,13 @@ import ipaddress
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import anthropic
 import httpx2
 
 from bot import errors
-from bot.contracts import Clock, Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts import Clock, Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
 from bot.llm.discretion import discreet
 from bot.llm.sse import EventStream, endless
@@ -25,6 +25,7 @@ from bot.llm.stream import Accumulator
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 DRAIN_SECONDS = 0.25
+NO_SUCH_PAGE = frozenset({404, 405, 501})
 
 _NOTHING = ModelRequest(model="", max_tokens=0, system=(), messages=())
 _NO_CONNECTION = (
@@ -211,27 +212,39 @@ class AnthropicModel:
         return failure
 
     async def check(self) -> None:
+        await self._get("/v1/models", {"limit": 1})
+
+    async def facts(self, model: str) -> ModelFacts:
+        found = await self._get(f"/v1/models/{quote(model, safe='')}")
+        return ModelFacts(_count(found.get("max_input_tokens")), _count(found.get("max_tokens")))
+
+    async def _get(self, path: str, params: Json | None = None) -> Json:
+        """An object of the provider; {} where it has no such page, as compatible endpoints need not."""
         failure: errors.ModelError | None = None
+        page: object = None
         try:
             page = await self._client.get(
-                "/v1/models", cast_to=object, options={"params": {"limit": 1}, "timeout": 20.0}
+                path, cast_to=object, options={"params": params or {}, "timeout": 20.0}
             )
-            if not isinstance(page, dict):
-                failure = errors.ModelUnreachable(
-                    "A web page answers where the provider should: see baseUrl."
-                )
         except _FAILURES as error:
-            # Compatible endpoints need not have a list of models.
-            if isinstance(error, anthropic.APIStatusError) and error.status_code in {404, 405, 501}:
-                return
+            if isinstance(error, anthropic.APIStatusError) and error.status_code in NO_SUCH_PAGE:
+                return {}
             failure = self._failure(error)
-        if failure is not None:
-            if isinstance(failure, errors.StreamBroken):
-                failure = errors.ModelUnreachable(str(failure))
-            raise self._discreet(failure, _NOTHING, None)
+        if isinstance(page, dict):
+            return page
+        if failure is None:
+            failure = errors.ModelUnreachable("A web page answers where the provider should: see baseUrl.")
+        if isinstance(failure, errors.StreamBroken):
+            failure = errors.ModelUnreachable(str(failure))
+        raise self._discreet(failure, _NOTHING, None)
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _count(value: object) -> int | None:
+    """A number of tokens; None for what cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 async def _drain(events: AsyncIterator[Json]) -> None:

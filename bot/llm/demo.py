@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 
-from bot.contracts import Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts import Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.llm import demo_words
 from bot.llm.demo_turn import Turn, read
 
@@ -38,6 +38,10 @@ class DemoModel:
 
     async def check(self) -> None:
         """There is nothing that could refuse."""
+
+    async def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - the port's
+        """A demo has no limits."""
+        return ModelFacts()
 
     async def close(self) -> None:
         """There is nothing to close."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from bot import errors
-from bot.contracts import Clock, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts import Clock, Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.closing import closing
 
 AWAY = (
@@ -55,6 +55,9 @@ class WatchedModel:
             await self.check()
         except errors.ModelError:
             return
+
+    async def facts(self, model: str) -> ModelFacts:
+        return await self._model.facts(model)
 
     async def close(self) -> None:
         await self._model.close()

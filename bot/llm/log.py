@@ -14,6 +14,7 @@ from bot.contracts import (
     Log,
     Message,
     Model,
+    ModelFacts,
     ModelReply,
     ModelRequest,
     TextDelta,
@@ -168,6 +169,9 @@ class LoggedModel:
 
     async def check(self) -> None:
         await self._model.check()
+
+    async def facts(self, model: str) -> ModelFacts:
+        return await self._model.facts(model)
 
     async def close(self) -> None:
         await self._model.close()

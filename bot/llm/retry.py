@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator
 
 from bot import errors
-from bot.contracts import Clock, Log, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts import Clock, Log, Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.closing import closing
 
 ATTEMPTS = 3  # in all
@@ -89,6 +89,9 @@ class RetryingModel:
 
     async def check(self) -> None:
         await self._model.check()
+
+    async def facts(self, model: str) -> ModelFacts:
+        return await self._model.facts(model)
 
     async def close(self) -> None:
         await self._model.close()

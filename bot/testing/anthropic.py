@@ -146,11 +146,7 @@ class AnthropicServer(Loopback):
         raw = await request.read()
         if len(raw) > rules.MAX_BYTES:
             raise rules.Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
-        version = request.headers.get("anthropic-version")
-        if version is None:
-            raise rules.Refused("anthropic-version: header is required")
-        if version not in rules.VERSIONS:
-            raise rules.Refused(f'anthropic-version: "{version}" is not a valid version')
+        self._versioned(request)
         try:
             body = json.loads(raw)
             json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
@@ -168,6 +164,13 @@ class AnthropicServer(Loopback):
             raise rules.Refused("x-api-key header is required", status=401, kind="authentication_error")
         if self.key is not None and given != self.key:
             raise rules.Refused("invalid x-api-key", status=401, kind="authentication_error")
+
+    def _versioned(self, request: web.Request) -> None:
+        version = request.headers.get("anthropic-version")
+        if version is None:
+            raise rules.Refused("anthropic-version: header is required")
+        if version not in rules.VERSIONS:
+            raise rules.Refused(f'anthropic-version: "{version}" is not a valid version')
 
     def _check(self, body: Json, request: web.Request) -> None:
         version = request.headers["anthropic-version"]
@@ -320,6 +323,7 @@ class AnthropicServer(Loopback):
             return await self.broken(request, fault)
         try:
             self._authorise(request)
+            self._versioned(request)
             return self._json(make(), 200, request_id)
         except rules.Refused as refused:
             return self._json(refused.body(request_id), refused.status, request_id)
@@ -330,7 +334,8 @@ class AnthropicServer(Loopback):
         return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
     def _model_object(self, name: str) -> Json:
-        self._known(name)
+        if name not in MODELS and name not in self.windows:
+            raise rules.Refused(f"model: {name}", status=404, kind="not_found_error")
         return {
             "type": "model",
             "id": name,

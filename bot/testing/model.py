@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from bot.contracts import Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts import Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 
 _ids = itertools.count(1)
 
@@ -45,6 +45,9 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         self.hold: asyncio.Event | None = None
         self.asked = asyncio.Event()
+        self.known = ModelFacts()
+        """What it says of any model."""
+        self.asked_of: list[str] = []
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         self.requests.append(request)
@@ -63,6 +66,10 @@ class ScriptedModel:
 
     async def check(self) -> None:
         """The key of a script is always right."""
+
+    async def facts(self, model: str) -> ModelFacts:
+        self.asked_of.append(model)
+        return self.known
 
     async def close(self) -> None:
         """There is nothing to close."""

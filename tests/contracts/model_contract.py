@@ -155,3 +155,9 @@ class ModelContract(abc.ABC):
         await model.check()
         await model.close()
         await model.close()
+
+    async def test_its_facts_are_numbers_that_make_sense_or_nothing(self, model: Model) -> None:
+        for name in ("claude-sonnet-5-5", "no-such-model"):
+            facts = await model.facts(name)
+            for figure in (facts.window, facts.max_output):
+                assert figure is None or figure > 0

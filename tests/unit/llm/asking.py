@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bot import errors
-from bot.contracts import Json, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts import Json, Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 
 Item = TextDelta | ToolInputDelta | ModelReply
 
@@ -73,6 +73,9 @@ class ScriptedModel:
     async def check(self) -> None:
         if self.attempts:
             raise errors.ModelRefused
+
+    async def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - the port's
+        return ModelFacts()
 
     async def close(self) -> None:
         self.closed = True

@@ -297,3 +297,17 @@ def test_a_sentence_has_its_meaning_in_every_form(
     assert error.status == status
     if isinstance(error, errors.ContextOverflow):
         assert (error.tokens, error.window) == (tokens, window)
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens", 128_000),
+        ("max_tokens: 200000 > 128,000, which is the maximum allowed number of output tokens", 128_000),
+        ("max_completion_tokens is too large: 99999", None),
+    ],
+)
+def test_the_longest_answer_is_learnt_from_the_refusal_of_a_longer_one(words: str, limit: int | None) -> None:
+    error = classify.classify(classify.read(400, {"error": {"message": words}}))
+    assert isinstance(error, errors.OutputOverflow)
+    assert error.limit == limit

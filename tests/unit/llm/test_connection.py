@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bot import errors
-from bot.contracts import ModelRequest
+from bot.contracts import ModelFacts, ModelRequest
 from bot.llm import client
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
@@ -80,6 +80,43 @@ async def test_check_tells_a_cut_connection_as_unreachable(
     server.fail("models", action="cut")
     with pytest.raises(errors.ModelUnreachable):
         await model.check()
+
+
+async def test_the_provider_is_asked_for_the_window_and_the_longest_answer_of_a_model(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.windows["claude-opus-5-5"] = 200_000
+    assert await model.facts("claude-opus-5-5") == ModelFacts(200_000, 128_000)
+    assert await model.facts("claude-nobody-knows") == ModelFacts()
+    assert await model.facts("örtlich/模型:7b") == ModelFacts()
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+async def test_an_endpoint_without_a_list_of_models_says_nothing_of_them(
+    server: AnthropicServer, model: AnthropicModel, status: int
+) -> None:
+    server.fail("model", status=status, body="<html>no</html>", headers={"content-type": "text/html"})
+    assert await model.facts("claude-sonnet-5-5") == ModelFacts()
+
+
+@pytest.mark.parametrize("said", ["null", '"200000"', "true", "-1", "1.5", "{}"])
+async def test_figures_that_cannot_be_are_not_taken(
+    server: AnthropicServer, model: AnthropicModel, said: str
+) -> None:
+    body = '{"id":"claude-sonnet-5-5","max_input_tokens":%s,"max_tokens":%s}' % (said, said)
+    server.fail("model", status=200, body=body, headers={"content-type": "application/json"})
+    assert await model.facts("claude-sonnet-5-5") == ModelFacts()
+
+
+async def test_a_provider_that_fails_is_no_provider_that_knows_nothing(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.fail("model", status=500, body="")
+    with pytest.raises(errors.Overloaded):
+        await model.facts("claude-sonnet-5-5")
+    server.fail("model", action="cut")
+    with pytest.raises(errors.ModelUnreachable):
+        await model.facts("claude-sonnet-5-5")
 
 
 async def test_many_answers_stream_side_by_side(server: AnthropicServer, model: AnthropicModel) -> None:

@@ -1,0 +1,41 @@
+"""How much fits, and from where on it is too much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MARGIN = 13_000
+"""Tokens below the edge of the window at which it is time to act: an estimate is not a count."""
+SOFT_TOKENS = 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of one model's requests, in tokens. `window` is None where nobody knows it: then only `soft`
+    holds, and a request that does not fit after all is refused by the provider, which says how much does.
+    """
+
+    window: int | None
+    max_tokens: int
+    """Room for the answer: no more than the model gives."""
+    soft: int = SOFT_TOKENS
+    """From here on it costs more than it is worth (`context.compaction.softTokens`)."""
+
+    @property
+    def hard(self) -> int | None:
+        """From here on a request may not fit. In a small window the margin is a tenth of it, and a fourth is left
+        for the prompt in any case.
+        """
+        if self.window is None:
+            return None
+        margin = min(MARGIN, self.window // 10)
+        return max(self.window - self.max_tokens - margin, self.window // 4)
+
+    @property
+    def limit(self) -> int:
+        """The nearer of both."""
+        return self.soft if self.hard is None else min(self.soft, self.hard)
+
+    def share(self, part: float, most: int) -> int:
+        """A part of the window, at most so much."""
+        return most if self.window is None else min(most, int(self.window * part))

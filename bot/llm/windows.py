@@ -1,0 +1,128 @@
+"""How much a model takes in and gives out, as far as anybody knows.
+
+ship.json says it, or the provider's list of models, or the sentence with which it refuses what does not fit. No
+table of models stands here: it would be wrong by next month.
+"""
+
+from __future__ import annotations
+
+from bot import errors
+from bot.contracts import Learned, Log, Model
+
+SMALLEST = 500
+LARGEST = 100_000_000
+"""Windows outside of these are misread sentences."""
+
+
+class Windows:
+    """The limits of models of one provider. Of two figures the smaller holds; one that a successful call disproves
+    is forgotten.
+    """
+
+    def __init__(
+        self,
+        learned: Learned | None = None,
+        *,
+        log: Log | None = None,
+        model: str = "",
+        configured: int | None = None,
+        max_tokens: int = 8_192,
+    ) -> None:
+        self._learned = learned if learned is not None else Remembered()
+        self._log = log
+        self._model = model
+        self._configured = configured
+        self._max_tokens = max_tokens
+        self._asked: set[str] = set()
+
+    def window(self, model: str) -> int | None:
+        """Most tokens of a request; None where nobody knows. What ship.json says counts for its own model, and more
+        than what the provider lists, though not more than what the provider refused.
+        """
+        listed, refused = self._figure(model, "window"), self._figure(model, "refusedAbove")
+        if self._configured is not None and model == self._model:
+            listed = self._configured
+        known = [figure for figure in (listed, refused) if figure is not None]
+        return min(known, default=None)
+
+    def max_output(self, model: str) -> int | None:
+        """Most tokens of an answer; None where nobody knows."""
+        return self._figure(model, "maxOutput")
+
+    def max_tokens(self, model: str) -> int:
+        """What to ask for: `llm.maxTokens`, or less where the model gives less."""
+        most = self.max_output(model)
+        return self._max_tokens if most is None else min(self._max_tokens, most)
+
+    async def ask(self, provider: Model, model: str) -> str | None:
+        """Ask the provider, once. Returns a sentence for the operator where ship.json asks for more than there is.
+
+        Raises `errors.ModelError` where it did not answer; it can be asked again then.
+        """
+        if model in self._asked:
+            return None
+        facts = await provider.facts(model)
+        self._asked.add(model)
+        if facts.window is not None and SMALLEST <= facts.window <= LARGEST:
+            self._learned.set(model, "window", facts.window)
+        if facts.max_output is not None:
+            self._learned.set(model, "maxOutput", facts.max_output)
+        self._write("what the provider says of the model", model, level="info")
+        if facts.max_output is not None and self._max_tokens > facts.max_output:
+            return (
+                f"llm.maxTokens: found {self._max_tokens}; {model} gives at most {facts.max_output}, which is used; "
+                "lower it"
+            )
+        if self._configured is not None and facts.window is not None and self._configured > facts.window:
+            return (
+                f"llm.contextWindow: found {self._configured}; the provider says {facts.window} for {model}; "
+                "lower or remove it"
+            )
+        return None
+
+    def refused(self, model: str, error: errors.ContextOverflow) -> None:
+        """Take from a refusal what it says."""
+        before = self.window(model), self.max_output(model)
+        if error.window is not None and SMALLEST <= error.window <= LARGEST:
+            self._learned.set(model, "refusedAbove", error.window)
+        if isinstance(error, errors.OutputOverflow) and error.limit is not None and error.limit > 0:
+            self._learned.set(model, "maxOutput", error.limit)
+        if before != (self.window(model), self.max_output(model)):
+            self._write("a limit of the model was learnt from its refusal", model, level="warn")
+
+    def fitted(self, model: str, tokens: int) -> None:
+        """So many tokens of prompt did fit: a smaller figure is out of date."""
+        for name in ("refusedAbove", "window"):
+            figure = self._figure(model, name)
+            if figure is not None and tokens > figure:
+                self._learned.set(model, name, None)
+
+    def _figure(self, model: str, name: str) -> int | None:
+        value = self._learned.get(model, name)
+        return None if value is None else int(value)
+
+    def _write(self, message: str, model: str, *, level: str) -> None:
+        if self._log is not None:
+            self._log.write(
+                "model",
+                message,
+                level="warn" if level == "warn" else "info",
+                model=model,
+                window=self.window(model),
+                max_output=self.max_output(model),
+            )
+
+
+class Remembered:
+    """`contracts.Learned` in memory alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], float] = {}
+
+    def get(self, model: str, name: str) -> float | None:
+        return self._known.get((model, name))
+
+    def set(self, model: str, name: str, value: float | None) -> None:
+        self._known.pop((model, name), None)
+        if value is not None:
+            self._known[model, name] = value

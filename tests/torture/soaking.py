@@ -1,0 +1,279 @@
+"""Weeks of a gateway in minutes: everything real but the platform, the model, and the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot import app, config, discovery, errors, text
+from bot.contracts import (
+    Command,
+    Health,
+    Inbound,
+    Intake,
+    ModelFacts,
+    ModelReply,
+    ModelRequest,
+    Outbound,
+    Quoted,
+    Sent,
+)
+from bot.instance import prepare_home
+from bot.serving import Gateway, Outside, serving
+from bot.system import SystemDisk
+from bot.telemetry import JsonlLog
+from bot.testing.clock import FakeClock
+from bot.testing.model import reply, tool_use
+from bot.testing.model import text as words_of
+
+AT_ONCE = 50
+"""Events that come together."""
+BREAK = 20.0
+"""Seconds between them, but for the nights."""
+DAY = 86_400.0
+FRESH = 0.04
+"""New chats for each event: the old ones fall silent."""
+BUSY = 300
+"""Chats that are spoken in at the same time of the year."""
+SAYINGS = (
+    "Where is the report of last week?",
+    "请把上周的报告发给我，谢谢。",
+    "昨日の会議のメモはどこですか 🙂",
+    "أين التقرير من الأسبوع الماضي؟",
+    "One **bold** question, with `code` and a [link](https://example.org/a?b=c).",
+)
+
+
+class QuietDisk(SystemDisk):
+    """The machine's own, without waiting for the platter: it is memory that is looked at."""
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        super().append(path, data, sync=False)
+
+
+class Parrot:
+    """`contracts.Model` that repeats the question, now and then by `chat_send`, and remembers nothing."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelReply]:
+        asked = _asked(request)
+        if not asked:
+            yield reply()
+            return
+        say = "\n".join(f"re: {words}" for words in asked)
+        if self._rng.random() < 0.01:
+            raise errors.Overloaded("overloaded")
+        by_tool = self._rng.random() < 0.2
+        yield reply(tool_use("chat_send", text=say) if by_tool else words_of(say))
+
+    async def check(self) -> None: ...
+    async def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - the port's
+        return ModelFacts()
+
+    async def close(self) -> None: ...
+
+
+def _asked(request: ModelRequest) -> list[str]:
+    """What people have said since the last answer: the last text of each of their messages."""
+    asked: list[str] = []
+    for message in reversed(request.messages):
+        if message["role"] == "assistant":
+            break
+        last = message["content"][-1]
+        asked = [last["text"], *asked] if last["type"] == "text" else asked
+    return asked
+
+
+class Platform:
+    """`contracts.Channel` that forgets what it sent, but for how often what is `due` was answered."""
+
+    addresses: tuple[str, ...] = ()
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        self.name = name
+        self.sent = 0
+        self.due: dict[str, int] = {}
+        self._rng = rng
+
+    async def start(self, intake: Intake) -> None: ...
+    async def pause(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def heal(self) -> None: ...
+
+    def split(self, words: str) -> list[str]:
+        return text.split(words, 4_000)
+
+    async def send(self, message: Outbound) -> Sent:
+        chance = self._rng.random()
+        if chance < 0.002:
+            raise errors.DeliveryThrottled("slow down", retry_after=1.0)
+        if chance < 0.004:
+            raise errors.DeliveryUncertain("cut off")
+        self.sent += 1
+        for line in message.text.splitlines():
+            if line in self.due:
+                self.due[line] += 1
+        return Sent(f"m{self.sent}")
+
+    async def find(self, message: Outbound) -> Sent | None:
+        return None
+
+    async def indicate(self, target: Mapping[str, str], *, working: bool) -> None: ...
+
+    async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        return ()
+
+    def health(self) -> Health:
+        return Health(connected=True)
+
+
+@dataclass(slots=True)
+class Sample:
+    """What the process holds after `events`: bytes resident, blocks of Python's own, files, tasks, threads."""
+
+    events: int
+    resident: int
+    blocks: int
+    files: int
+    tasks: int
+
+    @classmethod
+    def now(cls, events: int) -> Sample:
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return cls(
+            events,
+            pages * os.sysconf("SC_PAGE_SIZE"),
+            sys.getallocatedblocks(),
+            len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - names are enough
+            len(asyncio.all_tasks()),
+        )
+
+
+def slope(samples: list[Sample], value: Callable[[Sample], float]) -> float:
+    """How much a value grows with each event, by least squares."""
+    xs, ys = [float(one.events) for one in samples], [value(one) for one in samples]
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    over = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
+    return over / sum((a - x) ** 2 for a in xs)
+
+
+@dataclass(slots=True)
+class Soak:
+    """`run` brings events in, and looks at the process `looks` times while it does."""
+
+    gateway: Gateway
+    platforms: dict[str, Platform]
+    clock: FakeClock
+    rng: random.Random
+    days: float
+    events: int = 0
+    samples: list[Sample] = field(default_factory=list)
+    _chores: dict[str, float] = field(default_factory=dict)
+    _last: list[Inbound] = field(default_factory=list)
+
+    async def run(self, total: int, *, looks: int) -> None:
+        every = total // looks
+        night = self.days * DAY / max(1, total / AT_ONCE / 25)
+        rounds = 0
+        while self.events < total:
+            await self._round()
+            rounds += 1
+            await self._pass(BREAK if rounds % 25 else night)
+            if self.events >= every * (len(self.samples) + 1):
+                self.samples.append(Sample.now(self.events))
+
+    async def _round(self) -> None:
+        """Some events at once, until nothing is left to be done."""
+        platform = self.platforms["telegram"]
+        platform.due.clear()
+        coming = [self._event() for _ in range(AT_ONCE)]
+        self.events += len(coming)
+        await asyncio.gather(*(self.gateway.intake.accept(one) for one in coming))
+        if self.rng.random() < 0.1:
+            await self.gateway.intake.bury("telegram", f"k{self.events}", "{broken", "it cannot be read")
+        async with asyncio.timeout(60):
+            while self.gateway.turns.lanes.active:
+                await asyncio.sleep(0.0005)
+                await self.clock.advance(0.01)
+        wrong = {words: count for words, count in platform.due.items() if count != 1}
+        assert not wrong, f"{len(wrong)} of {len(platform.due)} were not answered once: {wrong}"
+
+    async def _pass(self, seconds: float) -> None:
+        """Let time pass, and do what is due meanwhile."""
+        await self.clock.advance(seconds)
+        now = self.clock.monotonic()
+        for chore in self.gateway.chores.all():
+            if self._chores.setdefault(chore.name, now + chore.seconds) <= now:
+                self._chores[chore.name] = now + chore.seconds
+                await chore.run()
+
+    def _event(self) -> Inbound:
+        chance = self.rng.random()
+        chat = int(self.events * FRESH) + self.rng.randrange(BUSY)
+        if chance < 0.03 and self._last:
+            return self._last[-1]  # once more
+        if chance < 0.06:
+            return self._inbound(
+                self.events * AT_ONCE + self.rng.randrange(AT_ONCE), "hello", channel="slack"
+            )
+        if chance < 0.10 and self._last:
+            kind = self.rng.choice(["edit", "delete"])
+            of = self.rng.choice(self._last)
+            return self._inbound(int(of.chat_id), "changed", kind=kind, message_id=of.message_id)
+        noisy = 5_000_000 + chat % 20
+        if chance < 0.14:
+            name = self.rng.choice(["status", "new", "help", "stop"])
+            return self._inbound(noisy, f"/{name}", command=Command(name=name))
+        if chance < 0.18:
+            return self._inbound(noisy, self.rng.choice(SAYINGS))
+        fresh = self._inbound(chat, f"Q{self.rng.randrange(10**9)}: {self.rng.choice(SAYINGS)}")
+        self._last = [*self._last[-9:], fresh]
+        self.platforms["telegram"].due[f"re: {fresh.text}"] = 0
+        return fresh
+
+    def _inbound(self, chat: int, words: str, *, channel: str = "telegram", **more: Any) -> Inbound:
+        number = self.rng.getrandbits(60)
+        fields: dict[str, Any] = {
+            "channel": channel, "chat_id": f"{chat}", "chat_key": f"{channel}:chat:{chat}", "user_id": f"{chat}",
+            "chat_type": "direct", "keys": (f"update:{number}", f"message:{number}"), "message_id": f"{number}",
+            "ts": int(self.clock.now() * 1000), "target": {"chat_id": f"{chat}"}, "text": words,
+        }  # fmt: skip
+        return Inbound.model_validate(fields | more)
+
+
+async def soak(root: Path, total: int, *, looks: int, seed: int, days: float = 100.0) -> Soak:
+    """A gateway in `root` that lives through `total` events and so many days; raises where an answer is amiss."""
+    file = {
+        "llm": {"provider": "demo"},
+        "channels": {
+            "telegram": {"enabled": False, "allow": ["*"]},
+            "slack": {"enabled": False, "allow": []},
+        },
+    }
+    (root / "ship.json").write_text(json.dumps(file), encoding="utf-8")
+    settings = config.load(root, discovery.manifests(), {})
+    prepare_home(settings.home)
+    rng, clock = random.Random(seed), FakeClock()
+    outside = Outside(clock=clock, disk=QuietDisk(), rng=rng)
+    log = JsonlLog(settings.home / "logs", clock=clock, disk=outside.disk, ids=outside.ids)
+    gateway = app.assemble(settings, outside, log, [], dashboard=False)
+    platforms = {name: Platform(name, rng) for name in ("telegram", "slack")}
+    gateway.channels.update(platforms)
+    lived = Soak(gateway, platforms, clock, rng, days)
+    try:
+        async with serving(gateway, lambda _: None, asyncio.Event()):
+            await lived.run(total, looks=looks)
+    finally:
+        await asyncio.to_thread(log.close)
+    return lived
