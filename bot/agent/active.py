@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from bot import errors, text
+from bot.agent import epochs
 from bot.agent.edits import sent_at
+from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.kit import Kit
-from bot.agent.ledger import Ledger
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, silent_answer
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
-from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
+from bot.context.store import Entry, Turn
 from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
 
 INJECTED_TOKENS = 30_000
@@ -30,20 +32,19 @@ class ActiveTurn:
     `entries` is the full truth; `view` is what the model is shown of it.
     """
 
-    def __init__(
-        self, request: TurnRequest, store: AgentContextStore, ledger: Ledger, steps: StepLog, kit: Kit
-    ) -> None:
+    def __init__(self, request: TurnRequest, declared: Epochs, steps: StepLog, kit: Kit) -> None:
         self.request = request
-        self.store = store
+        self.store = declared.store
         self.steps = steps
-        self.reply = TrackedReply(request.reply, ledger) if request.reply is not None else None
+        self.reply = TrackedReply(request.reply, declared.ledger) if request.reply is not None else None
         self.view: list[Message] = []
         self.owed = ""
         """Where the turn was stopped: what it had said and nobody has seen."""
         self._loaded: list[tuple[int, Message]] = []
         self._entries: list[Entry] = []
         self._sources: tuple[str, ...] = (request.request_id,)
-        self._ledger = ledger
+        self._epochs = declared
+        self._ledger = declared.ledger
         self._kit = kit
         self._partial = Partial()
         self._injected_count = 0
@@ -63,6 +64,7 @@ class ActiveTurn:
         first = await self._user_message(self.request)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
+        self._epochs.turn = self
         self._began_at = self._ledger.tip
         self._ledger.mark("turn_start", self.request.request_id)
         self._note(first)
@@ -72,15 +74,15 @@ class ActiveTurn:
     async def resume(self, cut_off: replay.CutOff, recorded: Sequence[StepRecord]) -> None:
         """Go on with a turn that a crash cut off, as its transcript and its recorded steps tell it."""
         self._began = True
+        self._epochs.turn = self
         self._cut_off = cut_off
         self._recorded = recorded
         self._began_at = cut_off.parent
         self._sources = cut_off.sources
         self._entries = list(cut_off.entries)
-        self.view = list(cut_off.view)
+        self._see()
         for data in cut_off.loaded:
-            self._load([int(ts) for ts in data["ts"]], data["messages"])
-            self._injected_keys |= {(int(ts), role, key) for ts, role, key in data["keys"]}
+            self._take_injection(data)
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None and self.request.delivered:
             self.reply.ids = list(self.request.delivered)
@@ -209,14 +211,18 @@ class ActiveTurn:
         for inbound in self._late:
             self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
         facts = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
-        self._ledger.mark("turn_end", self.request.request_id, facts)
+        if self._loaded and status != "withdrawn":
+            self._epochs.declare("injection", Change("turn_end", facts))
+        else:
+            self._ledger.mark("turn_end", self.request.request_id, facts)
+        self._epochs.turn = None
         if status == "withdrawn":
             self._ledger.rewind(self._began_at)
         else:
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
             self.store.commit(turn, strip_thinking=bool(self._injected_count))
-            if dropped := self.store.over_cap():
-                self._cut(dropped, "message_cap")
+            if over := self.store.over_cap():
+                self._epochs.declare("message_cap", epochs.dropped(over))
         await self._ledger.flush()
 
     def _keep_partial(self) -> None:
@@ -236,33 +242,25 @@ class ActiveTurn:
         if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
             self.owed = said
 
-    async def cut(self, dropped: list[str] | str, reason: str) -> None:
+    async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
-        self._cut(dropped, reason)
-        # What this turn thought so far stands behind a changed position now, in every later turn too.
-        self._entries = list(without_thinking(self._entries))
+        self._epochs.declare(reason, epochs.dropped(dropped))
         await self._ledger.flush()
 
-    def _cut(self, dropped: list[str] | str, reason: str) -> None:
-        before = len(self.store)
-        self._ledger.mark("boundary", None, {"reason": reason, "dropped": dropped})
-        if isinstance(dropped, str):
-            self.store.clear()
-        else:
-            self.store.drop(dropped)
-        self.strip_thinking()
-        self._kit.log.write(
-            "compaction",
-            f"history cut: {reason}",
-            level="info" if reason == "message_cap" else "warn",
-            reason=reason,
-            messages_before=before,
-            messages_after=len(self.store),
-        )
+    def changed(self, change: Change) -> None:
+        """Carry out what an epoch means for this turn (`bot.agent.epochs.Running`)."""
+        if change.line == "turn_end":
+            self._loaded = []
+        elif change.line == "injection":
+            self._take_injection(change.data)
+        self._entries = list(replay.behind(self._entries, change.line, change.data))
+        self._see()
 
-    def strip_thinking(self) -> None:
-        """Take thinking blocks out of the view: what stands before them has changed."""
-        self.view = blocks.without_thinking(self.view)
+    def shown(self) -> list[Message]:
+        return [*self.injected, *self.view]
+
+    def _see(self) -> None:
+        self.view = [blocks.masked(entry.message, self.store.masked) for entry in self._entries]
 
     # ------------------------------------------------------------ injection (`tools.context.Injection`)
 
@@ -305,32 +303,32 @@ class ActiveTurn:
             taken.insert(0, short)
         messages = prompt.loaded_messages(taken)
         keys = [_key(line) for line in lines[len(lines) - len(taken) :]]
-        self._load([line.ts for line in taken], messages)
-        self._injected_keys |= set(keys)
-        self.strip_thinking()
         record = {
             "before": self._entries[0].uuid,
             "messages": messages,
             "ts": [line.ts for line in taken],
             "keys": [list(key) for key in keys],
         }
-        self._ledger.mark("injection", self.request.request_id, record)
+        self._epochs.declare("injection", epochs.injected(record))
         await self._ledger.flush()
-        self._kit.log.write("injection", f"{len(messages)} older messages loaded", count=len(messages))
         return taken
 
-    def _load(self, times: list[int], messages: list[Message]) -> None:
+    def _take_injection(self, data: Json) -> None:
+        """Carry out a line of an injection: older turns appear, or only the newest of them stay."""
+        if "kept" in data:
+            self._loaded = self._loaded[len(self._loaded) - data["kept"] :]
+            return
         # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
-        loaded = list(zip(times, messages, strict=True))
+        loaded = zip(map(int, data["ts"]), data["messages"], strict=True)
         self._loaded = sorted([*loaded, *self._loaded], key=lambda pair: pair[0])
-        self._injected_count += len(messages)
+        self._injected_count += len(data["messages"])
+        self._injected_keys |= {(int(ts), role, key) for ts, role, key in data["keys"]}
 
     def drop_oldest_injected(self) -> bool:
         """Give up the older half of what was injected; False where nothing is left to give up."""
         if not self._loaded:
             return False
-        self._loaded = self._loaded[(len(self._loaded) + 1) // 2 :]
-        self.strip_thinking()
+        self._epochs.declare("overflow", epochs.injected({"kept": len(self._loaded) // 2}))
         return True
 
     def shorten_results(self, at_least: int = 500) -> bool:
@@ -338,7 +336,8 @@ class ActiveTurn:
         longest = blocks.longest_result(self.view)
         if longest <= at_least:
             return False
-        self.view = blocks.without_thinking(blocks.shorten_results(self.view, max(at_least, longest // 4)))
+        shorter = blocks.shortened_results(self.view, max(at_least, longest // 4))
+        self._epochs.declare("overflow", epochs.masked(shorter))
         return True
 
     # ------------------------------------------------------------ inside

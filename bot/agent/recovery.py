@@ -60,7 +60,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
             max_tokens=tries.max_tokens,
             system=system,
             tools=kit.registry.definitions,
-            history=turn.store.messages(),
+            history=turn.store.view(),
             injected=turn.injected,
             current=turn.view,
         )
@@ -147,7 +147,7 @@ def _current_turn_too_large(
     """
     frame = estimate.frame_tokens(request.system, request.tools)
     current = frame + estimate.tokens(turn.injected) + estimate.tokens(turn.view)
-    history = estimate.tokens(turn.store.messages())
+    history = estimate.tokens(turn.store.view())
     total = current + history
     told = error.tokens or total
     window = error.window or configured

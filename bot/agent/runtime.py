@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 from bot import errors
+from bot.agent import epochs
 from bot.agent.active import ActiveTurn
+from bot.agent.epochs import Epochs
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
@@ -38,6 +40,7 @@ class AgentRuntime:
         self.last_used = self._last_asked = kit.clock.monotonic()
         self._kit = kit
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
+        self.epochs = Epochs(self.store, self._ledger, kit)
         self._static: str | None = None
         self._filled = False
         self._cut_off: replay.CutOff | None = None
@@ -93,7 +96,7 @@ class AgentRuntime:
         await self.fill()
         await self._ledger.new_session()
         count = len(self.store)
-        self.store.clear()
+        self.epochs.declare("new", epochs.dropped("all"))
         self._static = None
         self._filled = True
         return count
@@ -148,7 +151,7 @@ class AgentRuntime:
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         kit = self._kit
         steps = StepLog(request.request_id, kit.steps, self._steps, clock=kit.clock, log=kit.log)
-        turn = ActiveTurn(request, self.store, self._ledger, steps, kit)
+        turn = ActiveTurn(request, self.epochs, steps, kit)
         began = kit.clock.monotonic()
         status: TurnStatus = "done"
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bot import text
@@ -60,6 +60,24 @@ def without_thinking(messages: Iterable[Message]) -> list[Message]:
     return kept
 
 
+def result_ids(message: Message) -> set[str]:
+    """The ids of the tool calls that a message answers."""
+    return {block["tool_use_id"] for block in message["content"] if block.get("type") == "tool_result"}
+
+
+def masked(message: Message, words: Mapping[str, str]) -> Message:
+    """The message with other `words`, by id of the call, in place of what tools returned."""
+    if words.keys().isdisjoint(result_ids(message)):
+        return message
+    content = [
+        {**block, "content": words[block["tool_use_id"]]}
+        if block.get("type") == "tool_result" and block["tool_use_id"] in words
+        else block
+        for block in message["content"]
+    ]
+    return {**message, "content": content}
+
+
 def interrupted_results(message: Message, reason: str) -> Message:
     """The answer to tool calls that will never get one: an error result for each."""
     return {
@@ -71,18 +89,16 @@ def interrupted_results(message: Message, reason: str) -> Message:
     }
 
 
-def shorten_results(messages: list[Message], limit: int) -> list[Message]:
-    """The messages with every textual tool result cut to `limit` characters, head and tail kept."""
-    shortened = []
-    for message in messages:
-        content = [
-            {**block, "content": text.shorten_middle(block["content"], limit)}
-            if block.get("type") == "tool_result" and isinstance(block.get("content"), str)
-            else block
-            for block in message["content"]
-        ]
-        shortened.append({**message, "content": content})
-    return shortened
+def shortened_results(messages: Iterable[Message], limit: int) -> dict[str, str]:
+    """What tools returned in more than `limit` characters, cut to that many, head and tail kept; by id of the call."""
+    return {
+        block["tool_use_id"]: text.shorten_middle(block["content"], limit)
+        for message in messages
+        for block in message["content"]
+        if block.get("type") == "tool_result"
+        and isinstance(block.get("content"), str)
+        and len(block["content"]) > limit
+    }
 
 
 def longest_result(messages: Iterable[Message]) -> int:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.context import blocks
-from bot.context.store import AgentContextStore, Entry, Turn, without_thinking
+from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
+CHANGES = frozenset({"boundary", "mask"})
+"""Lines that change what is shown of the history, whatever turn they stand in."""
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
 
 
@@ -41,10 +43,10 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
         if line.type == "turn_start":
             turn = Turn(line.request_id or "", (line.request_id or "",), ())
             injected = False
-        elif line.type == "boundary":
-            apply_boundary(store, data)
+        elif line.type in CHANGES:
+            apply_change(store, line.type, data)
             if turn is not None:
-                turn = Turn(turn.request_id, turn.sources, without_thinking(turn.entries))
+                turn = Turn(turn.request_id, turn.sources, behind(turn.entries, line.type, data))
         elif turn is None or line.request_id != turn.request_id:
             continue
         elif line.type in {"user", "assistant"} and line.message is not None:
@@ -53,6 +55,7 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             turn = Turn(turn.request_id, turn.sources + more, entries)
         elif line.type == "injection":
             injected = True
+            turn = Turn(turn.request_id, turn.sources, behind(turn.entries, line.type, data))
         elif line.type == "turn_end":
             if data.get("status") != "withdrawn":
                 store.commit(turn, strip_thinking=injected)
@@ -70,8 +73,7 @@ class CutOff:
     request_id: str
     sources: tuple[str, ...]
     parent: str | None = None
-    entries: list[Entry] = field(default_factory=list)
-    view: list[Message] = field(default_factory=list)
+    entries: tuple[Entry, ...] = ()
     facts: Json = field(default_factory=dict)
     loaded: list[Json] = field(default_factory=list)
 
@@ -80,15 +82,12 @@ class CutOff:
         data = line.data or {}
         if line.type in {"user", "assistant"} and line.message is not None:
             self.sources += tuple(data.get("sources", ()))
-            self.entries.append(Entry(line.uuid, line.message))
-            self.view.append(line.message)
+            self.entries += (Entry(line.uuid, line.message),)
             self.facts = data
-        elif line.type == "injection":
-            self.loaded.append(data)
-            self.view = blocks.without_thinking(self.view)
-        elif line.type == "boundary":
-            self.view = blocks.without_thinking(self.view)
-            self.entries = list(without_thinking(self.entries))
+        elif line.type == "injection" or line.type in CHANGES:
+            if line.type == "injection":
+                self.loaded.append(data)
+            self.entries = behind(self.entries, line.type, data)
 
 
 def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
@@ -102,7 +101,7 @@ def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
             if turn is not None and turn.entries:
                 tip = turn.entries[-1].uuid
             turn = None
-        elif turn is not None and (line.type == "boundary" or line.request_id == turn.request_id):
+        elif turn is not None and (line.type in CHANGES or line.request_id == turn.request_id):
             turn.take(line)
     return turn
 
@@ -112,13 +111,30 @@ def ended(lines: Iterable[Line]) -> dict[str, Json]:
     return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}
 
 
-def apply_boundary(store: AgentContextStore, data: Json) -> None:
-    """Carry out a boundary line: `{"dropped": "all" | [uuid, …], "reason": …}`."""
+def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:
+    """Carry out a line that changes what is shown of the history.
+
+    A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "head"?: message | null}`; without `head` the summary
+    stays as it is. A mask is `{"reason": …, "results": {id of the call: words}}`.
+    """
     dropped = data.get("dropped", ())
-    if dropped == "all":
+    if kind == "mask":
+        store.mask(data.get("results", {}))
+    elif dropped == "all":
         store.clear()
+    elif "head" in data:
+        store.compact(dropped, data["head"])
     else:
         store.drop(dropped)
+
+
+def behind(entries: Sequence[Entry], kind: str, data: Json) -> tuple[Entry, ...]:
+    """The messages of the running turn once a line has changed what stands before them, or one of them."""
+    if kind == "mask":
+        calls = set(data.get("results", {}))
+        own = {call for entry in entries for call in blocks.result_ids(entry.message)}
+        return stripped_behind(entries, calls, found=bool(calls - own))[0]
+    return without_thinking(entries)
 
 
 def line_key(line: ArchiveLine) -> str:

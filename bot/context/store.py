@@ -1,13 +1,15 @@
 """`AgentContextStore`: the short-term history of one conversation, capped, cut between turns.
 
-The store changes in three ways only, each a line of the transcript: a finished turn is appended (`commit`), the
-oldest part goes (`boundary`), or all of it does. Live turns and the replay of a transcript use the same two
-methods, so that a store that was filled again after a restart is the store that was lost, byte for byte.
+It keeps whole turns and what the view of them derives from: the summary that stands for what was compacted away, and
+the words that stand for old tool results. It changes in few ways only, each a line of the transcript: a finished turn
+is appended (`turn_end`), a part of it goes, with or without a summary (`boundary`), results are shown in other words
+(`mask`). Live turns and the replay of a transcript use the same methods, so that a store that was filled again after a
+restart is the store that was lost, byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from bot.context import blocks
@@ -38,14 +40,26 @@ class AgentContextStore:
         self._max = max_messages
         self._low_water = max(1, max_messages // 2)
         self.turns: list[Turn] = []
+        self.head: Message | None = None
+        """The message that stands for what was compacted away."""
+        self.masked: dict[str, str] = {}
+        """What is shown in place of tool results, by id of the call."""
+        self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
         """How many messages are kept."""
         return sum(len(turn.entries) for turn in self.turns)
 
     def messages(self) -> list[Message]:
-        """The kept messages, oldest first."""
+        """The kept messages, oldest first: the whole of them, whatever is shown."""
         return [entry.message for turn in self.turns for entry in turn.entries]
+
+    def view(self) -> tuple[Message, ...]:
+        """What is shown of it: the summary, then the messages with their masks. Grows at its end, between changes."""
+        if self._view is None:
+            head = () if self.head is None else (self.head,)
+            self._view = (*head, *(blocks.masked(message, self.masked) for message in self.messages()))
+        return self._view
 
     def sources(self) -> set[str]:
         """The requestIds of every inbound whose turn is kept."""
@@ -56,7 +70,9 @@ class AgentContextStore:
         if strip_thinking:
             turn = _stripped(turn)
         if turn.entries:
+            before = self.view()
             self.turns.append(turn)
+            self._view = (*before, *(blocks.masked(entry.message, self.masked) for entry in turn.entries))
 
     def over_cap(self) -> list[str]:
         """What to drop now that the cap is passed: uuids, oldest first; [] where it is not.
@@ -64,9 +80,10 @@ class AgentContextStore:
         Whole turns go, in one batch, until what is left is within half the cap; the newest turn stays. Where
         that one alone is over the cap it loses its oldest API rounds, never what the person said.
         """
-        if len(self) <= self._max:
+        over = len(self.view()) - self._max
+        if over <= 0 or not self.turns:
             return []
-        return self._oldest(len(self) - self._low_water, self.turns[-1])
+        return self._oldest(over + self._max - self._low_water, self.turns[-1])
 
     def oldest_half(self) -> list[str]:
         """The uuids of the oldest half, on whole-turn borders: at least one turn, [] where there is none."""
@@ -88,14 +105,43 @@ class AgentContextStore:
         gone = frozenset(uuids)
         kept = []
         for turn in self.turns:
+            for entry in turn.entries:
+                if entry.uuid in gone:
+                    self._unmask(entry.message)
             entries = tuple(entry for entry in turn.entries if entry.uuid not in gone)
             if entries:
                 kept.append(_stripped(Turn(turn.request_id, turn.sources, entries)))
         self.turns = kept
+        self._view = None
+
+    def compact(self, uuids: Iterable[str], head: Message | None) -> None:
+        """Carry out a boundary with a summary: the entries go, and `head` stands for them and for the one before."""
+        self.head = head
+        self.drop(uuids)
+
+    def mask(self, words: Mapping[str, str]) -> bool:
+        """Show `words` in place of tool results, by id of the call, from now on. Thinking that stands behind the first
+        of them goes. Whether one of them is in the store: all that comes after it stands behind it then.
+        """
+        self.masked |= words
+        found = False
+        for at, turn in enumerate(self.turns):
+            entries, here = stripped_behind(turn.entries, words, found=found)
+            self.turns[at] = Turn(turn.request_id, turn.sources, entries)
+            found = found or here
+        self._view = None
+        return found
 
     def clear(self) -> None:
         """Forget everything; transcript and archive keep it."""
         self.turns = []
+        self.head = None
+        self.masked = {}
+        self._view = ()
+
+    def _unmask(self, message: Message) -> None:
+        for call in blocks.result_ids(message):
+            self.masked.pop(call, None)
 
 
 def _oldest_rounds(turn: Turn, at_least: int) -> list[str]:
@@ -121,6 +167,19 @@ def without_thinking(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         for entry in entries
         for message in blocks.without_thinking([entry.message])
     )
+
+
+def stripped_behind(
+    entries: Iterable[Entry], calls: Container[str], *, found: bool = False
+) -> tuple[tuple[Entry, ...], bool]:
+    """The entries without the thinking that stands behind the first result of these calls, or without any where that
+    was `found` before; and whether it is found now.
+    """
+    kept: list[Entry] = []
+    for entry in entries:
+        kept += without_thinking([entry]) if found else [entry]
+        found = found or any(call in calls for call in blocks.result_ids(entry.message))
+    return tuple(kept), found
 
 
 def _stripped(turn: Turn) -> Turn:

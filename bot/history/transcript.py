@@ -17,7 +17,7 @@ from bot.batch import Batcher
 from bot.contracts import Clock, Disk, Frozen, Ids, Json, Log
 from bot.history import jsonl, names, pieces
 
-LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "meta"]
+LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SESSION = re.compile(rf"[{_CROCKFORD}]{{26}}")
