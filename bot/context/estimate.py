@@ -1,35 +1,116 @@
 """How many tokens something will cost, before the provider has said so.
 
-Claude's tokenizer takes about 3.3 characters of ASCII a token, about one token for each CJK character, and a
-few tokens of framing for each block. The figures only have to be right in proportion: they decide which part of
-a request is the large one.
+Claude's tokenizer takes about 3.3 characters of ASCII prose a token, 2.8 of JSON or code, about one token for each
+CJK character, and a few tokens of framing for each block. The plain functions are right in proportion: they decide
+which part of a request is the large one. `Estimator` learns from each answer how far they are off for a model.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from bot.contracts import Json, Message
+from bot.context import images
+from bot.contracts import Json, Learned, Message, ModelRequest, Usage
 
 ASCII_PER_TOKEN = 3.3
+DATA_PER_TOKEN = 2.8
+"""For JSON and code, also inside ``` fences."""
+NARROW_PER_TOKEN = 2.0
+"""For other letters below the CJK blocks: Cyrillic, Arabic, Hebrew, accents."""
+OPAQUE_PER_TOKEN = 4.0
+"""For what the provider has encrypted."""
 BLOCK_TOKENS = 4
+CALL_TOKENS = 12
+"""A tool call or its result, around its name, id and content."""
+TOOL_TOKENS = 16
+"""A tool's definition, around its name, description and schema."""
 IMAGE_TOKENS = 1_600
+"""An image whose size is not known, and the largest there is: the provider shrinks what is larger."""
+PIXELS_PER_TOKEN = 750
+DOCUMENT_PER_TOKEN = 40.0
+"""Characters of a document in base64: between a scan and a page of text."""
+
+_WIDE = re.compile("[\u2e80-\U0010ffff]+")
+_ASCII = re.compile("[\x00-\x7f]+")
+_FENCE = re.compile("```")
 
 
-def text_tokens(text: str) -> float:
-    """Tokens of plain text in any script."""
-    wide = sum(1 for char in text if ord(char) >= 0x2E80)
-    return wide + (len(text) - wide) / ASCII_PER_TOKEN
+def text_tokens(text: str, per_token: float = ASCII_PER_TOKEN) -> float:
+    """Tokens of text in any script."""
+    if text.isascii():
+        return _prose(text, per_token)
+    wide = sum(map(len, _WIDE.findall(text)))
+    narrow = len(text) - wide - sum(map(len, _ASCII.findall(text)))
+    return wide + narrow / NARROW_PER_TOKEN + (len(text) - wide - narrow) / per_token
+
+
+def _prose(text: str, per_token: float) -> float:
+    """Tokens of ASCII text, in which fences may hold code."""
+    if per_token == DATA_PER_TOKEN or "```" not in text:
+        return len(text) / per_token
+    parts = _FENCE.split(text)
+    code = sum(map(len, parts[1::2]))
+    return code / DATA_PER_TOKEN + (len(text) - code) / per_token
+
+
+def data_tokens(value: Any) -> float:
+    """Tokens of a JSON value as it is sent."""
+    return text_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")), DATA_PER_TOKEN)
 
 
 def block_tokens(block: Json) -> float:
-    """Tokens of one content block."""
-    if block.get("type") == "text":
-        return BLOCK_TOKENS + text_tokens(block["text"])
+    """Tokens of one content block, whatever it holds."""
+    count = _COUNTS.get(str(block.get("type")), _other)
+    return BLOCK_TOKENS + count(block)
+
+
+def _call(block: Json) -> float:
+    return CALL_TOKENS + text_tokens(str(block.get("name"))) + data_tokens(block.get("input"))
+
+
+def _other(block: Json) -> float:
+    return data_tokens({key: block[key] for key in block if key != "cache_control"})
+
+
+def _content(content: object) -> float:
+    """What a tool gave: text is data more often than not."""
+    if isinstance(content, str):
+        return text_tokens(content, DATA_PER_TOKEN)
+    if isinstance(content, list):
+        return sum(map(block_tokens, content))
+    return 0.0
+
+
+def _media(block: Json) -> float:
+    source = block.get("source")
+    data = source.get("data") if isinstance(source, dict) else None
     if block.get("type") == "image":
-        return BLOCK_TOKENS + IMAGE_TOKENS
-    return BLOCK_TOKENS + text_tokens(json.dumps(block, ensure_ascii=False))
+        size = images.size(data) if isinstance(data, str) else None
+        return IMAGE_TOKENS if size is None else image_tokens(*size)
+    if not isinstance(data, str) or not isinstance(source, dict):
+        return IMAGE_TOKENS
+    return (
+        text_tokens(data) if source.get("type") == "text" else IMAGE_TOKENS + len(data) / DOCUMENT_PER_TOKEN
+    )
+
+
+_COUNTS: dict[str, Callable[[Json], float]] = {
+    "text": lambda block: text_tokens(block["text"]),
+    "tool_use": _call,
+    "tool_result": lambda block: CALL_TOKENS + _content(block.get("content")),
+    "thinking": lambda block: text_tokens(str(block.get("thinking") or "")),
+    "redacted_thinking": lambda block: len(str(block.get("data") or "")) / OPAQUE_PER_TOKEN,
+    "image": _media,
+    "document": _media,
+}
+
+
+def image_tokens(width: int, height: int) -> float:
+    """Tokens of an image of so many pixels."""
+    return min(IMAGE_TOKENS, max(1.0, width * height / PIXELS_PER_TOKEN))
 
 
 def tokens(messages: Iterable[Message]) -> float:
@@ -37,8 +118,114 @@ def tokens(messages: Iterable[Message]) -> float:
     return sum(block_tokens(block) for message in messages for block in message["content"])
 
 
+def tool_tokens(tool: Json) -> float:
+    """Tokens of one tool's definition."""
+    return TOOL_TOKENS + data_tokens({key: tool[key] for key in tool if key != "cache_control"})
+
+
 def frame_tokens(system: Iterable[Json], tools: Iterable[Json]) -> float:
     """Tokens of what stands before the messages."""
-    return sum(map(block_tokens, system)) + sum(
-        BLOCK_TOKENS + text_tokens(json.dumps(tool, ensure_ascii=False)) for tool in tools
-    )
+    return sum(map(block_tokens, system)) + sum(map(tool_tokens, tools))
+
+
+def request_tokens(request: ModelRequest) -> float:
+    """Tokens of a whole request."""
+    return frame_tokens(request.system, request.tools) + tokens(request.messages)
+
+
+SMALLEST_SAMPLE = 200
+"""Tokens below which an answer's count says more of the framing than of the text."""
+RATIOS = (0.25, 4.0)
+"""Further off than this, it is not the tokenizer: somebody cut the prompt, or counts something else."""
+JUMP = 1.5
+"""How far one answer may pull against what is known."""
+SLOWEST = 0.1
+"""The weight of one answer among many; the first ones weigh more."""
+KEPT = 4_096
+"""Messages whose size is remembered."""
+
+
+class Estimator:
+    """Tokens as one model counts them: the plain estimate times a ratio that each answer's usage corrects.
+
+    The ratio of each model is kept in `learned`. What a message costs is remembered, so that asking again for a
+    history that has grown costs what has grown. Messages are not changed once they have been counted.
+    """
+
+    def __init__(self, learned: Learned | None = None) -> None:
+        self._learned = learned
+        self._ratios: dict[str, tuple[float, float]] = {}
+        self._sizes: dict[int, tuple[Any, float]] = {}
+
+    def ratio(self, model: str) -> float:
+        """Actual by estimated tokens; 1.0 for a model that never answered."""
+        return self._known(model)[0]
+
+    def request(self, request: ModelRequest) -> int:
+        """Tokens of a request: system, tools and messages."""
+        return self._scaled(request.model, self._plain(request))
+
+    def messages(self, model: str, messages: Iterable[Message]) -> int:
+        """Tokens of messages."""
+        return self._scaled(model, sum(map(self._size, messages)))
+
+    def frame(self, model: str, system: Iterable[Json], tools: Iterable[Json]) -> int:
+        """Tokens of what stands before the messages."""
+        return self._scaled(model, self._frame(system, tools))
+
+    def text(self, model: str, text: str) -> int:
+        """Tokens of text."""
+        return self._scaled(model, text_tokens(text))
+
+    def observe(self, request: ModelRequest, usage: Usage) -> None:
+        """Learn from an answer: its prompt is everything that was read, from the cache or not, or written to it."""
+        actual = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        plain = self._plain(request)
+        if plain < SMALLEST_SAMPLE or actual <= 0:
+            return
+        low, high = RATIOS
+        seen = actual / plain
+        if not low <= seen <= high:
+            return
+        ratio, answers = self._known(request.model)
+        if answers:
+            seen = min(max(seen, ratio / JUMP), ratio * JUMP)
+        ratio += (seen - ratio) * max(SLOWEST, 1 / (answers + 1))
+        self._ratios[request.model] = (ratio, answers + 1)
+        if self._learned is not None:
+            self._learned.set(request.model, "tokenRatio", round(ratio, 4))
+            self._learned.set(request.model, "answers", min(answers + 1, 1 / SLOWEST))
+
+    def _known(self, model: str) -> tuple[float, float]:
+        if model not in self._ratios:
+            low, high = RATIOS
+            ratio = self._learned.get(model, "tokenRatio") if self._learned is not None else None
+            answers = self._learned.get(model, "answers") if self._learned is not None else None
+            sound = ratio is not None and low <= ratio <= high
+            self._ratios[model] = (ratio, answers or 1.0) if sound and ratio is not None else (1.0, 0.0)
+        return self._ratios[model]
+
+    def _scaled(self, model: str, plain: float) -> int:
+        return round(plain * self.ratio(model))
+
+    def _plain(self, request: ModelRequest) -> float:
+        return self._frame(request.system, request.tools) + sum(map(self._size, request.messages))
+
+    def _frame(self, system: Iterable[Json], tools: Iterable[Json]) -> float:
+        return sum(map(self._size, system)) + sum(map(self._size, tools))
+
+    def _size(self, part: Any) -> float:
+        """The plain estimate of a message, a system block or a tool's definition, which is the same object in call
+        after call.
+        """
+        known = self._sizes.get(id(part))
+        if known is not None and known[0] is part:
+            return known[1]
+        if "role" in part:
+            size = sum(map(block_tokens, part["content"]))
+        else:
+            size = tool_tokens(part) if "input_schema" in part else block_tokens(part)
+        if len(self._sizes) >= KEPT:
+            self._sizes.clear()
+        self._sizes[id(part)] = (part, size)
+        return size

@@ -103,7 +103,7 @@ async def test_an_endpoint_without_a_list_of_models_says_nothing_of_them(
 async def test_figures_that_cannot_be_are_not_taken(
     server: AnthropicServer, model: AnthropicModel, said: str
 ) -> None:
-    body = '{"id":"claude-sonnet-5-5","max_input_tokens":%s,"max_tokens":%s}' % (said, said)
+    body = f'{{"id":"claude-sonnet-5-5","max_input_tokens":{said},"max_tokens":{said}}}'
     server.fail("model", status=200, body=body, headers={"content-type": "application/json"})
     assert await model.facts("claude-sonnet-5-5") == ModelFacts()
 
