@@ -71,7 +71,8 @@ class Channel(Protocol):
     async def find(self, message: Outbound) -> Sent | None:
         """A message whose send has an unknown outcome: what became of it, None where it surely is not in the chat.
 
-        Raises `errors.DeliveryUncertain` where the platform cannot tell, or another `errors.DeliveryFailed`.
+        Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it can be
+        asked again after a while, or another `errors.DeliveryFailed`.
         """
         ...
 

@@ -295,7 +295,7 @@ class SlackChannel:
         try:
             return await self._found(self._client, message)
         except failures.CALL_ERRORS as error:
-            raise errors.DeliveryUncertain(f"Slack cannot be asked: {failures.name(error)}") from None
+            raise failures.of_find(error) from None
 
     async def _found(self, client: AsyncWebClient, message: Outbound) -> Sent | None:
         where: dict[str, Any] = {

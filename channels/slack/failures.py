@@ -87,7 +87,8 @@ def of_start(error: BaseException) -> errors.ChannelError:
 def of_send(error: BaseException) -> errors.DeliveryFailed:
     """Why a message was not posted, and how sure that is."""
     if limited(error):
-        return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error))
+        # Slack counts calls by method and workspace, whatever the conversation.
+        return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error), everywhere=True)
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=_SHORT)
     said = code(error)
@@ -96,3 +97,14 @@ def of_send(error: BaseException) -> errors.DeliveryFailed:
             return errors.TargetGone(f"Slack: {name(error)}")
         return errors.DeliveryFailed(f"Slack: {name(error)}")
     return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")
+
+
+def of_find(error: BaseException) -> errors.DeliveryFailed:
+    """Why Slack does not say what became of a message: it refuses to for good, or can be asked again."""
+    said = code(error)
+    if said is not None and said not in _UNSURE and not limited(error) and status(error) < 500:
+        return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
+    return errors.DeliveryThrottled(
+        f"Slack cannot be asked now: {name(error)}",
+        retry_after=retry_after(error) if limited(error) else _SHORT,
+    )

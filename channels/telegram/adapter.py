@@ -30,6 +30,7 @@ COMMANDS = {
     "new": "Begin a new conversation",
     "stop": "Stop what I am doing",
     "status": "How things stand",
+    "receipt": "Show the path of my last answer",
     "whoami": "Show your id",
 }
 _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")

@@ -147,7 +147,10 @@ class TestAHangingChannel:
         with pytest.raises(errors.DeliveryUncertain):
             await bench.delivery.send(to, "Hello.")
 
-        assert [row.state for row in await bench.journal.deliveries("R")] == ["uncertain"]
+        assert [(row.state, row.detail) for row in await bench.journal.deliveries("R")] == [
+            ("uncertain", "repeated"),
+            ("uncertain", "uncertain"),
+        ]
 
     async def test_greeting_a_stranger_does_not_hold_up_what_the_platform_brings(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch

@@ -212,7 +212,18 @@ async def test_without_a_thread_the_newest_of_the_conversation_are_searched(stag
     assert await stage.slack.find(message) == sent
 
 
-async def test_a_slack_that_cannot_be_asked_leaves_it_open(stage: Any, out: Any, asked: str) -> None:
+async def test_a_slack_that_cannot_be_asked_now_is_to_be_asked_later(
+    stage: Any, out: Any, asked: str
+) -> None:
     stage.server.limit("conversations.replies", "30")
-    with pytest.raises(errors.DeliveryUncertain):
+    with pytest.raises(errors.DeliveryThrottled) as later:
         await stage.slack.find(out("answer", stage.direct, asked))
+    assert later.value.retry_after == 30
+    stage.server.fail("conversations.replies", status=503)
+    with pytest.raises(errors.DeliveryThrottled):
+        await stage.slack.find(out("answer", stage.direct, asked))
+
+
+async def test_a_slack_that_refuses_to_tell_leaves_it_open(stage: Any, out: Any) -> None:
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.find(out("answer", "C0NOWHERE"))
