@@ -74,7 +74,7 @@ class ScriptedModel:
         if self.attempts:
             raise errors.ModelRefused
 
-    async def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - the port's
+    async def facts(self, model: str) -> ModelFacts:
         return ModelFacts()
 
     async def close(self) -> None:

@@ -1,0 +1,127 @@
+"""The window is what ship.json, the provider's list and its refusals say, never a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import errors
+from bot.context.budget import Budget
+from bot.contracts import ModelFacts
+from bot.llm.windows import Remembered, Windows
+from bot.testing.log import MemoryLog
+from bot.testing.model import ScriptedModel
+
+MODEL = "claude-sonnet-5-5"
+
+
+def windows(**how: Any) -> Windows:
+    return Windows(**({"model": MODEL} | how))
+
+
+def provider(window: int | None = None, output: int | None = None) -> ScriptedModel:
+    model = ScriptedModel()
+    model.known = ModelFacts(window, output)
+    return model
+
+
+async def test_nobody_knows_the_window_of_a_model_that_nobody_told_of() -> None:
+    known = windows()
+    assert (known.window(MODEL), known.max_output(MODEL), known.max_tokens(MODEL)) == (None, None, 8_192)
+    assert await known.ask(provider(), MODEL) is None
+    assert known.window(MODEL) is None
+
+
+async def test_the_provider_is_asked_once_and_what_it_said_is_kept() -> None:
+    model, learned, log = provider(1_000_000, 128_000), Remembered(), MemoryLog()
+    known = windows(learned=learned, log=log)
+    for _ in range(3):
+        assert await known.ask(model, MODEL) is None
+    assert model.asked_of == [MODEL]
+    assert (known.window(MODEL), known.max_output(MODEL)) == (1_000_000, 128_000)
+    assert windows(learned=learned).window(MODEL) == 1_000_000
+    assert [line.details["window"] for line in log.of("model")] == [1_000_000]
+
+
+async def test_a_provider_that_did_not_answer_is_asked_again() -> None:
+    class Away(ScriptedModel):
+        async def facts(self, model: str) -> ModelFacts:
+            raise errors.ModelUnreachable(f"no route for {model}")
+
+    known = windows()
+    with pytest.raises(errors.ModelUnreachable):
+        await known.ask(Away(), MODEL)
+    await known.ask(provider(5_000), MODEL)
+    assert known.window(MODEL) == 5_000
+
+
+async def test_ship_json_counts_more_than_the_list_and_for_its_own_model_only() -> None:
+    known = windows(configured=64_000)
+    assert known.window(MODEL) == 64_000
+    said = await known.ask(provider(32_000), MODEL)
+    assert known.window(MODEL) == 64_000
+    assert said is not None
+    assert said.startswith("llm.contextWindow: found 64000; the provider says 32000")
+    await known.ask(provider(200_000), "claude-haiku-5-5")
+    assert known.window("claude-haiku-5-5") == 200_000
+
+
+async def test_a_larger_answer_than_the_model_gives_is_told_and_lowered() -> None:
+    known = windows(max_tokens=200_000)
+    said = await known.ask(provider(1_000_000, 128_000), MODEL)
+    assert said is not None
+    assert said.startswith("llm.maxTokens: found 200000; claude-sonnet-5-5 gives at most 128000")
+    assert known.max_tokens(MODEL) == 128_000
+    assert known.max_tokens("claude-haiku-5-5") == 200_000
+
+
+async def test_a_refusal_teaches_the_window_and_the_longest_answer() -> None:
+    learned, log = Remembered(), MemoryLog()
+    known = windows(learned=learned, log=log, configured=500_000, max_tokens=64_000)
+    known.refused(MODEL, errors.ContextOverflow("too long", tokens=213_462, window=200_000))
+    assert known.window(MODEL) == 200_000, "what the provider refuses does not fit, whatever ship.json says"
+    known.refused(MODEL, errors.OutputOverflow("max_tokens", limit=32_000))
+    assert known.max_tokens(MODEL) == 32_000
+    assert (windows(learned=learned).window(MODEL), windows(learned=learned).max_output(MODEL)) == (
+        200_000,
+        32_000,
+    )
+    assert len(log.of("model")) == 2
+    known.refused(MODEL, errors.ContextOverflow("too long", tokens=213_462, window=200_000))
+    known.refused(MODEL, errors.ContextOverflow("too long"))
+    known.refused(MODEL, errors.ContextOverflow("misread", window=7))
+    assert known.window(MODEL) == 200_000
+    assert len(log.of("model")) == 2
+
+
+def test_a_call_that_fitted_disproves_a_smaller_window() -> None:
+    known = windows()
+    known.refused(MODEL, errors.ContextOverflow("too long", window=8_000))
+    known.fitted(MODEL, 7_900)
+    assert known.window(MODEL) == 8_000
+    known.fitted(MODEL, 8_001)
+    assert known.window(MODEL) is None
+
+
+def test_the_limits_of_a_large_window() -> None:
+    budget = Budget(window=1_000_000, max_tokens=8_192, soft=40_000)
+    assert budget.hard == 1_000_000 - 8_192 - 13_000
+    assert budget.limit == 40_000
+    assert (budget.share(0.1, 50_000), Budget(200_000, 8_192).share(0.1, 50_000)) == (50_000, 20_000)
+
+
+def test_without_a_window_the_soft_limit_is_all_there_is() -> None:
+    budget = Budget(window=None, max_tokens=8_192, soft=40_000)
+    assert (budget.hard, budget.limit, budget.share(0.1, 50_000)) == (None, 40_000, 50_000)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.integers(500, 2_000_000), st.integers(1, 1_000_000), st.integers(1, 10**6))
+def test_in_any_window_there_is_room_for_a_prompt(window: int, max_tokens: int, soft: int) -> None:
+    budget = Budget(window, max_tokens, soft)
+    assert budget.hard is not None
+    assert window // 4 <= budget.hard < window
+    assert 0 < budget.limit <= soft
