@@ -79,6 +79,35 @@ async def test_a_send_that_surely_did_not_arrive_is_sent_as_it_was(bench: Desk) 
     assert bench.tele.texts == ["Hello."]
 
 
+async def test_a_message_that_the_platform_shows_only_after_a_moment_is_not_sent_twice(bench: Desk) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    bench.tele.finds = None
+    sending = asyncio.create_task(bench.delivery.send(TO, "Hello."))
+    await until(lambda: bench.clock.sleeping > 0)
+    bench.tele.finds = Sent("m99")
+    await bench.clock.advance(SETTLE_SECONDS)
+    assert await sending == [Sent("m99")]
+    assert bench.tele.sent == []
+
+
+async def test_a_platform_that_can_be_asked_only_later_is_asked_then_and_not_sent_to_again(
+    bench: Desk,
+) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    bench.tele.finds = errors.DeliveryThrottled("429", retry_after=3600)
+    with pytest.raises(errors.DeliveryDeferred):
+        await bench.delivery.send(TO, "Hello.")
+    (row,) = await bench.rows()
+    assert row.state == "sending"
+    bench.tele.finds = Sent("m99")
+    bench.delivery.deferred.start()
+    await until(lambda: bench.clock.sleeping > 0)
+    await bench.clock.advance(3600)
+    await until(lambda: not bench.delivery._waiting.chats)
+    assert bench.tele.sent == []
+    assert await bench.states() == [("sent", "m99")]
+
+
 async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     await bench.delivery.send(TO, "Hello.")
