@@ -67,7 +67,8 @@ def assemble(
         watch=Watch(channels, rooms.manifests, reports, clock=clock, log=log),
         chores=Chores(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
-            journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log, clock=clock, log=log,
+            journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log,
+            artifacts=rooms.artifacts, clock=clock, log=log,
         ),
     )  # fmt: skip
     shown = settings.dashboard

@@ -18,6 +18,8 @@ IDLE_SECONDS = 1_800.0
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 KEEP_LOG_DAYS = 90
+KEEP_ARTIFACT_DAYS = 30
+"""Long after what points at them has left the view."""
 KEEP_SECONDS = 7 * 86_400.0
 """For what is finished in the journal."""
 KEEP_FAILED_SECONDS = 30 * 86_400.0
@@ -28,6 +30,12 @@ class Swept(Protocol):
     """The operator's log, as far as it is tidied (`bot.telemetry.JsonlLog`)."""
 
     def sweep(self, days: int) -> int: ...
+
+
+class Aging(Protocol):
+    """Large tool results, as far as they are tidied (`bot.history.artifacts.ArtifactStore`)."""
+
+    async def sweep(self, days: float) -> int: ...
 
 
 class Chores:
@@ -45,6 +53,7 @@ class Chores:
         memory: MemoryMonitor,
         reports: Reports,
         logs: Swept,
+        artifacts: Aging,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -55,6 +64,7 @@ class Chores:
         self._memory = memory
         self._reports = reports
         self._logs = logs
+        self._artifacts = artifacts
         self._clock = clock
         self._log = log
 
@@ -66,6 +76,7 @@ class Chores:
             Chore("evict idle chats", 300, self.evict),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
             self._shared("sweep old logs", 6 * 3_600, self.sweep_logs),
+            self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),
         ]
 
     async def probe(self) -> None:
@@ -106,6 +117,9 @@ class Chores:
 
     async def sweep_logs(self) -> None:
         await asyncio.to_thread(self._logs.sweep, KEEP_LOG_DAYS)
+
+    async def sweep_artifacts(self) -> None:
+        await self._artifacts.sweep(KEEP_ARTIFACT_DAYS)
 
     def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> Chore:
         """A chore that only one process does in each of its intervals."""

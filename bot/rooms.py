@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from bot import config, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
+from bot.context.estimate import Estimator
 from bot.context.skills import SkillFolder
 from bot.contracts import Channel, Journal, Manifest, Surroundings
 from bot.gateway.access import Access
@@ -19,10 +21,13 @@ from bot.gateway.intake import GatewayIntake
 from bot.gateway.receipt import Receipts
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
+from bot.history.artifacts import ArtifactStore
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.factory import build_model
 from bot.llm.health import WatchedModel
+from bot.llm.learned import LearnedFile
+from bot.llm.windows import Windows
 from bot.serving import Outside
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
@@ -44,12 +49,17 @@ class Rooms:
     journal: Journal
     archive: ChatStore
     transcript: Transcript
+    artifacts: ArtifactStore
     model: WatchedModel
+    learned: LearnedFile
+    windows: Windows
 
 
 def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Rooms:
     home, clock, disk = settings.home, outside.clock, outside.disk
-    limit = settings.history.archive_after_lines
+    limit, llm = settings.history.archive_after_lines, settings.llm
+    learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
+    learned.load()
     return Rooms(
         settings,
         outside,
@@ -59,7 +69,12 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
         ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
         Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
+        ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
         model_of(settings, outside, log),
+        learned,
+        Windows(
+            learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens
+        ),
     )
 
 
@@ -79,6 +94,17 @@ def channels_of(rooms: Rooms, names: Iterable[str]) -> dict[str, Channel]:
     return {
         name: outside.channel(rooms.manifests[name].build(settings.channels[name], around)) for name in names
     }
+
+
+def provider_name(settings: config.Settings) -> str:
+    """Whom the model is asked of: what is learnt at one address need not hold at another."""
+    llm = settings.llm
+    return llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
+
+
+def model_name(settings: config.Settings) -> str:
+    """The model that answers."""
+    return settings.llm.model if settings.llm.provider != "demo" else "demo"
 
 
 def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> WatchedModel:
@@ -101,14 +127,20 @@ def agent_of(rooms: Rooms) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock = settings.llm, outside.clock
     skills = SkillFolder(settings.root, settings.skills.paths, log)
-    registry = Registry(builtin_tools(ToolPorts(archive=rooms.archive, skills=skills, clock=clock)))
+    tool_ports = ToolPorts(archive=rooms.archive, artifacts=rooms.artifacts, skills=skills, clock=clock)
+    registry = Registry(builtin_tools(tool_ports))
     return AgentPool(
         Kit(
             model=rooms.model,
-            model_name=llm.model if llm.provider != "demo" else "demo",
+            model_name=model_name(settings),
             registry=registry,
             dispatcher=Dispatcher(
-                registry, clock=clock, log=log, log_content=llm.log_messages, redact=rooms.redact
+                registry,
+                clock=clock,
+                log=log,
+                log_content=llm.log_messages,
+                redact=rooms.redact,
+                artifacts=rooms.artifacts,
             ),
             transcript=rooms.transcript,
             archive=rooms.archive,
@@ -118,10 +150,11 @@ def agent_of(rooms: Rooms) -> AgentPool:
             clock=clock,
             ids=outside.ids,
             log=log,
-            max_tokens=llm.max_tokens,
             max_messages=settings.context.max_messages,
             max_injected=settings.context.max_injected_messages,
-            context_window=llm.context_window,
+            windows=rooms.windows,
+            estimator=Estimator(rooms.learned),
+            soft_tokens=settings.context.compaction.soft_tokens,
             rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
             redact=rooms.redact,
         ),

@@ -11,6 +11,8 @@ _GRAPHEME = regex.compile(r"\X")
 _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTILINE)
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 
+REACH = 1_024
+"""How many characters before a place are looked at to say whether a grapheme ends there."""
 FENCE_ROOM = 48
 """Characters kept free in a part so that a code fence can be closed in it and opened in the next."""
 
@@ -42,6 +44,28 @@ def head(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: _grapheme_border(text, limit)]
+
+
+def border(text: str, at: int) -> int:
+    """The last grapheme border that is not behind `at`. Only the neighbourhood is looked at, so that this costs the
+    same in a text of any size; a grapheme of more than `REACH` characters has borders inside.
+    """
+    if at >= len(text):
+        return len(text)
+    if at <= 0 or (text[at - 1 : at + 1].isascii() and text[at - 1 : at + 1] != "\r\n"):
+        return max(0, at)
+    begin = max(0, at - REACH)
+    for match in _GRAPHEME.finditer(text[begin : at + 1]):
+        if begin + match.end() > at:
+            return at if match.start() == 0 < begin else begin + match.start()
+    return at
+
+
+def border_after(text: str, at: int) -> int:
+    """The first grapheme border that is not before `at`."""
+    while border(text, at) != at:
+        at += 1
+    return at
 
 
 def preview(text: str, limit: int = 200) -> str:

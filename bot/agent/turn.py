@@ -76,12 +76,9 @@ async def _finish_step(turn: ActiveTurn, reply: ModelReply, kit: Kit) -> bool:
     is run.
     """
     calls = blocks.tool_uses({"content": reply.content})
-    results = turn.known_results(calls)
-    left = [call for call in calls if call["id"] not in results]
-    fresh = await kit.dispatcher.run(left, reply.cut, turn)
-    results |= {result["tool_use_id"]: result for result in fresh}
+    results = await kit.dispatcher.run(calls, reply.cut, turn, turn.known_results(calls))
     if calls:
-        turn.add_results([results[call["id"]] for call in calls])
+        turn.add_results(results)
         await turn.take_more()
     return bool(calls)
 

@@ -34,6 +34,10 @@ class Tool(Protocol):
     def effects(self) -> frozenset[Effect]: ...
     @property
     def timeout_seconds(self) -> float: ...
+    @property
+    def ages(self) -> bool:
+        """Whether its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
+        ...
 
     async def run(self, args: Any) -> str:
         """Do it. `args` is an instance of `input`; the text returned is for the model.
@@ -54,6 +58,64 @@ class Archive(Protocol):
         ...
 
     async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactPage:
+    """A part of an artifact. `offset` and `end` count characters, and `end` is where the next page begins; `line` and
+    `last` are the lines (from 1) that it begins and ends in. `characters` and `lines` are those of the whole.
+    """
+
+    text: str
+    offset: int
+    end: int
+    line: int
+    last: int
+    characters: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactMatch:
+    """A line that holds what was looked for: its number, the character it begins at, and what fits of it."""
+
+    line: int
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactMatches:
+    """`total` counts every match from where the search began; `next` is the offset of the first that is not among
+    `found`, None where all are.
+    """
+
+    found: tuple[ArtifactMatch, ...]
+    total: int
+    next: int | None
+
+
+class Artifacts(Protocol):
+    """Tool results that are too large for the view, kept whole (`bot.history.artifacts.ArtifactStore`)."""
+
+    async def put(self, text: str, *, chat_key: str, request_id: str, tool: str, tool_use_id: str) -> str:
+        """Keep a redacted text; its id, once it is on disk. Raises `errors.StorageError`."""
+        ...
+
+    async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:
+        """At most `limit` characters from `offset` on, cut between graphemes; pages that follow one another give the
+        whole. Raises `errors.ToolError` where this chat has no such artifact, and `errors.StorageError`.
+        """
+        ...
+
+    async def grep(
+        self, artifact_id: str, chat_key: str, words: str, *, offset: int, limit: int
+    ) -> ArtifactMatches:
+        """The lines from `offset` on that hold `words` literally, in any case; at most `limit` characters of them.
+
+        Raises as `read` does.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

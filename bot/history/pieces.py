@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 
 from bot.contracts import OpenFile
@@ -53,8 +54,16 @@ def count_lines(file: OpenFile, size: int) -> int:
     return count + (end != b"\n")
 
 
-def _pieces(file: OpenFile, size: int) -> Iterator[bytes]:
-    at = 0
+def characters(file: OpenFile, start: int) -> Iterator[str]:
+    """The text behind the first `start` bytes; what is no UTF-8 in it as U+FFFD."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in _pieces(file, file.size, start):
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)
+
+
+def _pieces(file: OpenFile, size: int, start: int = 0) -> Iterator[bytes]:
+    at = start
     while at < size and (piece := file.read(at, min(PIECE, size - at))):
         yield piece
         at += len(piece)

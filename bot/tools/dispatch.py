@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Clock, Effect, Json, Log, Redact, Tool
+from bot.contracts import Artifacts, Clock, Effect, Json, Log, Redact, Tool
 from bot.tools.registry import Registry
+from bot.tools.sizing import Sizing
 
 CUT_OFF = (
     "This call did not arrive whole (the output limit was reached) and was not executed. "
@@ -21,7 +23,6 @@ UNRECORDED = (
     "This was not run: it cannot be written down now that it begins, and without that a crash could make it run "
     "twice. Tell the person, or try again later."
 )
-RESULT_LIMIT = 100_000  # characters; a single result larger than this helps no model
 LOG_PREVIEW = 4_000  # characters
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
@@ -54,34 +55,49 @@ class Dispatcher:
         log: Log,
         log_content: bool = True,
         redact: Redact = str,
+        artifacts: Artifacts | None = None,
     ) -> None:
         self._registry = registry
+        self._artifacts = artifacts
         self._log_content = log_content
         self._redact = redact
         self._clock = clock
         self._log = log
 
     async def run(
-        self, calls: Sequence[Json], cut: frozenset[str] = frozenset(), recorder: Recorder | None = None
+        self,
+        calls: Sequence[Json],
+        cut: frozenset[str] = frozenset(),
+        recorder: Recorder | None = None,
+        known: Mapping[str, Json] = MappingProxyType({}),
     ) -> list[Json]:
-        """The `tool_result` blocks of these `tool_use` blocks, in the same order.
+        """The `tool_result` blocks of these `tool_use` blocks, which are those of one step, in the same order.
 
-        The recorder is told of every call that is executed. One that does more than read is not where the
-        recorder cannot write that it begins: the model is told so.
+        What is `known` (by id) is not executed. The recorder is told of every call that is. One that does more than
+        read is not where the recorder cannot write that it begins: the model is told so. What is too large is put
+        away, and what the results weigh together is kept within bounds.
         """
-        if all(self._effects(call) <= _SIDE_BY_SIDE for call in calls):
+        sizing = Sizing(self._registry, self._artifacts, self._log)
+        left = [call for call in calls if call["id"] not in known]
+        results = dict(known)
+        if all(self._effects(call) <= _SIDE_BY_SIDE for call in left):
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._recorded(call, cut, recorder)) for call in calls]
-            return [task.result() for task in tasks]
-        return [await self._recorded(call, cut, recorder) for call in calls]
+                tasks = [group.create_task(self._recorded(call, cut, recorder, sizing)) for call in left]
+            results |= {call["id"]: task.result() for call, task in zip(left, tasks, strict=True)}
+        else:
+            for call in left:
+                results[call["id"]] = await self._recorded(call, cut, recorder, sizing)
+        return await sizing.step(calls, [results[call["id"]] for call in calls])
 
-    async def _recorded(self, call: Json, cut: frozenset[str], recorder: Recorder | None) -> Json:
+    async def _recorded(
+        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing
+    ) -> Json:
         if recorder is None or call["id"] in cut:
-            return await self._one(call, cut)
+            return await self._one(call, cut, sizing)
         effects = self._effects(call)
         if effects <= _SIDE_BY_SIDE:
             began_at = self._clock.now()
-            result = await self._one(call, cut)
+            result = await self._one(call, cut, sizing)
             recorder.looked(call, result, began_at)
             return result
         try:
@@ -89,7 +105,7 @@ class Dispatcher:
             await recorder.started(call, wait=effects != _MESSAGE)
         except errors.StorageError as error:
             return self._not_run(call, error)
-        result = await self._one(call, cut)
+        result = await self._one(call, cut, sizing)
         recorder.finished(call, result)
         return result
 
@@ -111,7 +127,7 @@ class Dispatcher:
         tool = self._registry.get(call["name"])
         return tool.effects if tool is not None else frozenset()
 
-    async def _one(self, call: Json, cut: frozenset[str]) -> Json:
+    async def _one(self, call: Json, cut: frozenset[str], sizing: Sizing) -> Json:
         began = self._clock.monotonic()
         name = text.preview(call["name"], 80)
         arguments = json.dumps(call["input"], ensure_ascii=False)
@@ -123,7 +139,8 @@ class Dispatcher:
             content, failure = CUT_OFF, "cut"
         else:
             content, failure = await self._attempt(call)
-            content = self._redact(content)
+            content = text.clean(self._redact(content))
+        shown = await sizing.one(call, content)
         self._log.write(
             "tool_result",
             f"{name} {'failed' if failure else 'done'}",
@@ -132,13 +149,10 @@ class Dispatcher:
             tool=name,
             tool_use_id=call["id"],
             failure=failure,
+            artifact=sizing.artifact(call),
             **self._shown("result", content),
         )
-        result: Json = {
-            "type": "tool_result",
-            "tool_use_id": call["id"],
-            "content": text.shorten_middle(content, RESULT_LIMIT) or "(no output)",
-        }
+        result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": shown or "(no output)"}
         return result | {"is_error": True} if failure else result
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:

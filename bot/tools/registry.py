@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bot.contracts import Archive, Clock, Json, Skills, Tool
+from bot.contracts import Archive, Artifacts, Clock, Json, Skills, Tool
 from bot.tools import builtin
 
 
@@ -19,6 +19,7 @@ class ToolPorts:
     """What tools reach of the other rooms; each takes what it needs."""
 
     archive: Archive
+    artifacts: Artifacts
     skills: Skills
     clock: Clock
 

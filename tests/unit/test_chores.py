@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.chores import KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, KEEP_SECONDS, Chores
+from bot.chores import KEEP_ARTIFACT_DAYS, KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, KEEP_SECONDS, Chores
 from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
@@ -57,6 +57,15 @@ class Logs:
         return 0
 
 
+class Artifacts:
+    def __init__(self) -> None:
+        self.days: list[float] = []
+
+    async def sweep(self, days: float) -> int:
+        self.days.append(days)
+        return 0
+
+
 class Pool:
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -77,7 +86,7 @@ class House:
         self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
         self.inner = ScriptedModel()
         self.model = WatchedModel(self.inner, clock=self.clock)
-        self.logs, self.pool = Logs(), Pool()
+        self.logs, self.artifacts, self.pool = Logs(), Artifacts(), Pool()
 
     def process(self, holder: str) -> Chores:
         reports: Any = self.told
@@ -85,7 +94,7 @@ class House:
         memory = MemoryMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return Chores(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, clock=self.clock, log=self.log,
+            logs=self.logs, artifacts=self.artifacts, clock=self.clock, log=self.log,
         )  # fmt: skip
 
     async def do(self, chores: Chores, name: str) -> None:
@@ -106,6 +115,13 @@ async def test_of_two_processes_one_sweeps_and_the_other_does_not(house: House) 
         await house.do(chores, "sweep old logs")
         await house.clock.advance(6 * HOUR / 2)
     assert house.logs.days == [KEEP_LOG_DAYS, KEEP_LOG_DAYS]
+
+
+async def test_old_artifacts_are_swept_by_one_process(house: House) -> None:
+    first, second = house.process("host:1:a"), house.process("host:2:b")
+    await house.do(first, "sweep old artifacts")
+    await house.do(second, "sweep old artifacts")
+    assert house.artifacts.days == [KEEP_ARTIFACT_DAYS]
 
 
 async def test_what_a_dead_process_began_another_takes_up_when_its_time_is_over(house: House) -> None:

@@ -45,6 +45,7 @@ class ChatLoadHistory:
     # It reads, but what it injects depends on the order: two calls must not run side by side.
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write"})
     timeout_seconds = 60.0
+    ages = False
 
     def __init__(self, ports: ToolPorts) -> None:
         self._archive = ports.archive

@@ -30,6 +30,7 @@ class ChatSend:
     input = ChatSendInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"message"})
     timeout_seconds = 300.0  # a throttled platform may ask to wait
+    ages = False
 
     async def run(self, args: ChatSendInput) -> str:
         reply = context.current().reply

@@ -22,6 +22,7 @@ class SkillsList:
     input = SkillsListInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
     timeout_seconds = 30.0
+    ages = True
 
     def __init__(self, ports: ToolPorts) -> None:
         self._skills = ports.skills

@@ -24,6 +24,7 @@ class SkillsLoad:
     input = SkillsLoadInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
     timeout_seconds = 30.0
+    ages = False
 
     def __init__(self, ports: ToolPorts) -> None:
         self._skills = ports.skills

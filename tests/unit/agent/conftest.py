@@ -16,6 +16,7 @@ from bot.agent.pool import AgentPool
 from bot.context.skills import SkillFolder
 from bot.contracts import ArchiveLine, Disk, Inbound, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
+from bot.history.artifacts import ArtifactStore
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -59,15 +60,20 @@ class Bench:
         self.transcript = Transcript(
             root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
         )
+        self.artifacts = ArtifactStore(
+            root / "artifacts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
+        )
         skills = SkillFolder(root, [], self.log)
         self.registry = Registry(
-            builtin_tools(ToolPorts(archive=self.archive, skills=skills, clock=self.clock))
+            builtin_tools(
+                ToolPorts(archive=self.archive, artifacts=self.artifacts, skills=skills, clock=self.clock)
+            )
         )
         self.kit = Kit(
             model=self.model,
             model_name="scripted",
             registry=self.registry,
-            dispatcher=Dispatcher(self.registry, clock=self.clock, log=self.log),
+            dispatcher=self.dispatcher(self.registry),
             transcript=self.transcript,
             archive=self.archive,
             steps=self.journal,
@@ -88,7 +94,10 @@ class Bench:
 
     def add_tools(self, *tools: Any) -> None:
         registry = Registry([*(self.registry.get(n) for n in self.registry.names()), *tools])  # type: ignore[list-item]
-        self.configure(registry=registry, dispatcher=Dispatcher(registry, clock=self.clock, log=self.log))
+        self.configure(registry=registry, dispatcher=self.dispatcher(registry))
+
+    def dispatcher(self, registry: Registry) -> Dispatcher:
+        return Dispatcher(registry, clock=self.clock, log=self.log, artifacts=self.artifacts)
 
     def restart(self) -> None:
         """A new process on the same files."""

@@ -106,10 +106,10 @@ async def test_a_message_that_is_too_large_by_itself_never_costs_history(bench: 
 
 
 async def test_a_tool_result_that_is_too_large_is_shortened_and_the_tool_not_run_again(bench: Bench) -> None:
-    press = Press("r" * 60_000)
+    press = Press("r" * 8_000)
     bench.add_tools(press)
     await fill(bench, 3)
-    bench.model.answers += [reply(tool_use("press")), *[window(4_000)] * 9]
+    bench.model.answers += [reply(tool_use("press")), *[window(2_500)] * 9]
     outcome = await bench.say("press")
     assert outcome.status == "done"
     assert press.pressed == 1
@@ -118,7 +118,7 @@ async def test_a_tool_result_that_is_too_large_is_shortened_and_the_tool_not_run
     assert result.startswith("rrr")
     assert "question 0" in json.dumps(bench.sent)
     full = [
-        line for line in await bench.transcript.load(KEY) if "r" * 60_000 in json.dumps(line.message or {})
+        line for line in await bench.transcript.load(KEY) if "r" * 8_000 in json.dumps(line.message or {})
     ]
     assert len(full) == 1, "the transcript keeps the whole result"
 

@@ -172,12 +172,13 @@ async def test_a_cut_call_is_not_executed_after_a_crash_either(bench: Bench) -> 
     bench.model.answers += [reply(tool_use("skills_list"), call, stop_reason="max_tokens", cut=[call["id"]])]
 
     class Hang:
-        name, description, input, effects, timeout_seconds = (
+        name, description, input, effects, timeout_seconds, ages = (
             "skills_list",
             "d",
             Press.input,
             frozenset({"write"}),
             60,
+            True,
         )
 
         def __init__(self) -> None:

@@ -29,6 +29,7 @@ class Press:
     input = Nothing
     effects: ClassVar[frozenset[Effect]] = frozenset({"run"})
     timeout_seconds = 5.0
+    ages = True
 
     def __init__(self, result: str = "pressed") -> None:
         self.pressed = 0

@@ -9,7 +9,8 @@ from pathlib import Path
 from bot.context import prompt
 from bot.context.skills import SkillFolder
 from bot.history.archive import ChatStore
-from bot.system import SystemClock, SystemDisk
+from bot.history.artifacts import ArtifactStore
+from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from bot.tools import builtin
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
@@ -18,8 +19,12 @@ from bot.tools.registry import Registry, ToolPorts, builtin_tools
 def registry(root: Path) -> Registry:
     log = MemoryLog()
     archive = ChatStore(root / "chats", disk=SystemDisk(), log=log)
+    artifacts = ArtifactStore(
+        root / "artifacts", disk=SystemDisk(), ids=UlidSource(), clock=SystemClock(), log=log
+    )
+    skills = SkillFolder(root, [], log)
     return Registry(
-        builtin_tools(ToolPorts(archive=archive, skills=SkillFolder(root, [], log), clock=SystemClock()))
+        builtin_tools(ToolPorts(archive=archive, artifacts=artifacts, skills=skills, clock=SystemClock()))
     )
 
 
@@ -27,7 +32,21 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
     assert registry(tmp_path).names() == sorted(
         module.name for module in pkgutil.iter_modules(builtin.__path__)
     )
-    assert registry(tmp_path).names() == ["chat_load_history", "chat_send", "skills_list", "skills_load"]
+    assert registry(tmp_path).names() == [
+        "chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load",
+    ]  # fmt: skip
+
+
+def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: Path) -> None:
+    tools = registry(tmp_path)
+    ages = {name: tool.ages for name in tools.names() if (tool := tools.get(name)) is not None}
+    assert ages == {
+        "chat_load_history": False,
+        "chat_send": False,
+        "read_artifact": True,
+        "skills_list": True,
+        "skills_load": False,
+    }
 
 
 async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import CUT_OFF, RESULT_LIMIT, Dispatcher
+from bot.tools.dispatch import CUT_OFF, Dispatcher
 from bot.tools.registry import Registry, definition
 
 
@@ -28,6 +28,7 @@ class Input(BaseModel):
 class Fake:
     description = "A tool."
     input = Input
+    ages = True
 
     def __init__(
         self, name: str, work: Callable[[Any], Awaitable[str]], effect: Any = "read", seconds: float = 5
@@ -140,9 +141,9 @@ async def test_a_cut_call_is_not_run() -> None:
     assert (result["content"], result["is_error"]) == (CUT_OFF, True)
 
 
-async def test_large_and_empty_and_secret_output() -> None:
-    async def large(_: Any) -> str:
-        return "字" * 2 * RESULT_LIMIT
+async def test_empty_and_secret_output_and_what_utf8_cannot_carry() -> None:
+    async def broken(_: Any) -> str:
+        return "half a \ud83d pair"
 
     async def empty(_: Any) -> str:
         return ""
@@ -150,7 +151,7 @@ async def test_large_and_empty_and_secret_output() -> None:
     async def secret(_: Any) -> str:
         return "the key is sk-1"
 
-    assert len((await one(Fake("large", large)))["content"]) <= RESULT_LIMIT
+    assert (await one(Fake("broken", broken)))["content"] == "half a \N{REPLACEMENT CHARACTER} pair"
     assert (await one(Fake("empty", empty)))["content"] == "(no output)"
     hiding = dispatcher(Fake("secret", secret), redact=lambda words: words.replace("sk-1", "[redacted]"))
     (result,) = await hiding.run([tool_use("secret")])

@@ -1,0 +1,304 @@
+"""`ArtifactStore`: tool results too large for the model's view, one file each, read back in pages.
+
+A file is one line of JSON about the result and then its text. It is written whole, once, and never changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bot import errors, text
+from bot.contracts import ArtifactMatch, ArtifactMatches, ArtifactPage, Clock, Disk, Ids, Json, Log, OpenFile
+from bot.history import jsonl, names, pieces
+
+LARGEST = 10_000_000
+"""Bytes that are kept of one result: half of them its head, half its tail."""
+CHAT_BYTES = 100_000_000
+CHAT_COUNT = 1_000
+"""What is kept of one chat; the oldest go."""
+SEGMENT = 2_000
+"""Characters of a line that are searched at once; a longer line counts as several."""
+SHOWN = 240
+"""Characters that are shown of a line that was found."""
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ID = re.compile(rf"[{_CROCKFORD}]{{26}}")
+_END = ".txt"
+_FRAMING = 24  # characters that a match costs beside its text
+_DAY = 86_400.0
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Where the text begins in its file, and how long it is."""
+
+    begin: int
+    characters: int
+    lines: int
+
+
+class ArtifactStore:
+    """Artifacts of every chat in `folder/<encoded chatKey>/<id>.txt`. A chat reaches its own alone."""
+
+    def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._ids = ids
+        self._clock = clock
+        self._log = log
+
+    async def put(self, text: str, *, chat_key: str, request_id: str, tool: str, tool_use_id: str) -> str:
+        """As `contracts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
+        about: Json = {
+            "v": 1,
+            "chatKey": chat_key,
+            "requestId": request_id,
+            "tool": tool,
+            "toolUseId": tool_use_id,
+            "ts": int(self._clock.now() * 1000),
+        }
+        artifact_id = self._ids.ulid()
+        try:
+            await asyncio.to_thread(self._put, text, self._path(chat_key, artifact_id), about)
+        except OSError as error:
+            raise errors.StorageError(f"an artifact cannot be written: {error}") from error
+        return artifact_id
+
+    async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:
+        """As `contracts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
+        one grapheme, however small the limit, but at the end.
+        """
+        return await self._reading(
+            artifact_id, chat_key, lambda file, facts: _page(file, facts, artifact_id, offset, limit)
+        )
+
+    async def grep(
+        self, artifact_id: str, chat_key: str, words: str, *, offset: int, limit: int
+    ) -> ArtifactMatches:
+        """As `contracts.Artifacts.grep`. `words` are one line."""
+        return await self._reading(
+            artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
+        )
+
+    async def sweep(self, days: float) -> int:
+        """Remove what is older; returns how many. Raises `errors.StorageError`."""
+        try:
+            return await asyncio.to_thread(self._sweep, self._clock.now() - days * _DAY)
+        except OSError as error:
+            raise errors.StorageError(f"old artifacts cannot be removed: {error}") from error
+
+    # On any thread.
+
+    def _path(self, chat_key: str, artifact_id: str) -> Path:
+        return self._folder / names.encode(chat_key) / f"{artifact_id}{_END}"
+
+    def _put(self, words: str, path: Path, about: Json) -> None:
+        kept = _kept(text.clean(words))
+        body = kept.encode()
+        lines = kept.count("\n") + (not kept.endswith("\n"))
+        size = {"characters": len(kept), "lines": lines, "bytes": len(body)}
+        with jsonl.locked(self._folder):
+            self._disk.replace(path, jsonl.dumps({**about, **size}) + body)
+            try:
+                self._make_room(path)
+            except OSError as error:
+                # It is kept all the same; the next one tries again.
+                self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
+
+    def _make_room(self, newest: Path) -> None:
+        paths = [path for path in self._all(newest.parent) if path != newest]
+        sizes = {path: self._disk.size(path) for path in paths}
+        total = sum(sizes.values()) + self._disk.size(newest)
+        for place, path in enumerate(paths):
+            if len(paths) - place < CHAT_COUNT and total <= CHAT_BYTES:
+                return
+            self._disk.remove(path)
+            total -= sizes[path]
+
+    def _all(self, folder: Path) -> list[Path]:
+        """The artifacts of one chat, oldest first."""
+        found = self._disk.names(folder)
+        return [folder / name for name in found if _ID.fullmatch(name.removesuffix(_END))]
+
+    def _sweep(self, before: float) -> int:
+        gone = 0
+        for name in self._disk.names(self._folder):
+            if name == jsonl.LOCK:
+                continue
+            with jsonl.locked(self._folder):
+                jsonl.tidy(self._disk, self._folder / name)
+                for path in self._all(self._folder / name):
+                    if _made_at(path.stem) < before:
+                        self._disk.remove(path)
+                        gone += 1
+        return gone
+
+    async def _reading(self, artifact_id: str, chat_key: str, work: Callable[[OpenFile, _Facts], _R]) -> _R:
+        def opened() -> _R:
+            with closing(self._disk.open(self._path(chat_key, artifact_id))) as file:
+                return work(file, _facts(file, artifact_id, chat_key))
+
+        if _ID.fullmatch(artifact_id) is None:
+            raise _missing(artifact_id)
+        try:
+            return await asyncio.to_thread(opened)
+        except OSError as error:
+            raise errors.StorageError(f"an artifact cannot be read: {error}") from error
+
+
+def _missing(artifact_id: str) -> errors.ToolError:
+    return errors.ToolError(
+        f"This chat has no artifact {text.preview(artifact_id, 40)!r}: the id is not exact, or it was too old and "
+        "has been removed. Take the id from a tool result you see, or call the tool that made it again."
+    )
+
+
+def _garbled(artifact_id: str) -> errors.ToolError:
+    return errors.ToolError(
+        f"The artifact {artifact_id} is damaged and cannot be read. Call the tool that made it again."
+    )
+
+
+def _facts(file: OpenFile, artifact_id: str, chat_key: str) -> _Facts:
+    if not file.size:
+        raise _missing(artifact_id)
+    first, newline, _ = file.read(0, pieces.PIECE).partition(b"\n")
+    about = jsonl.loads(first) or {}
+    begin = len(first) + len(newline)
+    characters, lines, size = (about.get(key) for key in ("characters", "lines", "bytes"))
+    if not (isinstance(characters, int) and isinstance(lines, int) and isinstance(size, int)):
+        raise _garbled(artifact_id)
+    if about.get("chatKey") != chat_key or file.size != begin + size:
+        raise _garbled(artifact_id)
+    return _Facts(begin, characters, lines)
+
+
+def _kept(words: str) -> str:
+    """What is kept of a text: all, or head and tail."""
+    raw = words.encode()
+    if len(raw) <= LARGEST:
+        return words
+    half = LARGEST // 2
+    begin = text.border(words, len(raw[:half].decode("utf-8", "ignore")))
+    end = text.border_after(words, len(words) - len(raw[-half:].decode("utf-8", "ignore")))
+    note = f"\n[… {end - begin} characters left out here: the result was too large to be kept whole …]\n"
+    return words[:begin] + note + words[end:]
+
+
+def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: int) -> ArtifactPage:
+    offset = min(offset, facts.characters)
+    # A border is judged by what stands before it: with one character more, a window judges as the whole text does.
+    base = max(0, offset - text.REACH - 1)
+    window, lines = _window(
+        pieces.characters(file, facts.begin), base, offset + limit + text.REACH + 1 - base
+    )
+    start = text.border(window, offset - base)
+    end = start + limit
+    while end > start and (border := text.border(window, end)) != end:
+        end = border
+    if end <= start:
+        end = text.border_after(window, start + 1)
+    words = window[start:end]
+    if not words and offset < facts.characters:
+        raise _garbled(artifact_id)
+    line = 1 + lines + window.count("\n", 0, start)
+    last = line + words.count("\n") - words.endswith("\n")
+    return ArtifactPage(
+        words, base + start, base + start + len(words), line, last, facts.characters, facts.lines
+    )
+
+
+def _window(stream: Iterable[str], base: int, count: int) -> tuple[str, int]:
+    """`count` characters from `base` on, and how many lines end before."""
+    found: list[str] = []
+    lines = 0
+    for piece in stream:
+        if base >= len(piece):
+            base -= len(piece)
+            lines += piece.count("\n")
+            continue
+        lines += piece.count("\n", 0, base)
+        found.append(piece[base : base + count])
+        base, count = 0, count - len(found[-1])
+        if count <= 0:
+            break
+    return "".join(found), lines
+
+
+def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int) -> ArtifactMatches:
+    needle = words.casefold()
+    found: list[ArtifactMatch] = []
+    total, following = 0, None
+    stream = pieces.characters(file, facts.begin)
+    for at, line, segment, behind in _segments(stream, len(needle)):
+        skip = max(0, offset - at)
+        place = _find(segment, behind, needle, skip) if skip < len(segment) else None
+        if place is None:
+            continue
+        total += 1
+        shown = _shown(segment + behind, place, len(words))
+        limit -= len(shown) + _FRAMING
+        if following is None and (limit >= 0 or not found):
+            found.append(ArtifactMatch(line, at + place, shown))
+        elif following is None:
+            following = at + skip
+    return ArtifactMatches(tuple(found), total, following)
+
+
+def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str, str]]:
+    """Lines, long ones in several: offset, number of the line, text, and what stands behind it in the same line."""
+    left, offset, line, more = "", 0, 1, True
+    while more:
+        piece = next(stream, None)
+        more = piece is not None
+        left += piece or ""
+        at = 0
+        while at < len(left):
+            end = left.find("\n", at, at + SEGMENT) + 1
+            if not end:
+                if more and len(left) - at < SEGMENT + reach:
+                    break
+                end = text.border(left, at + SEGMENT)
+                end = end if end > at else at + SEGMENT
+            segment = left[at:end]
+            ended = segment.endswith("\n")
+            behind = "" if ended else left[end : end + reach].partition("\n")[0]
+            yield offset + at, line, segment.removesuffix("\n"), behind
+            line += ended
+            at = end
+        offset += at
+        left = left[at:]
+
+
+def _find(segment: str, behind: str, needle: str, skip: int) -> int | None:
+    """Where in a segment, from `skip` on, a folded text begins; folding may make a character longer."""
+    place = (segment[skip:] + behind).casefold().find(needle)
+    if place < 0:
+        return None
+    for at in range(skip, len(segment)):
+        place -= len(segment[at].casefold())
+        if place < 0:
+            return at
+    return None
+
+
+def _shown(line: str, place: int, length: int) -> str:
+    """What is shown of a line around a place in it."""
+    begin = text.border(line, max(0, place - max(0, SHOWN - length) // 3))
+    end = text.border_after(line, min(len(line), begin + SHOWN))
+    return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
+
+
+def _made_at(ulid: str) -> float:
+    """Epoch seconds of a ULID."""
+    moment = 0
+    for char in ulid[:10]:
+        moment = moment << 5 | _CROCKFORD.index(char)
+    return moment / 1000

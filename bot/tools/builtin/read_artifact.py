@@ -1,0 +1,87 @@
+"""`read_artifact`: a tool result that was too large to be shown whole, page by page or searched."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors
+from bot.contracts import ArtifactMatches, ArtifactPage, Effect
+from bot.tools import context, excerpt
+from bot.tools.registry import ToolPorts
+
+PAGE = 8_000
+"""Characters of one page, where they do not weigh too much."""
+ROOM = excerpt.ROOM - 3_000
+"""What a page may weigh; the line before it needs the rest."""
+
+
+class ReadArtifactInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(min_length=1, max_length=100)
+    offset: int = Field(default=0, ge=0, description="Character to begin at.")
+    limit: int = Field(default=PAGE, ge=1, le=PAGE, description="Characters.")
+    grep: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Only lines with this literal text, any case."
+    )
+
+
+class ReadArtifact:
+    """Reads artifacts of the chat that asks. Its own results are never put away: there is a next page instead."""
+
+    name = excerpt.READER
+    description = "Read or search a whole tool result that was put away as an artifact."
+    input = ReadArtifactInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 30.0
+    ages = True
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self._artifacts = ports.artifacts
+
+    async def run(self, args: ReadArtifactInput) -> str:
+        artifact_id, chat_key = args.id.strip().upper(), context.current().chat_key
+        if args.grep is not None:
+            if "\n" in args.grep:
+                raise errors.ToolError("One line is searched at a time. Give a text without line breaks.")
+            return _found(
+                await self._artifacts.grep(
+                    artifact_id, chat_key, args.grep, offset=args.offset, limit=args.limit
+                )
+            )
+        page = await self._artifacts.read(artifact_id, chat_key, offset=args.offset, limit=args.limit)
+        if not page.text:
+            raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
+        if (fits := excerpt.fitting(page.text, ROOM)) < len(page.text):
+            page = await self._artifacts.read(artifact_id, chat_key, offset=args.offset, limit=fits)
+        return _shown(page)
+
+
+def _shown(page: ArtifactPage) -> str:
+    rest = f"go on with offset {page.end}" if page.end < page.characters else "this is the end"
+    return (
+        f"[characters {page.offset} to {page.end} of {page.characters}, lines {page.line} to {page.last} of "
+        f"{page.lines}; {rest}]\n{page.text}"
+    )
+
+
+def _found(matches: ArtifactMatches) -> str:
+    if not matches.found:
+        return "No line from there on holds this text."
+    room, lines = ROOM, list[str]()
+    following = matches.next
+    for match in matches.found:
+        line = f"line {match.line}, offset {match.offset}: {match.text}"
+        room -= excerpt.weight(line) + excerpt.weight("\n")
+        if room < 0 and lines:
+            following = match.offset
+            break
+        lines.append(line)
+    rest = f"; for the others go on with offset {following}" if following is not None else ""
+    return "\n".join([f"[{len(lines)} of {matches.total} lines{rest}]", *lines])
+
+
+def build(ports: ToolPorts) -> ReadArtifact:
+    return ReadArtifact(ports)

@@ -1,0 +1,141 @@
+"""What the model sees of a result that is too large: its head, its tail, and where the whole of it is.
+
+Sizes are counted in weight, a rough measure of tokens that needs nothing but the text. All of it is pure: the same
+text, room and artifact give the same bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot import text
+
+READER = "read_artifact"
+"""The tool that reads what was put away."""
+TOKEN = 33
+"""Weight of one token: 3.3 ASCII characters, one CJK character, and in between for other scripts."""
+ROOM = 2_500 * TOKEN
+"""What one result may weigh in the view."""
+_ASCII, _OTHER, _WIDE = 10, 20, TOKEN
+_HEAD = 0.6
+"""The part of the room that the head gets."""
+_NOTE = re.compile(
+    r"\n?\[… (?P<lines>\d+) lines, (?P<characters>\d+) characters omitted; "
+    rf"whole result: artifact (?P<artifact>[0-9A-Z]{{26}}), read it with {READER}\]\n?"
+)
+
+
+def weight(words: str) -> int:
+    """The weight of a text."""
+    return len(words) * _ASCII if words.isascii() else sum(_weights(words))
+
+
+def over(words: str, room: int) -> bool:
+    """Whether a text weighs more than `room`; quick for texts of any size."""
+    return len(words) * _ASCII > room or weight(words) > room
+
+
+def fitting(words: str, room: int) -> int:
+    """How many characters of the beginning of a text weigh `room` at the most."""
+    return _count(words[: max(0, room) // _ASCII], room)
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Head and tail of a text, and how many characters and line ends stood between. `artifact` is None where the
+    whole could not be kept.
+    """
+
+    head: str
+    tail: str
+    lines: int
+    characters: int
+    artifact: str | None
+
+    def __str__(self) -> str:
+        where = (
+            f"whole result: artifact {self.artifact}, read it with {READER}"
+            if self.artifact is not None
+            else "they are lost, the whole result could not be kept"
+        )
+        note = f"[… {self.lines} lines, {self.characters} characters omitted; {where}]"
+        return "\n".join(part for part in (self.head, note, self.tail) if part)
+
+    def within(self, room: int) -> Excerpt:
+        """The same with less of head and tail, so that it weighs `room`; where that is too little even for the note,
+        the note alone.
+        """
+        excess = weight(str(self)) - room
+        if excess <= 0:
+            return self
+        # The note may grow: each number by as many digits as what is left out now can add.
+        rest = weight(self.head) + weight(self.tail) - excess - 12 * _ASCII
+        return _cut(self.head, self.tail, rest, self)
+
+
+def excerpt(words: str, room: int, artifact: str | None) -> str:
+    """A text as head, note and tail, weighing `room` at the most (or the note alone)."""
+    most = max(1, room // _ASCII)
+    if len(words) <= 2 * most:
+        half = text.border(words, len(words) // 2)
+        return str(Excerpt(words[:half], words[half:], 0, 0, artifact).within(room))
+    begin, end = text.border(words, most), text.border_after(words, len(words) - most)
+    whole = Excerpt(words[:begin], words[end:], words.count("\n", begin, end), end - begin, artifact)
+    return str(whole.within(room))
+
+
+def read(content: str, artifact: str | None = None) -> Excerpt | None:
+    """The excerpt that a text is (of this artifact, where that is known); None where it is none.
+
+    What is quoted in it may look like the note; the real one stands where head and tail have their shares.
+    """
+    notes = [note for note in _NOTE.finditer(content) if artifact in {None, note["artifact"]}]
+    if not notes:
+        return None
+    total = weight(content)
+    note = min(notes, key=lambda one: abs(weight(content[: one.start()]) - _HEAD * (total - weight(one[0]))))
+    return Excerpt(
+        content[: note.start()],
+        content[note.end() :],
+        int(note["lines"]),
+        int(note["characters"]),
+        note["artifact"],
+    )
+
+
+def level(loads: Sequence[int], room: int) -> int | None:
+    """What each may weigh at the most so that together they weigh `room`: the largest give first, the small stay as
+    they are. None where all fit.
+    """
+    if sum(loads) <= room:
+        return None
+    left, ordered = room, sorted(loads)
+    for place, load in enumerate(ordered):
+        share = left // (len(ordered) - place)
+        if load > share:
+            return max(0, share)
+        left -= load
+    return None
+
+
+def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
+    """Head and tail cut until they weigh `rest` together."""
+    first = text.border(head, fitting(head, int(rest * _HEAD)))
+    behind = _count(reversed(tail[-max(1, max(0, rest) // _ASCII) :]), rest - weight(head[:first]))
+    last = text.border_after(tail, len(tail) - behind)
+    gone = head[first:] + tail[:last]
+    return Excerpt(
+        head[:first], tail[last:], old.lines + gone.count("\n"), old.characters + len(gone), old.artifact
+    )
+
+
+def _count(characters: Iterable[str], room: int) -> int:
+    """How many of these characters weigh `room` at the most."""
+    return sum(1 for _ in itertools.takewhile(room.__ge__, itertools.accumulate(_weights(characters))))
+
+
+def _weights(characters: Iterable[str]) -> Iterator[int]:
+    return (_ASCII if char < "\x80" else _OTHER if char < "\u2e80" else _WIDE for char in characters)
