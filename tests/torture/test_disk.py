@@ -43,7 +43,7 @@ async def refused(
         life = Inside(world, clock=clock)
         with environment(world):
             await life.start()
-            before = len(_changes(life, seam))
+            first, before = life, len(_changes(life, seam))
             kind = "write" if seam == "disk" else "*"
             life.faults.arm(Fault(seam, kind, at, when, "error", error, None if lasting else 1))  # type: ignore[arg-type]
             try:
@@ -55,17 +55,23 @@ async def refused(
                 async def over() -> bool:
                     clock.advance(1.0)
                     await side.bring_again()
-                    return bool(await _seen(side)) and not scene.unfinished(root)
+                    return bool(await _seen(side))
 
                 await scene.eventually_so(over)
                 life.faults.mend()
-                shown = await _seen(side)
                 await side.say(SECOND)
                 await scene.until_answered(side, SECOND)
-                await scene.until_quiet(root)
                 await scene.ready(world.session, life.dashboard)
-                assert await side.replies(SECOND) == [scene.answered(SECOND)]
-                count = len(_changes(life, seam)) - before
+                await life.end()
+                # What could not be closed is closed by the next start, and nothing is said again.
+                life = await Inside(world).start()
+                await side.say(THIRD)
+                await scene.until_answered(side, THIRD)
+                await scene.until_quiet(root)
+                shown = await _seen(side)
+                for words in (SECOND, THIRD):
+                    assert await side.replies(words) == [scene.answered(words)]
+                count = len(_changes(first, seam)) - before
             finally:
                 await scene.leave(side)
                 await life.end()
@@ -74,7 +80,7 @@ async def refused(
         else:
             assert len(shown) == 1
         said = [line["text"] for line in world.archive() if line["role"] == "user"]
-        assert said == [FIRST, SECOND]
+        assert said == [FIRST, SECOND, THIRD]
     return count
 
 

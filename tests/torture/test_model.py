@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox import REPEATED
 from bot.llm import client
 from bot.system import SystemClock
 from bot.testing import anthropic_script as answers
@@ -117,16 +116,15 @@ async def weather(root: Path, channel: str, rng: random.Random, messages: int) -
                 world.telegram.fail("sendMessage", **rng.choice(TELEGRAM))
             if channel == "slack" and rng.random() < 0.5:
                 world.slack.limit("chat.postMessage", rng.choice(["1", "30", "abc", None]))
-            shown = len(_shown(world, channel))
+            shown, ended = len(_shown(world, channel)), len(_ends(world))
             await side.say(words)
 
-            async def over(shown: int = shown) -> bool:
+            async def over(ended: int = ended) -> bool:
                 await side.bring_again()
-                return len(_shown(world, channel)) > shown and not scene.unfinished(root)
+                return len(_ends(world)) > ended and not scene.unfinished(root)
 
             await scene.eventually_so(over)
-            fresh = _shown(world, channel)[shown:]
-            assert len(fresh) == 1 or (channel == "telegram" and REPEATED + fresh[0] == fresh[1]), fresh
+            _fair(world, channel, words, _shown(world, channel)[shown:])
         world.model.script(scene.script)
         last = scene.WORDS.format("last")
         await side.say(last)
@@ -142,6 +140,24 @@ TELEGRAM: tuple[dict[str, Any], ...] = (
     {"action": "lose"},
     {"status": 502, "body": "<html>Bad Gateway</html>"},
 )
+
+
+def _fair(world: World, channel: str, words: str, shown: list[str]) -> None:
+    """One answer, and a sentence where the turn failed. Where Telegram cannot tell, the answer may come again, saying
+    so, and the sentence may be lost.
+    """
+    answers = [one for one in shown if scene.answered(words) in one]
+    failed = _ends(world)[-1] == "failed"
+    assert len(shown) - len(answers) <= failed, shown
+    if answers or not failed:
+        scene.exactly_once(channel, words, answers)
+    elif channel != "telegram":
+        assert len(shown) == 1, shown
+
+
+def _ends(world: World) -> list[str]:
+    """How every turn ended."""
+    return [line["details"]["status"] for line in world.log() if line["kind"] == "turn_end"]
 
 
 def _shown(world: World, channel: str) -> list[str]:
