@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from bot.contracts import Clock, Inbound, Log
+from bot.gateway.breath import Breath
 from bot.gateway.holds import Holds
 from bot.gateway.places import Person, Places
 from bot.gateway.queueing import Mode, belongs, person, plain
@@ -73,6 +74,7 @@ class Lanes:
         self._mode = mode
         self._freed = freed
         self._places = Places(limit)
+        self._breath = Breath(clock, self.go_on)
         self._holds = Holds(clock, debounce, self._quiet)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,12 +112,14 @@ class Lanes:
         self._ask(inbound.chat_key, lane)
 
     def go_on(self) -> None:
-        """Begin what can begin."""
-        while not self._closed and (given := self._places.give()) is not None:
-            chat_key, who = given
-            lane = self._lanes[chat_key]
-            lane.running = self._portion(chat_key, lane, who)
-            self._start(self._work(lane.running), functools.partial(self._ended, chat_key, lane.running))
+        """Begin what can begin, one after another."""
+        if self._closed or self._breath.taken or (given := self._places.give()) is None:
+            return
+        chat_key, who = given
+        lane = self._lanes[chat_key]
+        lane.running = self._portion(chat_key, lane, who)
+        self._start(self._work(lane.running), functools.partial(self._ended, chat_key, lane.running))
+        self._breath.take()
 
     def beside(self, work: Awaitable[None]) -> None:
         """Do something that must not wait for its chat's lane."""

@@ -92,7 +92,8 @@ async def test_a_person_with_a_hundred_threads_does_not_starve_another() -> None
     hall.lanes.put(inbound("one", "t99", 900))
     hall.lanes.put(inbound("one", "own", 901))
     await hall.finish()
-    assert {hall.words.index("one900"), hall.words.index("one901")} == {3, 5}
+    # The first place was given before anybody else had asked.
+    assert {hall.words.index("one900"), hall.words.index("one901")} == {2, 4}
 
 
 async def test_in_a_chat_people_take_turns_while_there_is_room_for_everybody() -> None:
