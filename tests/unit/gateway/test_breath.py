@@ -32,7 +32,7 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
         for _ in range(10):
             steps.append(len(begun))
             await asyncio.sleep(0)
-        assert steps[0] == 1
+        assert steps[0] <= 1
         assert max(after - before for before, after in itertools.pairwise(steps)) == 1
         await bench.idle()
         assert len(begun) == 50
