@@ -19,11 +19,10 @@ from bot import config, discovery, errors, instance, ports, stops
 from bot.chores import Chores
 from bot.dashboard.server import Dashboard
 from bot.gateway.door import Door
-from bot.gateway.receipt import Receipts
 from bot.gateway.reports import Reports
 from bot.gateway.watch import Watch
 from bot.memory import MemoryMonitor
-from bot.rooms import agent_of, channels_of, delivery_of, rooms_of, turns_of
+from bot.rooms import agent_of, channels_of, delivery_of, model_name, rooms_of, turns_of
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 
@@ -64,6 +63,9 @@ def assemble(
         intake=Door(turns.intake, reports),
         memory=memory,
         reports=reports,
+        learned=rooms.learned,
+        windows=rooms.windows,
+        model_name=model_name(settings),
         watch=Watch(channels, rooms.manifests, reports, clock=clock, log=log),
         chores=Chores(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,

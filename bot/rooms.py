@@ -72,9 +72,7 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
         model_of(settings, outside, log),
         learned,
-        Windows(
-            learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens
-        ),
+        Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
     )
 
 

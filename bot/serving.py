@@ -21,8 +21,10 @@ from bot.gateway.watch import Watch
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.llm.health import WatchedModel
+from bot.llm.learned import LearnedFile
+from bot.llm.windows import Windows
 from bot.memory import MemoryMonitor
-from bot.schedule import Housekeeping
+from bot.schedule import Chore, Housekeeping
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
 
@@ -36,6 +38,9 @@ JOURNAL_SECONDS = 0.5
 CHECK_SECONDS = 5.0
 """How long a start waits for a provider that is slow to say whether the key is good."""
 LONGEST_RETRY = 30.0
+KEEP_LEARNED_SECONDS = 60.0
+ASK_LIMITS_SECONDS = 600.0
+"""Between two questions to a provider that did not answer the first one."""
 
 Say = Callable[[str], None]
 
@@ -74,6 +79,9 @@ class Gateway:
     reports: Reports
     watch: Watch
     chores: Chores
+    learned: LearnedFile
+    windows: Windows
+    model_name: str
     dashboard: Dashboard | None = None
 
     def parts(self) -> dict[str, Part]:
@@ -117,7 +125,11 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
     the block runs all the same and should end at once.
     """
-    housekeeping = Housekeeping(gateway.chores.all(), gateway.log)
+    of_models = [
+        Chore("keep what was learnt of models", KEEP_LEARNED_SECONDS, gateway.learned.save),
+        Chore("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
+    ]
+    housekeeping = Housekeeping([*gateway.chores.all(), *of_models], gateway.log)
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     gateway.memory.start()
@@ -156,6 +168,20 @@ async def _check_model(gateway: Gateway, say: Say) -> None:
         ) from error
     except errors.ModelError as error:
         say(f"model: cannot be reached ({error}); I go on and ask it again with each message")
+    else:
+        await _ask_limits(gateway, say)
+
+
+async def _ask_limits(gateway: Gateway, say: Say) -> None:
+    """Ask the provider how much the model takes in and gives out, unless it has said so. Raises nothing."""
+    try:
+        warning = await gateway.windows.ask(gateway.model, gateway.model_name)
+    except errors.ModelError as error:
+        gateway.log.write("model", "the provider does not say what the model takes in", cause=str(error))
+        return
+    if warning is not None:
+        say(f"warning: {warning}")
+        gateway.log.write("model", warning, level="warn")
 
 
 async def _connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
@@ -224,6 +250,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
         "give up reports": gateway.reports.close(),
         "close the model": gateway.model.close(),
+        "keep what was learnt of models": gateway.learned.save(),
         "close the archive": gateway.archive.close(),
         "close the transcript": gateway.transcript.close(),
     }

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.contracts import Archive, Clock, Ids, Log, Model, Redact, Skills, Steps
+from bot.context.budget import SOFT_TOKENS, Budget
+from bot.context.estimate import Estimator
+from bot.contracts import Archive, Clock, Ids, Log, Model, ModelReply, ModelRequest, Redact, Skills, Steps
 from bot.history.transcript import Transcript
+from bot.llm.windows import Windows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 
@@ -28,10 +31,24 @@ class Kit:
     clock: Clock
     ids: Ids
     log: Log
-    max_tokens: int = 8_192
     max_messages: int = 60
     max_injected: int = 120
-    context_window: int | None = None
-    """Tokens that fit into one request, where ship.json says so."""
+    windows: Windows = field(default_factory=Windows)
+    """How much models take in and give out."""
+    estimator: Estimator = field(default_factory=Estimator)
+    """Tokens as the models count them."""
+    soft_tokens: int = SOFT_TOKENS
     redact: Redact = str
     rules: Mapping[str, str] = field(default_factory=dict)
+
+    def budget(self, model: str | None = None) -> Budget:
+        """The limits of requests to a model, by default the one that answers."""
+        name = model or self.model_name
+        return Budget(self.windows.window(name), self.windows.max_tokens(name), self.soft_tokens)
+
+    def learn(self, request: ModelRequest, reply: ModelReply) -> None:
+        """Learn from an answer how its model counts, and that so much does fit."""
+        usage = reply.usage
+        self.estimator.observe(request, usage)
+        prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        self.windows.fitted(request.model, prompt)

@@ -53,7 +53,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
 
     Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
     """
-    tries = _Tries(kit.max_tokens)
+    tries = _Tries(kit.budget().max_tokens)
     while True:
         request = view.render(
             model=kit.model_name,
@@ -72,9 +72,11 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
             tries.unbound = True
             await turn.cut([], "thinking")
         except errors.OutputOverflow as error:
+            kit.windows.refused(request.model, error)
             if not _lower_output(tries, error):
                 await _shrink(turn, request, tries, error, kit)
         except errors.ContextOverflow as error:
+            kit.windows.refused(request.model, error)
             await _shrink(turn, request, tries, error, kit)
 
 
@@ -91,12 +93,15 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelRep
     except errors.ModelError as error:
         turn.steps.failed(type(error).__name__)
         raise
+    kit.learn(request, reply)
     return reply
 
 
 def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
     """Ask for less output where input and output together were too much; False where that cannot help."""
-    if error.tokens is None or error.window is None:
+    if error.limit is not None:
+        fitting = min(error.limit, tries.max_tokens - 1)
+    elif error.tokens is None or error.window is None:
         fitting = tries.max_tokens // 2
     else:
         fitting = min(error.window - error.tokens - OUTPUT_MARGIN, tries.max_tokens - 1)
@@ -120,7 +125,7 @@ async def _shrink(
         halvings=tries.halvings,
         provider_request_id=error.request_id,
     )
-    if _current_turn_too_large(turn, request, error, kit.context_window):
+    if _current_turn_too_large(turn, request, error, kit):
         if turn.drop_oldest_injected() or turn.shorten_results():
             return
         raise TurnTooLarge from error
@@ -137,7 +142,7 @@ async def _shrink(
 
 
 def _current_turn_too_large(
-    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, configured: int | None
+    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, kit: Kit
 ) -> bool:
     """Whether the request would not fit even without any history.
 
@@ -150,7 +155,7 @@ def _current_turn_too_large(
     history = estimate.tokens(turn.store.view())
     total = current + history
     told = error.tokens or total
-    window = error.window or configured
+    window = error.window or kit.windows.window(request.model)
     if window and total / MISJUDGED < told < total * MISJUDGED:
         return current / total * told > window
     return current - frame > max(history, LARGE_TURN)

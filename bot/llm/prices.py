@@ -47,11 +47,44 @@ def cost_usd(model: str, usage: Usage, *, hour_writes: int = 0) -> float | None:
     A model is known by its name, with or without a date: `claude-opus-5-20260101` is `claude-opus-5`, while
     `claude-opus-5-7` is a model of its own.
     """
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    price = _price(model, prompt)
+    return None if price is None else price.of(usage, min(hour_writes, usage.cache_write_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixCost:
+    """What a part of a prompt costs the next request, in US dollars."""
+
+    write: float
+    """Where it has changed, and is written to the cache anew."""
+    read: float
+    """Where it has not, and is read from the cache."""
+
+    @property
+    def extra(self) -> float:
+        """What the change costs: writing instead of reading."""
+        return self.write - self.read
+
+
+def prefix_cost(
+    model: str, tokens: int, *, prompt: int | None = None, hour: bool = False
+) -> PrefixCost | None:
+    """What `tokens` of a prefix cost; None where the model's price is unknown. `prompt` is the size of the whole
+    request, which decides the price of some models; `hour` says that the cache keeps it for an hour.
+    """
+    price = _price(model, tokens if prompt is None else prompt)
+    if price is None:
+        return None
+    write = price.of(Usage(cache_write_tokens=tokens), tokens if hour else 0)
+    return PrefixCost(write, price.of(Usage(cache_read_tokens=tokens), 0))
+
+
+def _price(model: str, prompt: int) -> Price | None:
     for name in sorted(PRICES, key=len, reverse=True):
         if model.startswith(name) and _DATED.fullmatch(model, len(name)):
             price = PRICES[name]
-            prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
             if price.above is not None and price.higher is not None and prompt > price.above:
-                price = price.higher
-            return price.of(usage, min(hour_writes, usage.cache_write_tokens))
+                return price.higher
+            return price
     return None

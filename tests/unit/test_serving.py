@@ -13,7 +13,7 @@ import pytest
 
 from bot import app, config, discovery, errors, stops
 from bot import serving as serving_module
-from bot.contracts import Channel, Health, Inbound, TurnRequest
+from bot.contracts import Channel, Health, Inbound, ModelFacts, TurnRequest
 from bot.instance import prepare_home
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk
@@ -168,3 +168,34 @@ def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
         module.CLOSE_SECONDS,
     )
     assert sum(bounds) + module.JOURNAL_SECONDS < stops.LAST_RESORT < 10
+
+
+async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_answer_than_it_gives_is_told(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def facts(model: str) -> ModelFacts:
+        assert model == "demo"
+        return ModelFacts(32_000, 4_000)
+
+    monkeypatch.setattr(gateway.model, "facts", facts)
+    said: list[str] = []
+    async with serving(gateway, said.append, asyncio.Event()):
+        assert gateway.windows.max_tokens("demo") == 4_000
+    assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
+    again = app.assemble(gateway.settings, gateway.outside, gateway.log, [], dashboard=False)
+    assert (again.windows.window("demo"), again.windows.max_tokens("demo")) == (32_000, 4_000)
+    gateway.log.close()
+
+
+async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_trouble(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def facts(model: str) -> ModelFacts:
+        raise errors.RequestInvalid(f"no such page: {model}")
+
+    monkeypatch.setattr(gateway.model, "facts", facts)
+    said: list[str] = []
+    async with serving(gateway, said.append, asyncio.Event()):
+        assert gateway.windows.window("demo") is None
+    assert said == []
+    gateway.log.close()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts import Usage
-from bot.llm.prices import cost_usd
+from bot.llm.prices import cost_usd, prefix_cost
 
 MILLION = 1_000_000
 
@@ -38,3 +38,26 @@ def test_the_price_of_a_call(model: str, usage: Usage, hour: int, dollars: float
 )
 def test_an_unknown_model_has_no_price(model: str) -> None:
     assert cost_usd(model, Usage(MILLION, MILLION)) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "hour", "prompt", "write", "read"),
+    [
+        ("claude-sonnet-5-5", False, None, 2.5, 0.10),
+        ("claude-sonnet-5-5", True, None, 4.0, 0.10),
+        ("claude-opus-5", False, None, 6.25, 0.50),
+        ("claude-haiku-5-5", False, 50_000, 0.125, 0.01),
+        ("claude-haiku-5-5", False, None, 0.625, 0.05),
+    ],
+)
+def test_a_changed_prefix_is_written_anew_and_an_unchanged_one_read(
+    model: str, hour: bool, prompt: int | None, write: float, read: float
+) -> None:
+    cost = prefix_cost(model, MILLION, prompt=prompt, hour=hour)
+    assert cost is not None
+    assert (cost.write, cost.read) == (pytest.approx(write), pytest.approx(read))
+    assert cost.extra == pytest.approx(write - read)
+
+
+def test_what_a_change_costs_is_unknown_where_the_price_is() -> None:
+    assert prefix_cost("demo", 1_000) is None
