@@ -57,6 +57,12 @@ class Timeouts:
     idle: float = 60.0
 
 
+CONNECTIONS = httpx2.Limits(max_connections=1_000, max_keepalive_connections=20, keepalive_expiry=30.0)
+"""Few that are idle, since each request looks at every one of them; for longer than the library's 5 s, so that a
+conversation does not begin with a new connection at every message.
+"""
+
+
 class AnthropicModel:
     """`contracts.Model` over the Messages API: one call, one request; every failure an `errors.ModelError`.
 
@@ -275,9 +281,9 @@ def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
             timeout=timeout,
             trust_env=False,
             follow_redirects=False,
-            limits=anthropic.DEFAULT_CONNECTION_LIMITS,
+            limits=CONNECTIONS,
         )
-    return anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False)
+    return anthropic.DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False, limits=CONNECTIONS)
 
 
 def _is_loopback(url: str) -> bool:

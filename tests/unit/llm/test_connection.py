@@ -183,3 +183,18 @@ async def test_an_answer_is_there_though_its_connection_stays_open(
     assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
     server.then(script.cut(script.reply("Whole."), 99))
     assert (await reply_of(model)).content == [{"type": "text", "text": "Whole."}]
+
+
+async def test_after_a_crowd_few_connections_are_kept_and_used_again(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    async def crowd() -> set[int]:
+        before = len(server.requests)
+        await asyncio.gather(*(reply_of(model) for _ in range(40)))
+        return {seen.connection for seen in server.requests[before:]}
+
+    server.script(lambda _: script.reply("Here.", delay=0.2))
+    first = await crowd()
+    second = await crowd()
+    assert len(first) == 40
+    assert 1 <= len(first & second) <= 20
