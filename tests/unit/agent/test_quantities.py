@@ -15,8 +15,8 @@ from .conftest import Bench
 
 
 async def test_each_answer_teaches_how_its_model_counts(bench: Bench) -> None:
+    asked = bench.kit.estimator
     for number in range(8):
-        asked = bench.kit.estimator
         bench.model.answers.append(
             lambda request: replace(reply(text("ok")), usage=Usage(100, 1, asked.request(request), 0))
         )
