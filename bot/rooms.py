@@ -150,6 +150,8 @@ def agent_of(rooms: Rooms) -> AgentPool:
             log=log,
             max_messages=settings.context.max_messages,
             max_injected=settings.context.max_injected_messages,
+            mask_threshold=settings.context.mask_threshold_tokens,
+            keep_observations=settings.context.keep_recent_observations,
             windows=rooms.windows,
             estimator=Estimator(rooms.learned),
             soft_tokens=settings.context.compaction.soft_tokens,

@@ -66,7 +66,7 @@ class ActiveTurn:
         self._began = True
         self._epochs.turn = self
         self._began_at = self._ledger.tip
-        self._ledger.mark("turn_start", self.request.request_id)
+        self._ledger.mark("turn_start", self.request.request_id, {"frame": self._epochs.frame})
         self._note(first)
         for inbound, message in rest:
             self._join(inbound, message)
@@ -124,6 +124,7 @@ class ActiveTurn:
         """The model is asked; returns what collects the answer as it comes. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
+        self._epochs.asked_at = self._kit.clock.monotonic()
         self.steps.begin(step_id, "model", model)
         return self._partial
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
-from bot.context import blocks, estimate, replay
+from bot.context import blocks, masking, replay
 from bot.context.store import AgentContextStore
-from bot.contracts import Json, Message, TurnRequest, Usage
+from bot.contracts import Json, Message, TurnRequest
 from bot.llm import prices
+from bot.tools import excerpt
 
 Reason = Literal[
     "cold_cache", "idle", "size", "message_cap", "injection", "overflow", "thinking", "model_change", "new",
@@ -24,6 +27,10 @@ _TOLD = {
     "turn_end": ("injection", "the loaded messages go with their turn"),
 }
 _BAD = frozenset({"overflow", "thinking"})
+_ANEW = frozenset({"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo"})
+"""After these the whole history is written to the cache anew: what is old in it can be masked for nothing."""
+COLD_AFTER = 300.0
+"""Seconds from the start of a request after which the provider's cache of it has surely expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,11 @@ def dropped(uuids: Sequence[str] | Literal["all"]) -> Change:
 def compacted(uuids: Sequence[str], head: Message | None) -> Change:
     """A part of the history goes, and `head` stands for it and for the summary there was."""
     return Change("boundary", {"dropped": list(uuids), "head": head})
+
+
+def changed_frame(frame: Json) -> Change:
+    """What stands before the history has changed: the thinking in it goes."""
+    return Change("boundary", {"dropped": [], "frame": frame})
 
 
 def masked(results: Mapping[str, str]) -> Change:
@@ -73,11 +85,48 @@ class Epochs:
 
     def __init__(self, store: AgentContextStore, ledger: Ledger, kit: Kit) -> None:
         self.turn: Running | None = None
-        self.frame_tokens = 0.0
-        """What stands before the messages, in estimated tokens."""
+        self.frame: Json | None = None
+        """What stands before the messages, by its model and its digest; None where that is not known."""
+        self.asked_at: float | None = None
+        """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
+        self._frame_tokens = 0
         self.store = store
         self.ledger = ledger
         self._kit = kit
+
+    @property
+    def cold(self) -> bool:
+        """Whether the provider's cache of this chat has expired, or there never was one."""
+        return self.asked_at is None or self._kit.clock.monotonic() - self.asked_at > COLD_AFTER
+
+    def settle(self, system: Sequence[Json]) -> None:
+        """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
+        costs nothing while the cache is cold, is done now.
+        """
+        tools, model = self._kit.registry.definitions, self._kit.model_name
+        self._frame_tokens = self._kit.estimator.frame(model, system, tools)
+        before, self.frame = self.frame, {"model": model, "digest": _digest([list(system), list(tools)])}
+        if before is not None and before != self.frame and (len(self.store) or self.turn is not None):
+            other = before["model"] != model
+            self.declare("model_change" if other else "instructions", changed_frame(self.frame))
+        elif self.cold:
+            self.mask_old("cold_cache")
+
+    def mask_old(self, reason: Reason, *, above: int | None = None) -> bool:
+        """Mask old tool results where what is shown is more than so many tokens, by default the configured threshold;
+        whether anything was masked.
+        """
+        kit, shown = self._kit, self._shown()
+        if self.tokens() <= (kit.mask_threshold if above is None else above):
+            return False
+        results = masking.masks(shown, ages=self._ages, keep=kit.keep_observations, pointer=_pointer)
+        if results:
+            self.declare(reason, masked(results))
+        return bool(results)
+
+    def _ages(self, name: str) -> bool:
+        tool = self._kit.registry.get(name)
+        return tool is not None and tool.ages
 
     def declare(self, reason: Reason, change: Change) -> None:
         """Write the change down, carry it out as a restart would, and tell the operator what it was and costs.
@@ -93,7 +142,8 @@ class Epochs:
             replay.apply_change(self.store, change.line, change.data)
         if self.turn is not None:
             self.turn.changed(change)
-        after, rest = self.tokens(), self._rest(reason, change)
+        after, rest = self.tokens(), self._rest(change)
+        cost = prices.prefix_cost(self._kit.model_name, rest, prompt=after)
         kind, told = _TOLD[change.line]
         self._kit.log.write(
             kind,
@@ -103,19 +153,21 @@ class Epochs:
             messages_before=kept,
             messages_after=len(self.store),
             masked=len(change.data.get("results", ())),
-            tokens_before=round(before),
-            tokens_after=round(after),
-            expected_cost_usd=prices.cost_usd(self._kit.model_name, Usage(cache_write_tokens=round(rest))),
+            tokens_before=before,
+            tokens_after=after,
+            expected_cost_usd=None if cost is None else cost.write,
         )
+        if reason in _ANEW and change.line == "boundary":
+            self.mask_old(reason)
 
-    def tokens(self) -> float:
+    def tokens(self) -> int:
         """What is shown now, in estimated tokens, with what stands before it."""
-        return self.frame_tokens + estimate.tokens(self._shown())
+        return self._frame_tokens + self._kit.estimator.messages(self._kit.model_name, self._shown())
 
     def _shown(self) -> list[Message]:
         return [*self.store.view(), *(self.turn.shown() if self.turn is not None else ())]
 
-    def _rest(self, reason: Reason, change: Change) -> float:
+    def _rest(self, change: Change) -> int:
         """Tokens from the first changed place on: the next request writes them to the cache anew."""
         shown = self._shown()
         first = 0
@@ -125,5 +177,17 @@ class Epochs:
             calls = change.data["results"].keys()
             places = (at for at, one in enumerate(shown) if not calls.isdisjoint(blocks.result_ids(one)))
             first = next(places, len(shown))
-        frame = self.frame_tokens if reason in {"instructions", "model_change"} else 0.0
-        return frame + estimate.tokens(shown[first:])
+        frame = self._frame_tokens if "frame" in change.data else 0
+        return frame + self._kit.estimator.messages(self._kit.model_name, shown[first:])
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _pointer(words: str) -> masking.Pointer | None:
+    """Where the whole of a result is that is shown in part."""
+    found = excerpt.read(words)
+    if found is None or found.artifact is None:
+        return None
+    return masking.Pointer(found.artifact, found.lines)

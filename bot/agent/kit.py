@@ -38,6 +38,10 @@ class Kit:
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
     soft_tokens: int = SOFT_TOKENS
+    mask_threshold: int = 8_000
+    """Tokens above which old tool results are masked."""
+    keep_observations: int = 4
+    """So many of the newest tool results are not."""
     redact: Redact = str
     rules: Mapping[str, str] = field(default_factory=dict)
 

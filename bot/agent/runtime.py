@@ -20,8 +20,6 @@ from bot.context.store import AgentContextStore
 from bot.contracts import ArchiveLine, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
 from bot.telemetry.context import turn_scope
 
-COLD_AFTER = 300.0
-"""Seconds after which the provider's prompt cache has surely expired: a changed role file costs nothing then."""
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
 """What is wrong with the turn itself: kept in the history, it would fail every later turn too."""
 STOP_SECONDS = 0.4
@@ -37,7 +35,7 @@ class AgentRuntime:
     def __init__(self, chat_key: str, kit: Kit) -> None:
         self.chat_key = chat_key
         self.store = AgentContextStore(kit.max_messages)
-        self.last_used = self._last_asked = kit.clock.monotonic()
+        self.last_used = kit.clock.monotonic()
         self._kit = kit
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
         self.epochs = Epochs(self.store, self._ledger, kit)
@@ -79,7 +77,7 @@ class AgentRuntime:
                 raise
             finally:
                 self._task = None
-                self.last_used = self._last_asked = self._kit.clock.monotonic()
+                self.last_used = self._kit.clock.monotonic()
 
     def stop(self) -> bool:
         """Stop the running turn; False where none runs. Asked again, it lets the first stop do its work."""
@@ -119,6 +117,11 @@ class AgentRuntime:
             replay.replay(self.store, lines)
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
+            self.epochs.frame = replay.last_frame(lines)
+            if answers := [line.ts for line in lines if line.type == "assistant"]:
+                # It was asked before it answered.
+                ago = max(0.0, self._kit.clock.now() - answers[-1] / 1000)
+                self.epochs.asked_at = self._kit.clock.monotonic() - ago
             self._filled = True
 
     async def cut_off(self) -> tuple[str, ...]:
@@ -159,7 +162,7 @@ class AgentRuntime:
             if (end := self._ended.get(request.request_id)) is not None:
                 return await self._ended_before(request, end)
             system = await self._system(request)
-            await self._begin(turn)
+            await self._begin(turn, system)
             outcome = await self._work(turn, system)
         except asyncio.CancelledError:
             if not self._stopping:
@@ -178,7 +181,7 @@ class AgentRuntime:
         self._log_end(outcome, began)
         return outcome
 
-    async def _begin(self, turn: ActiveTurn) -> None:
+    async def _begin(self, turn: ActiveTurn, system: list[Json]) -> None:
         """Begin a turn, or go on with it where a crash cut it off."""
         cut_off, request_id = self._cut_off, turn.request.request_id
         again = cut_off is not None and cut_off.request_id == request_id and bool(cut_off.entries)
@@ -188,7 +191,9 @@ class AgentRuntime:
         self._kit.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:
             await turn.resume(cut_off, recorded)
+            self.epochs.settle(system)
         else:
+            self.epochs.settle(system)
             await turn.begin()
 
     async def _work(self, turn: ActiveTurn, system: list[Json]) -> TurnOutcome:
@@ -263,7 +268,7 @@ class AgentRuntime:
     async def _system(self, request: TurnRequest) -> list[Json]:
         """The system prompt. Its static part is read again only when the prompt cache is cold or gone anyway."""
         kit = self._kit
-        if self._static is None or kit.clock.monotonic() - self._last_asked > COLD_AFTER:
+        if self._static is None or self.epochs.cold:
             fresh = kit.redact(await prompt.static_text(kit.root, kit.skills))
             if self._static not in {None, fresh}:
                 kit.log.write("prompt", "the role file or the skills have changed")

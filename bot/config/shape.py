@@ -70,7 +70,9 @@ class Context(Shape):
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Older messages that one turn may bring back into view."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
-    keep_recent_observations: Annotated[int, Field(ge=0)] = 4
+    """Above this many tokens old tool results are masked, when the provider's cache is cold or lost anyway."""
+    keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
+    """So many of the newest tool results are never masked."""
     compaction: Compaction = Compaction()
 
 
@@ -158,8 +160,6 @@ class ShipFile(Shape):
 
 
 NOT_BUILT = (
-    "context.maskThresholdTokens",
-    "context.keepRecentObservations",
     "context.compaction",
     "permissions",
     "shell",

@@ -106,6 +106,15 @@ def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
     return turn
 
 
+def last_frame(lines: Iterable[Line]) -> Json | None:
+    """What stood before the messages of the last turn (`bot.agent.epochs`); None where that is not known."""
+    found: Json | None = None
+    for line in lines:
+        if line.type in {"turn_start", "boundary"}:
+            found = (line.data or {}).get("frame", found)
+    return found
+
+
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
     """How each turn ended, by requestId."""
     return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}

@@ -1,0 +1,96 @@
+"""Observation masking: old tool results give way to a line that says how much they were. No model is asked.
+
+What people and the model said stays, and so does every call with its id. What was masked stays masked, so that the
+view changes when it is decided and never after; whoever decides declares an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from bot.context import blocks, estimate
+from bot.contracts import Json, Message
+
+PREFIX = "[observation masked —"
+LEAST_KEPT = 3
+"""However little is to be kept, so many observations are."""
+KEPT_TOKENS = 2_000
+"""Observations stay beyond their number as long as all of them together are no more than this."""
+
+
+class Pointer(NamedTuple):
+    """Where the whole of a result is that is shown in part, and how many line ends the rest has."""
+
+    artifact: str
+    lines: int
+
+
+def _none(_: str) -> Pointer | None:
+    return None
+
+
+def masks(
+    messages: Sequence[Message],
+    *,
+    ages: Callable[[str], bool],
+    keep: int,
+    pointer: Callable[[str], Pointer | None] = _none,
+) -> dict[str, str]:
+    """What to show from now on in place of old tool results, by id of the call; {} where nothing is to be masked.
+
+    `ages` says by the name of a tool whether its results lose their worth. Of those the newest `keep` stay (three at
+    the least). So does whatever the model has not seen yet, an error of the last round, what is masked already, and
+    what is no longer than its mask.
+    """
+    names = {call["id"]: call["name"] for message in messages for call in blocks.tool_uses(message)}
+    last = _last_round(messages)
+    found: dict[str, str] = {}
+    kept, tokens = 0, 0.0
+    for at, block in _newest_first(messages):
+        call = block["tool_use_id"]
+        if not ages(names.get(call, "")) or _is_masked(block):
+            continue
+        tokens += estimate.block_tokens(block)
+        stays = kept < max(keep, LEAST_KEPT) or tokens <= KEPT_TOKENS
+        kept += 1
+        unseen = at == last == len(messages) - 1
+        if stays or unseen or (at == last and block.get("is_error")):
+            continue
+        words = placeholder(block, pointer)
+        if estimate.text_tokens(words) < estimate.block_tokens(block):
+            found[call] = words
+    return found
+
+
+def placeholder(block: Json, pointer: Callable[[str], Pointer | None] = _none) -> str:
+    """The line that stands for a tool result."""
+    content = block.get("content") or ""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    words = "\n".join(part["text"] for part in parts if part.get("type") == "text")
+    images = sum(part.get("type") == "image" for part in parts)
+    lines = words.count("\n") + 1 if words else 0
+    whole = pointer(words)
+    what = f"{lines + (whole.lines if whole is not None else 0)} lines"
+    if images:
+        what += f", {images} image{'s' if images > 1 else ''}"
+    where = f"; artifact {whole.artifact}" if whole is not None else ""
+    return f"{PREFIX} {what} omitted{where}]"
+
+
+def _is_masked(block: Json) -> bool:
+    content = block.get("content")
+    return isinstance(content, str) and content.startswith(PREFIX)
+
+
+def _last_round(messages: Sequence[Message]) -> int:
+    """The place of the newest message with tool results; -1 where there is none."""
+    return next((at for at in reversed(range(len(messages))) if blocks.result_ids(messages[at])), -1)
+
+
+def _newest_first(messages: Sequence[Message]) -> Iterator[tuple[int, Json]]:
+    """Every tool result with the place of its message."""
+    for at in reversed(range(len(messages))):
+        for block in reversed(messages[at]["content"]):
+            if block.get("type") == "tool_result":
+                yield at, block
