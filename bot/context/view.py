@@ -1,8 +1,7 @@
 """The view: what is sent of what is kept.
 
 Same store, same turn, same epoch: byte-identical request. It changes by appending only, but at the start of an
-epoch. Breakpoints for the provider's cache stand on the static part, the part of this chat, the end of the
-history and the end of the request: four, all of one lifetime.
+epoch (`bot.agent.epochs`). Where the breakpoints for the provider's cache stand: `bot.context.breakpoints`.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot import errors
-from bot.context import blocks
+from bot.context import blocks, breakpoints
 from bot.contracts import Json, Message, ModelRequest
 
-CACHE = {"type": "ephemeral"}
-MAX_BREAKPOINTS = 4
+MAX_BREAKPOINTS = breakpoints.MOST
 
 
 def render(
@@ -29,24 +27,12 @@ def render(
 ) -> ModelRequest:
     """One request: history, injected older turns, then the current turn. Raises `errors.RequestInvalid`."""
     messages = [*history, *injected, *current]
-    if history:
-        messages[len(history) - 1] = _marked(history[-1])
-    messages[-1] = _marked(messages[-1])
+    shown_system, shown = breakpoints.placed(system, messages, len(history))
     request = ModelRequest(
-        model=model, max_tokens=max_tokens, system=tuple(system), tools=tuple(tools), messages=tuple(messages)
+        model=model, max_tokens=max_tokens, system=shown_system, tools=tuple(tools), messages=shown
     )
     validate(request)
     return request
-
-
-def _marked(message: Message) -> Message:
-    """The message with a breakpoint on its last block that may carry one."""
-    content = list(message["content"])
-    for index in range(len(content) - 1, -1, -1):
-        if content[index].get("type") not in blocks.THINKING:
-            content[index] = {**content[index], "cache_control": CACHE}
-            return {**message, "content": content}
-    return message
 
 
 def validate(request: ModelRequest) -> None:

@@ -100,4 +100,4 @@ def test_a_fifth_breakpoint_is_refused() -> None:
     marked = {**words("s"), "cache_control": {"type": "ephemeral"}}
     history = [say("user", words("a")), say("assistant", words("b"))]
     with pytest.raises(errors.RequestInvalid, match="5 cache breakpoints"):
-        render(say("user", words("c")), history=history, system=[marked] * 3)
+        render(say("user", words("c")), history=history, system=[marked], tools=[marked] * 2)
