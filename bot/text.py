@@ -63,9 +63,9 @@ def border(text: str, at: int) -> int:
 
 def border_after(text: str, at: int) -> int:
     """The first grapheme border that is not before `at`."""
-    while border(text, at) != at:
+    while at < len(text) and border(text, at) != at:
         at += 1
-    return at
+    return min(at, len(text))
 
 
 def preview(text: str, limit: int = 200) -> str:

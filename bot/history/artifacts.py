@@ -237,7 +237,7 @@ def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int)
     found: list[ArtifactMatch] = []
     total, following = 0, None
     stream = pieces.characters(file, facts.begin)
-    for at, line, segment, behind in _segments(stream, len(needle)):
+    for at, line, segment, behind in _segments(stream, max(len(needle), SHOWN)):
         skip = max(0, offset - at)
         place = _find(segment, behind, needle, skip) if skip < len(segment) else None
         if place is None:

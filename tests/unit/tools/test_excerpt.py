@@ -1,0 +1,121 @@
+"""Any text in any room: head and tail as they were, the note exact, the whole within its room."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import text as texts
+from bot.tools import excerpt
+
+ID = "01J8Z3NDEKTSV4RRFFQ69G5FAV"
+FAMILY = "👩\u200d👩\u200d👧\u200d👦"
+PARTS = ["a", "é", "字", "\n", FAMILY, "🇩🇪", "e\u0301", "שלום ", " ", "word " * 9, "1234567890\n"]
+TEXTS = st.builds(
+    lambda parts, times: "".join(parts) * times,
+    st.lists(st.sampled_from(PARTS) | st.text(max_size=4), min_size=1, max_size=30),
+    st.sampled_from([1, 3, 60]),
+)
+
+
+def note(content: str) -> int:
+    """What the note alone weighs."""
+    return excerpt.weight(next(line for line in content.split("\n") if "omitted; " in line))
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(words=TEXTS, room=st.integers(0, 40_000), kept=st.booleans())
+def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
+    words: str, room: int, kept: bool
+) -> None:
+    if not excerpt.over(words, room):
+        return
+    content = excerpt.excerpt(words, room, ID if kept else None)
+    assert excerpt.weight(content) <= max(room, note(content))
+    if not kept:
+        assert "are lost" in content
+        assert excerpt.read(content) is None
+        return
+    found = excerpt.read(content)
+    assert found is not None
+    assert str(found) == content
+    assert found.artifact == ID
+    assert words.startswith(found.head)
+    assert words.endswith(found.tail)
+    assert len(found.head) + found.characters + len(found.tail) == len(words)
+    gone = words[len(found.head) : len(words) - len(found.tail)]
+    assert (found.lines, found.characters) == (gone.count("\n"), len(gone))
+    for cut in (len(found.head), len(words) - len(found.tail)):
+        assert texts.border(words, cut) == cut
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(words=TEXTS, rooms=st.tuples(st.integers(2_000, 40_000), st.integers(0, 30_000)))
+def test_what_is_cut_again_is_the_same_text_with_less_of_it(words: str, rooms: tuple[int, int]) -> None:
+    if not excerpt.over(words, rooms[0]):
+        return
+    first = excerpt.read(excerpt.excerpt(words, rooms[0], ID))
+    assert first is not None
+    second = first.within(rooms[1])
+    assert excerpt.read(str(second)) == second
+    assert excerpt.weight(str(second)) <= max(rooms[1], note(str(second)))
+    assert first.head.startswith(second.head)
+    assert first.tail.endswith(second.tail)
+    assert len(second.head) + second.characters + len(second.tail) == len(words)
+
+
+def test_the_head_gets_about_three_fifths_and_little_room_is_wasted() -> None:
+    for letter in ("a", "字", "é"):
+        content = excerpt.excerpt(letter * 100_000, excerpt.ROOM, ID)
+        found = excerpt.read(content)
+        assert found is not None
+        share = len(found.head) / (len(found.head) + len(found.tail))
+        assert 0.58 < share < 0.62
+        assert excerpt.weight(content) > 0.99 * excerpt.ROOM
+
+
+def test_the_note_says_what_is_missing_and_how_to_get_it() -> None:
+    content = excerpt.excerpt("one\n" * 10_000, 6_000, ID)
+    found = excerpt.read(content)
+    assert found is not None
+    assert (
+        f"\n[… {found.lines} lines, {found.characters} characters omitted; whole result: artifact {ID}, "
+        "read it with read_artifact]\n"
+    ) in content
+    assert excerpt.excerpt("x" * 900, 10, ID).startswith("[… 0 lines, 900 characters omitted;")
+
+
+def test_a_quoted_note_is_not_taken_for_the_real_one() -> None:
+    fake = f"[… 1 lines, 2 characters omitted; whole result: artifact {'0' * 26}, read it with read_artifact]\n"
+    content = excerpt.excerpt(fake * 3 + "y" * 50_000 + fake * 3, excerpt.ROOM, ID)
+    for found in (excerpt.read(content), excerpt.read(content, ID)):
+        assert found is not None
+        assert found.artifact == ID
+        assert found.head.startswith(fake * 3)
+    assert excerpt.read(fake, ID) is None
+
+
+@given(loads=st.lists(st.integers(0, 100_000), max_size=30), room=st.integers(-10, 300_000))
+@settings(derandomize=True, deadline=None)
+def test_the_largest_give_first_and_no_more_than_they_must(loads: list[int], room: int) -> None:
+    share = excerpt.level(loads, room)
+    if share is None:
+        assert sum(loads) <= max(room, 0)
+        return
+    after = [min(load, share) for load in loads]
+    assert sum(after) <= max(room, 0)
+    if room >= 0:
+        assert sum(after) > room - len(loads), "nothing is given away"
+    for one, other in itertools.combinations(sorted(loads), 2):
+        assert min(one, share) <= min(other, share)
+
+
+def test_a_text_of_any_size_is_cut_quickly() -> None:
+    words = (FAMILY + "字") * 2_000_000
+    found = excerpt.read(excerpt.excerpt(words, excerpt.ROOM, ID))
+    assert found is not None
+    assert len(found.head) + found.characters + len(found.tail) == len(words)
+    assert excerpt.over(words, excerpt.ROOM)
+    assert excerpt.fitting("字" * 10, 5 * excerpt.TOKEN) == 5
