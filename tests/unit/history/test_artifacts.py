@@ -152,12 +152,30 @@ async def test_a_disk_that_fails_is_a_storage_error(make: Make) -> None:
         await store.sweep(1)
 
 
-PARTS = ["a", "é", "字", "\n", "\r\n", FAMILY, "🇩🇪", "e\u0301\u0302", "👍🏽", "שלום ", "क्षि", " ", "\u200d", "x" * 50]
+PARTS = [
+    "a",
+    "é",
+    "字",
+    "\n",
+    "\r\n",
+    FAMILY,
+    "🇩🇪",
+    "e\u0301\u0302",
+    "👍🏽",
+    "שלום ",
+    "क्षि",
+    " ",
+    "\u200d",
+    "x" * 50,
+]
 TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=5), min_size=1, max_size=60).map("".join)
 
 
 @settings(
-    derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    derandomize=True,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=TEXTS.filter(bool), limit=st.integers(1, 90), repeat=st.sampled_from([1, 1, 40]))
 async def test_pages_of_any_size_give_the_whole(make: Make, text: str, limit: int, repeat: int) -> None:
@@ -297,12 +315,13 @@ async def test_a_search_goes_on_where_it_ended(make: Make) -> None:
     store = make()
     text = "".join(f"line {number} of many\n" for number in range(500))
     artifact_id = await put(store, text)
-    seen, offset = [], 0
+    seen: list[int] = []
+    offset: int | None = 0
     while offset is not None:
         found = await store.grep(artifact_id, KEY, "of many", offset=offset, limit=900)
         assert found.total == 500 - len(seen)
         seen += [one.line for one in found.found]
-        offset = found.next  # type: ignore[assignment]
+        offset = found.next
     assert seen == list(range(1, 501))
     one = await store.grep(artifact_id, KEY, "of many", offset=0, limit=1)
     assert len(one.found) == 1, "one at the least"
@@ -319,7 +338,10 @@ async def test_one_endless_line_is_searched_in_segments_and_shown_around_the_fin
 
 
 @settings(
-    derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    derandomize=True,
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     lines=st.lists(st.text(alphabet="abßİ字é", max_size=8), max_size=12),

@@ -1,0 +1,84 @@
+"""Tools on a real store of artifacts, inside a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+
+from bot.contracts import Json
+from bot.history.artifacts import ArtifactStore
+from bot.system import SystemDisk, UlidSource
+from bot.testing.clock import FakeClock
+from bot.testing.disk import FaultyDisk
+from bot.testing.log import MemoryLog
+from bot.testing.model import tool_use
+from bot.tools.builtin import read_artifact
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry, ToolPorts
+
+KEY = "telegram:chat:7:topic:2"
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class Says:
+    """A tool that answers with what it is given."""
+
+    description = "Says something."
+    input = Nothing
+    effects = frozenset({"read"})
+    timeout_seconds = 5.0
+
+    def __init__(self, name: str, answer: str | Exception, *, ages: bool = True) -> None:
+        self.name = name
+        self.answer = answer
+        self.ages = ages
+        self.asked = 0
+
+    async def run(self, _: Any) -> str:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Workbench:
+    """A dispatcher with `read_artifact` and any other tools, in a turn of one chat."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk, self.log, clock = FaultyDisk(SystemDisk()), MemoryLog(), FakeClock()
+        self.artifacts = ArtifactStore(root, disk=self.disk, ids=UlidSource(clock), clock=clock, log=self.log)
+        self._clock = clock
+        ports = cast("ToolPorts", type("Ports", (), {"artifacts": self.artifacts}))
+        self._reader = read_artifact.build(ports)
+
+    def dispatcher(self, *tools: Any, **more: Any) -> Dispatcher:
+        registry = Registry([self._reader, *tools])
+        return Dispatcher(registry, clock=self._clock, log=self.log, **{"artifacts": self.artifacts} | more)
+
+    async def run(
+        self, calls: Sequence[Json], *tools: Any, known: dict[str, Json] | None = None, chat_key: str = KEY
+    ) -> list[Json]:
+        with tool_scope(ToolExecutionContext(chat_key, "R1", None, None, None)):  # type: ignore[arg-type]
+            return await self.dispatcher(*tools).run(calls, known=known or {})
+
+    async def look(self, answer: str | Exception, *, ages: bool = True) -> Json:
+        (result,) = await self.run([tool_use("look")], Says("look", answer, ages=ages))
+        return result
+
+    async def read(self, artifact_id: str, *, chat_key: str = KEY, **arguments: Any) -> Json:
+        call = tool_use("read_artifact", id=artifact_id, **arguments)
+        (result,) = await self.run([call], chat_key=chat_key)
+        return result
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Workbench:
+    return Workbench(tmp_path / "artifacts")
