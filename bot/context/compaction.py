@@ -1,0 +1,191 @@
+"""Choosing what leaves the view when a history is compacted, and when a compaction is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.context import blocks
+from bot.context.store import Entry, Turn
+from bot.contracts import Clock, Message
+
+KEEP_TOKENS = 10_000
+KEEP_MESSAGES = 5
+SPAN = 2
+"""What is kept is at most so many times what is to be kept, where there is a border to keep less at."""
+WORTH = 2_000
+"""Estimated tokens: less than this is not worth writing the rest of the history to the cache anew."""
+IDLE_ABOVE = 12_000
+EXTRACT_AFTER = 5_000
+EXTRACT_CALLS = 3
+"""Tokens and tool calls that are new together since the memory was written, before it is written again."""
+EXTRACT_ALONE = 15_000
+"""New tokens that are enough without any tool call."""
+FAILURES = 3
+HALF_OPEN_AFTER = 600.0
+
+Size = Callable[[Sequence[Message]], float]
+"""Estimated tokens of messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`context.compaction` of ship.json. Without `enabled` nothing happens unasked."""
+
+    enabled: bool = True
+    keep_tokens: int = KEEP_TOKENS
+    idle: bool = True
+    idle_above: int = IDLE_ABOVE
+
+    @property
+    def most(self) -> int:
+        """Tokens above which less is kept where there is a border for it."""
+        return SPAN * max(self.keep_tokens, WORTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What stays or goes together, in order: a turn, or one API round of a turn that is too long to stay whole."""
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def messages(self) -> list[Message]:
+        return [entry.message for entry in self.entries]
+
+
+def border(turns: Sequence[Turn], *, size: Size, keep: int, most: int) -> list[str]:
+    """The uuids to drop, oldest first, so that what stays has `keep` tokens and `KEEP_MESSAGES` messages at the least.
+
+    The border stands between turns. Where the turn it would stand before makes more than `most` tokens of what stays,
+    that turn loses its oldest API rounds instead, and keeps what people said in it.
+    """
+    tokens, messages = 0.0, 0
+    for at in reversed(range(len(turns))):
+        if tokens >= keep and messages >= KEEP_MESSAGES:
+            return _uuids(turns[: at + 1])
+        turn = turns[at]
+        own = size([entry.message for entry in turn.entries])
+        if tokens + own > most:
+            return _uuids(turns[:at]) + _oldest_rounds(turn, size, keep - tokens, KEEP_MESSAGES - messages)
+        tokens, messages = tokens + own, messages + len(turn.entries)
+    return []
+
+
+def covered(turns: Sequence[Turn], dropped: Sequence[str], covers: str | None) -> list[str]:
+    """Of what is to be dropped what a memory knows that was written when `covers` was the newest entry."""
+    order = [entry.uuid for turn in turns for entry in turn.entries]
+    if covers not in order:
+        return []
+    known = set(order[: order.index(covers) + 1])
+    kept: list[str] = []
+    for unit in _droppable(turns, set(dropped)):
+        uuids = [entry.uuid for entry in unit.entries]
+        if not known.issuperset(uuids):
+            break
+        kept += uuids
+    return kept
+
+
+def since(turns: Sequence[Turn], covers: str | None) -> Iterator[Message]:
+    """The messages that came after an entry, newest first; all where it is not there."""
+    for turn in reversed(turns):
+        for entry in reversed(turn.entries):
+            if entry.uuid == covers:
+                return
+            yield entry.message
+
+
+def wants_extraction(tokens: float, calls: int) -> bool:
+    """Whether so much is new that the memory is to be written again."""
+    return tokens >= EXTRACT_ALONE or (tokens >= EXTRACT_AFTER and calls >= EXTRACT_CALLS)
+
+
+def rounds(messages: Sequence[Message]) -> list[list[Message]]:
+    """Messages as groups that a request can do without, each from its first to before the next: what people said up to
+    the answer, then each answer with the results of its calls.
+    """
+    groups: list[list[Message]] = []
+    before: Message | None = None
+    for message in messages:
+        begins = message["role"] == "assistant" or not blocks.result_ids(message)
+        together = before is not None and message["role"] == "assistant" == before["role"]
+        if not groups or (begins and not together):
+            groups.append([])
+        groups[-1].append(message)
+        before = message
+    return groups
+
+
+def without_oldest(messages: Sequence[Message], tokens: float, size: Size) -> list[Message]:
+    """Messages without their oldest API rounds, `tokens` of them at the least; [] where too little is left.
+
+    The first that stays is a person's.
+    """
+    groups = rounds(messages)
+    gone = 0.0
+    while groups and (gone < tokens or groups[0][0]["role"] != "user"):
+        gone += size(groups.pop(0))
+    return [message for group in groups for message in group]
+
+
+def _uuids(turns: Sequence[Turn]) -> list[str]:
+    return [entry.uuid for turn in turns for entry in turn.entries]
+
+
+def _droppable(turns: Sequence[Turn], dropped: set[str]) -> Iterator[Unit]:
+    """What is to be dropped, in the pieces in which it goes."""
+    for turn in turns:
+        if dropped.issuperset(entry.uuid for entry in turn.entries):
+            yield Unit(turn.entries)
+        else:
+            yield from (unit for unit in _rounds_of(turn) if unit.entries[0].uuid in dropped)
+
+
+def _rounds_of(turn: Turn) -> list[Unit]:
+    """The API rounds of a turn: an answer of the model, in however many pieces, with the results of its calls."""
+    found: list[list[Entry]] = []
+    before: Entry | None = None
+    for entry in turn.entries:
+        if entry.message["role"] == "assistant":
+            if before is None or before.message["role"] != "assistant":
+                found.append([])
+            found[-1].append(entry)
+        elif found and blocks.result_ids(entry.message):
+            found[-1].append(entry)
+        before = entry
+    return [Unit(tuple(entries)) for entries in found]
+
+
+def _oldest_rounds(turn: Turn, size: Size, keep: float, messages: int) -> list[str]:
+    """The oldest API rounds of a turn, as many as it need not keep. The last one stays: it is the answer."""
+    units = _rounds_of(turn)
+    tokens, kept = 0.0, 0
+    while units and (not kept or tokens < keep or kept < messages):
+        unit = units.pop()
+        tokens, kept = tokens + size(unit.messages), kept + len(unit.entries)
+    return [entry.uuid for unit in units for entry in unit.entries]
+
+
+class Breaker:
+    """Stops what has failed three times in a row; ten minutes later it may be tried once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._failed_at = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not to be tried now."""
+        since_then = self._clock.monotonic() - self._failed_at
+        return self._failures >= FAILURES and since_then < HALF_OPEN_AFTER
+
+    def failed(self) -> bool:
+        """It has failed; whether that opened it."""
+        self._failures += 1
+        self._failed_at = self._clock.monotonic()
+        return self._failures == FAILURES
+
+    def succeeded(self) -> None:
+        self._failures = 0
