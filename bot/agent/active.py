@@ -8,6 +8,7 @@ from typing import Literal
 
 from bot import errors, text
 from bot.agent import epochs
+from bot.agent.continuing import joined
 from bot.agent.edits import sent_at
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.kit import Kit
@@ -109,7 +110,7 @@ class ActiveTurn:
             facts = self._cut_off.facts
             content = list(self._entries[-1].message["content"])
             return ModelReply(content, facts.get("stopReason"), cut=frozenset(facts.get("cut", ())))
-        last = silent_answer(self._recorded, {entry.uuid for entry in self._entries})
+        last = silent_answer(self._recorded, self._cut_off.on_file)
         return ModelReply([], last.get("stopReason")) if last is not None else None
 
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
@@ -128,22 +129,35 @@ class ActiveTurn:
         self.steps.begin(step_id, "model", model)
         return self._partial
 
-    def refused(self, reply: ModelReply) -> None:
-        """The model was asked and refused."""
-        self.steps.answered(reply, None, self._ledger.flush())
+    def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
+        """Append what the model said; returns its tool calls. What has an effect waits until the step is on file.
 
-    def add_reply(self, reply: ModelReply) -> list[Json]:
-        """Append what the model said; returns its tool calls. What has an effect waits until the step is on file."""
+        A refusal is no part of the conversation. The `continued`-th time it goes on with an answer, the whole of that
+        takes the place of what there was.
+        """
         self._must_run()
+        if reply.stop_reason == "refusal":
+            self.steps.answered(reply, None, self._ledger.flush())
+            return []
         content = blocks.redacted(reply.content, self._kit.redact)
-        content = [block for block in content if block.get("type") != "text" or block["text"].strip()]
+        content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn")
+        facts: Json = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)}
         uuid: str | None = None
-        if any(block.get("type") not in blocks.THINKING for block in content):
-            facts = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)}
+        if continued:
+            piece = self._entries.pop()
+            self.view.pop()
+            self._ledger.rewind(self._entries[-1].uuid)
+            content = joined(piece.message["content"], content)
+            facts |= {"instead": piece.uuid, "continued": continued}
+        if content:
             uuid = self._note({"role": "assistant", "content": content}, facts)
         self._partial = Partial()
         self.steps.answered(reply, uuid, self._ledger.flush())
         return [block for block in content if block.get("type") == "tool_use"]
+
+    def continued(self) -> int:
+        """Where a resumed turn ends with an answer that went on: how often it did."""
+        return int(self._cut_off.facts.get("continued", 0)) if self._cut_off is not None else 0
 
     def last_words(self) -> str:
         """The text with which the turn ends: an answer that paused and went on is one answer."""

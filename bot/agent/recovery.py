@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bot import errors
 from bot.agent.active import ActiveTurn
+from bot.agent.continuing import Asking
 from bot.agent.kit import Kit
 from bot.context import estimate, view
 from bot.contracts import Json, ModelReply, ModelRequest
@@ -48,12 +49,12 @@ class _Tries:
     unbound: bool = False
 
 
-async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
-    """Call the model with the turn's view, recovering from overflow.
+async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) -> ModelReply:
+    """Call the model with the turn's view and what is added to it, recovering from overflow.
 
     Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
     """
-    tries = _Tries(kit.budget().max_tokens)
+    tries = _Tries(asking.max_tokens)
     while True:
         request = view.render(
             model=kit.model_name,
@@ -62,7 +63,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit) -> ModelReply:
             tools=kit.registry.definitions,
             history=turn.store.view(),
             injected=turn.injected,
-            current=turn.view,
+            current=[*turn.view, *asking.tail],
         )
         try:
             return await _answer(turn, request, kit)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot import errors
 from bot.agent import recovery
 from bot.agent.active import ActiveTurn
+from bot.agent.continuing import LENGTH, Asking
 from bot.agent.kit import Kit
+from bot.agent.reply import TrackedReply
 from bot.context import blocks
 from bot.contracts import Json, ModelReply, TurnOutcome
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
 
 MAX_STEPS = 50
-MAX_PAUSES = 5
-MAX_CUTS = 3
 TRUNCATED = "\n\n(truncated: the answer reached the length limit)"
+BROKEN_OFF = "\n\n(truncated: the rest of the answer did not come)"
 NOTHING_TO_SAY = (
     "I have worked on that but have nothing to show for it. Please ask again, perhaps in other words."
 )
@@ -35,52 +38,65 @@ class Refused(errors.ShipmateError):
 
 async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutcome:
     """Run a turn that has begun. Raises `errors.ShipmateError` where the model failed for good."""
-    pauses = cuts = 0
+    asking = Asking.begun(kit)
     with tool_scope(_tool_context(turn)):
         reply = turn.last_reply()
-        if reply is not None and reply.stop_reason == "refusal":
-            raise Refused
-        if (
-            reply is not None
-            and not await _finish_step(turn, reply, kit)
-            and reply.stop_reason != "pause_turn"
-        ):
-            outcome = await _say_the_rest(turn, reply)
-            if not await turn.take_late():
+        if reply is not None:
+            asking.continued = turn.continued()
+            calls = blocks.tool_uses({"content": reply.content})
+            outcome = await _act(turn, reply, calls, asking, turn.known_results(calls))
+            if outcome is not None and not await turn.take_late():
                 return outcome
         for step in range(1, MAX_STEPS + 1):
             with step_scope(step):
-                reply = await recovery.ask(turn, system, kit)
-                if reply.stop_reason == "refusal":
-                    turn.refused(reply)
-                    raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
-                calls = turn.add_reply(reply)
-                if calls:
-                    turn.add_results(await kit.dispatcher.run(calls, reply.cut, turn))
-                    cuts += bool(reply.cut)
-                    if cuts >= MAX_CUTS:
-                        return _outcome(turn, TOO_MANY_CUTS)
-                    await turn.take_more()
-                elif reply.stop_reason == "pause_turn" and pauses < MAX_PAUSES:
-                    pauses += 1
-                else:
-                    await _make_room(turn, reply)
-                    return await _say_the_rest(turn, reply)
+                try:
+                    reply = asking.taken(await recovery.ask(turn, system, kit, asking))
+                except errors.ShipmateError as error:
+                    return await _say_what_came(turn, asking, error)
+                calls = turn.add_reply(reply, asking.continued)
+                outcome = await _act(turn, reply, calls, asking, {})
+                if outcome is not None:
+                    return outcome
     return _outcome(turn, TOO_MANY_STEPS)
 
 
-async def _finish_step(turn: ActiveTurn, reply: ModelReply, kit: Kit) -> bool:
-    """Answer the tool calls of a step that a crash cut off; False where it has none.
+async def _act(
+    turn: ActiveTurn, reply: ModelReply, calls: list[Json], asking: Asking, known: Mapping[str, Json]
+) -> TurnOutcome | None:
+    """Do what a reply asks for. None where the model is to be asked again, else how the turn ended.
 
-    What ended keeps its result, what may have run is reported as interrupted, and only what surely did not run
-    is run.
+    Of the calls of a step that a crash cut off the `known` keep their result; only what surely did not run is run.
     """
-    calls = blocks.tool_uses({"content": reply.content})
-    results = await kit.dispatcher.run(calls, reply.cut, turn, turn.known_results(calls))
+    if reply.stop_reason == "refusal":
+        raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
     if calls:
-        turn.add_results(results)
+        turn.add_results(await asking.kit.dispatcher.run(calls, reply.cut, turn, known))
+        if not asking.acted(cut=bool(reply.cut)):
+            return _outcome(turn, TOO_MANY_CUTS)
+        if reply.cut:
+            await _make_room(turn, reply)
         await turn.take_more()
-    return bool(calls)
+        return None
+    made_room = await _make_room(turn, reply)
+    if _goes_on(turn, reply, asking, made_room=made_room):
+        return None
+    return await _say_the_rest(turn, reply)
+
+
+def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: Asking, *, made_room: bool) -> bool:
+    """Whether the model has not said all that it is to say."""
+    if reply.stop_reason == "pause_turn" and not asking.continued:
+        return asking.pause()
+    if turn.reply is not None and turn.reply.settled:
+        return False  # The person has the answer; nobody waits for the rest.
+    words = turn.last_words().strip()
+    if reply.stop_reason in {"max_tokens", "pause_turn"}:
+        return asking.go_on(spoke=bool(blocks.plain_text(reply.content).strip())) if words else asking.again()
+    if words:
+        return False
+    if reply.stop_reason == "model_context_window_exceeded":
+        return made_room and asking.smaller()
+    return turn.reply is not None and blocks.is_results(turn.view[-1]) and asking.prompt()
 
 
 def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
@@ -94,28 +110,51 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
     )
 
 
-async def _make_room(turn: ActiveTurn, reply: ModelReply) -> None:
-    """Where the window itself ended the answer, the next turn needs a smaller history."""
-    if reply.stop_reason == "model_context_window_exceeded" and (dropped := turn.store.oldest_half()):
+async def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
+    """Where the window itself ended the answer, the next request needs a smaller history."""
+    if reply.stop_reason != "model_context_window_exceeded":
+        return False
+    if dropped := turn.store.oldest_half():
         await turn.cut(dropped, "overflow")
+        return True
+    return turn.drop_oldest_injected() or turn.shorten_results()
+
+
+async def _say_what_came(turn: ActiveTurn, asking: Asking, error: errors.ShipmateError) -> TurnOutcome:
+    """The model failed. Where it did so while it went on with an answer, what had come of that is said."""
+    words = turn.last_words().strip()
+    withdrawn = isinstance(error, errors.RequestInvalid | errors.TurnStopped)
+    if withdrawn or not asking.continued or not words or turn.reply is None:
+        raise error
+    asking.kit.log.write(
+        "continue",
+        "the rest of the answer could not be had",
+        level="warn",
+        cause=f"{type(error).__name__}: {error}",
+    )
+    return await _say(turn, turn.reply, words + BROKEN_OFF)
 
 
 async def _say_the_rest(turn: ActiveTurn, reply: ModelReply) -> TurnOutcome:
     """Deliver the last text, unless `chat_send` has settled the matter; an empty one becomes an honest line."""
     words = turn.last_words().strip()
-    if words and reply.stop_reason in {"max_tokens", "model_context_window_exceeded"}:
+    if words and reply.stop_reason in LENGTH:
         words += TRUNCATED
     if turn.reply is None:
         return TurnOutcome("done", detail=words)
     if turn.reply.settled:
         return _outcome(turn, None)
     if not words:
-        return _outcome(turn, TOO_MANY_CUTS if reply.stop_reason == "max_tokens" else NOTHING_TO_SAY)
+        return _outcome(turn, TOO_MANY_CUTS if reply.stop_reason in LENGTH else NOTHING_TO_SAY)
+    return await _say(turn, turn.reply, words)
+
+
+async def _say(turn: ActiveTurn, reply: TrackedReply, words: str) -> TurnOutcome:
     try:
-        await turn.reply.send(words)
+        await reply.send(words)
     except (errors.DeliveryUncertain, errors.DeliveryDeferred) as error:
         # It may be in the chat, or will be. A notice that it is not could be wrong; the log and the outbox know.
-        return TurnOutcome("done", delivered=turn.reply.delivered, detail=str(error))
+        return TurnOutcome("done", delivered=reply.delivered, detail=str(error))
     return _outcome(turn, None)
 
 

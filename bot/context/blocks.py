@@ -43,6 +43,18 @@ def _deep(value: Any, redact: Redact) -> Any:
     return value
 
 
+def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
+    """The blocks of an answer that may stand in a request: no blank text, no thinking at the end. One that `paused`
+    is sent back as it came; it still says more than nothing.
+    """
+    kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
+    if paused and any(block.get("type") not in THINKING for block in kept):
+        return kept
+    while kept and kept[-1].get("type") in THINKING:
+        kept.pop()
+    return kept
+
+
 def plain_text(content: Iterable[Json]) -> str:
     """The text blocks of a message, joined."""
     return "".join(block["text"] for block in content if block.get("type") == "text")

@@ -51,7 +51,7 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             continue
         elif line.type in {"user", "assistant"} and line.message is not None:
             more = tuple(data.get("sources", ()))
-            entries = (*turn.entries, Entry(line.uuid, line.message))
+            entries = (*_kept(turn.entries, data), Entry(line.uuid, line.message))
             turn = Turn(turn.request_id, turn.sources + more, entries)
         elif line.type == "injection":
             injected = True
@@ -66,14 +66,16 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
 class CutOff:
     """A turn that a crash cut off, as far as its lines tell.
 
-    `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`);
-    `loaded` are the injected older turns with their times and keys. Which tool calls ran is in the journal.
+    `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`,
+    `continued`); `on_file` are the uuids of all that were written, also where a longer one took their place; `loaded`
+    are the injected older turns with their times and keys. Which tool calls ran is in the journal.
     """
 
     request_id: str
     sources: tuple[str, ...]
     parent: str | None = None
     entries: tuple[Entry, ...] = ()
+    on_file: set[str] = field(default_factory=set)
     facts: Json = field(default_factory=dict)
     loaded: list[Json] = field(default_factory=list)
 
@@ -82,7 +84,8 @@ class CutOff:
         data = line.data or {}
         if line.type in {"user", "assistant"} and line.message is not None:
             self.sources += tuple(data.get("sources", ()))
-            self.entries += (Entry(line.uuid, line.message),)
+            self.entries = (*_kept(self.entries, data), Entry(line.uuid, line.message))
+            self.on_file.add(line.uuid)
             self.facts = data
         elif line.type == "injection" or line.type in CHANGES:
             if line.type == "injection":
@@ -118,6 +121,12 @@ def last_frame(lines: Iterable[Line]) -> Json | None:
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
     """How each turn ended, by requestId."""
     return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}
+
+
+def _kept(entries: tuple[Entry, ...], data: Json) -> tuple[Entry, ...]:
+    """The messages before one that may stand `instead` of the last of them: an answer that went on is one message."""
+    instead = data.get("instead")
+    return entries[:-1] if instead is not None and entries and entries[-1].uuid == instead else entries
 
 
 def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:

@@ -113,7 +113,7 @@ async def test_a_tool_result_that_is_too_large_is_shortened_and_the_tool_not_run
     outcome = await bench.say("press")
     assert outcome.status == "done"
     assert press.pressed == 1
-    result = bench.sent[-1]["content"][0]["content"]
+    (result,) = (b["content"] for m in bench.sent for b in m["content"] if b["type"] == "tool_result")
     assert "characters left out" in result
     assert result.startswith("rrr")
     assert "question 0" in json.dumps(bench.sent)

@@ -151,9 +151,9 @@ async def test_an_empty_answer_becomes_an_honest_line_that_the_model_never_sees(
 
 
 async def test_a_cut_answer_says_that_it_is_cut(bench: Bench) -> None:
-    bench.model.answers += [reply(text("It begins"), stop_reason="max_tokens")]
+    bench.model.answers += [reply(text(f"{n} "), stop_reason="max_tokens") for n in range(4)]
     await bench.say("hello")
-    assert bench.chat.seen == ["It begins" + turns.TRUNCATED]
+    assert bench.chat.seen == ["0 1 2 3" + turns.TRUNCATED]
 
 
 async def test_a_cut_tool_call_is_never_executed_and_the_turn_ends_after_three(bench: Bench) -> None:

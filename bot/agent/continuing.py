@@ -1,0 +1,162 @@
+"""Answers that end before they are whole: what is asked next, and how the pieces become one message.
+
+Text that reached the length limit is continued: the message so far, then a line of ours that says to go on (newer
+models refuse a request that ends with the assistant's words). That line is never kept, so what the model thought
+behind it is not either. A tool call that was cut is never run and thinking that used up the room says nothing: there
+the model gets more room. Everything ends after `MAX_AGAIN` more requests.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bot.agent.kit import Kit
+from bot.context import blocks
+from bot.contracts import Json, Message, ModelReply
+
+MAX_AGAIN = 3
+"""Requests that the length limit may cost on top of the one that reached it."""
+MAX_CUTS = 3
+"""Answers of a turn that the limit may end in a tool call or in thinking; the last of them ends the turn."""
+MAX_PAUSES = 5
+RAISES = 4
+"""How often over what is configured a raised limit may be where the model's own is not known."""
+LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
+GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
+ANSWER = "You have not said anything yet. Answer now, with what you have."
+
+_LOOKED_AT = 4_000  # characters of each side of a joint
+_SURE = 12  # letters from which on an overlap is no coincidence
+_WIDE = 4  # letters that a character of Chinese or Japanese counts for
+_VARIED = 4  # different characters: a ruler of dashes overlaps with any other
+
+
+@dataclass(slots=True)
+class Asking:
+    """What the next request of a turn adds to its view, and what the turn has cost so far beyond its steps."""
+
+    kit: Kit
+    max_tokens: int
+    tail: tuple[Message, ...] = ()
+    continued: int = 0
+    """Continuations of the answer that is being given."""
+    cuts: int = 0
+    pauses: int = 0
+    prompted: bool = False
+
+    @classmethod
+    def begun(cls, kit: Kit) -> Asking:
+        return cls(kit, kit.budget().max_tokens)
+
+    def taken(self, reply: ModelReply) -> ModelReply:
+        """The reply as it may be kept: what was thought behind a line of ours that is not kept goes."""
+        if not self.tail:
+            return reply
+        content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+        return replace(reply, content=content)
+
+    def acted(self, *, cut: bool) -> bool:
+        """Tools were called, some of them perhaps in a call that was `cut`. False where the turn had better end."""
+        self.tail, self.continued = (), 0
+        if not cut:
+            return True
+        self.cuts += 1
+        self._raise("in a tool call at the limit")
+        return self.cuts < MAX_CUTS
+
+    def pause(self) -> bool:
+        """The provider paused: it wants its own words back, unchanged."""
+        self.tail = ()
+        self.pauses += 1
+        return self.pauses <= MAX_PAUSES
+
+    def go_on(self, *, spoke: bool) -> bool:
+        """The text of an answer reached the limit. False where it has gone on often enough. `spoke`: the last piece
+        was more than thinking.
+        """
+        if self.continued + self.cuts >= MAX_AGAIN:
+            return False
+        self.continued += 1
+        self.tail = (_said(GO_ON),)
+        self._log("in the text at the limit; it goes on", number=self.continued)
+        if not spoke:
+            self._raise("in thinking at the limit")
+        return True
+
+    def again(self) -> bool:
+        """Nothing but thinking came before the limit. False where more room is not to be had."""
+        return self.smaller() and self._raise("in thinking at the limit")
+
+    def smaller(self) -> bool:
+        """Nothing came before the window was full, and there is more room in it now."""
+        self.cuts += 1
+        return self.cuts < MAX_CUTS
+
+    def prompt(self) -> bool:
+        """Nothing was said after tools had run. False where it was said to answer once already."""
+        if self.prompted:
+            return False
+        self.prompted = True
+        self.tail = (_said(ANSWER),)
+        self._log("without a word after its tools", number=1)
+        return True
+
+    def _raise(self, where: str) -> bool:
+        model = self.kit.model_name
+        most = self.kit.windows.max_output(model) or RAISES * self.kit.budget().max_tokens
+        before, self.max_tokens = self.max_tokens, max(self.max_tokens, min(2 * self.max_tokens, most))
+        self._log(where, number=self.cuts)
+        return self.max_tokens > before
+
+    def _log(self, where: str, *, number: int) -> None:
+        self.kit.log.write(
+            "continue",
+            f"the answer ended {where}",
+            level="warn",
+            number=number,
+            max_tokens=self.max_tokens,
+        )
+
+
+def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
+    """One message of an answer and its continuation: what the second repeats of the first is left out."""
+    content = list(first)
+    before = blocks.plain_text(first)
+    for block in second:
+        if block.get("type") != "text":
+            content.append(block)
+            continue
+        words = block["text"][overlap(before, block["text"]) :]
+        before += words
+        last = content[-1] if content else {}
+        if last.keys() == block.keys() == {"type", "text"}:
+            content[-1] = {"type": "text", "text": last["text"] + words}
+        elif words.strip():
+            content.append({**block, "text": words})
+    return content
+
+
+def overlap(first: str, second: str) -> int:
+    """How many characters at the beginning of `second` repeat the end of `first`.
+
+    The longest such part counts, where it is too long to be a coincidence: a word that happens to be doubled stays.
+    """
+    end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
+    for length in range(min(len(end), len(begin)), 0, -1):
+        part = begin[:length]
+        if end.endswith(part):
+            sure = sum(map(_weight, part)) >= _SURE and len(set(part)) >= _VARIED
+            return length if sure else 0
+    return 0
+
+
+def _weight(character: str) -> int:
+    if character.isspace():
+        return 0
+    return _WIDE if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+
+
+def _said(words: str) -> Message:
+    return {"role": "user", "content": [{"type": "text", "text": words}]}
