@@ -1,0 +1,178 @@
+"""The view changes by appending, or in a declared epoch; between epochs the cache finds all that was sent before."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+
+import pytest
+
+from bot.contracts import Json
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.provider import MODEL, Call, Look, Provider, thinking, wanderer
+
+
+def provided(bench: Bench, script: object, **more: object) -> Provider:
+    model = Provider(bench.clock, bench.log, script)  # type: ignore[arg-type]
+    bench.add_tools(Look())
+    bench.configure(model=model, model_name=MODEL, **more)
+    return model
+
+
+def check(calls: list[Call]) -> None:
+    for before, call in itertools.pairwise(calls):
+        if call.declared:
+            continue
+        assert call.extends, "nobody declared that the view changes"
+        if not call.cold:
+            assert call.read >= before.prompt, "what was sent before is read from the cache, all of it"
+
+
+async def converse(bench: Bench, seed: int) -> Provider:
+    rng = random.Random(seed)
+    model = provided(bench, wanderer(rng), max_messages=rng.choice([12, 60]))
+    for number in range(6):
+        await bench.store(number, "user", f"früher {number}")
+    for number in range(rng.randrange(5, 14)):
+        await bench.clock.advance(rng.choice([1.0, 30.0, 200.0, 301.0, 4_000.0]))
+        doing = rng.random()
+        if doing < 0.15:
+            bench.restart()
+        elif doing < 0.2:
+            (bench.root / "Agent.md").write_text(f"You are number {number}.")
+        elif doing < 0.25:
+            await bench.pool.reset(KEY)
+        more = [bench.inbound(f"und {number}.{at}") for at in range(rng.choice([0, 0, 1, 3]))]
+        outcome = await bench.say(
+            f"message {number} 你好", take_more=lambda more=more: [more.pop()] if more else []
+        )
+        assert outcome.status == "done", outcome.detail
+    return model
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_there_is_no_undeclared_break_and_no_refused_request(bench: Bench, seed: int) -> None:
+    model = await converse(bench, seed)
+    check(model.calls)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(40, 40 + int(os.environ.get("CONVERSATIONS", "1000"))))
+async def test_there_is_none_in_a_thousand_conversations(bench: Bench, seed: int) -> None:
+    model = await converse(bench, seed)
+    check(model.calls)
+
+
+def shown(body: Json) -> str:
+    return json.dumps(body["messages"], ensure_ascii=False)
+
+
+async def looked(bench: Bench, turns: int, lines: int = 40) -> Provider:
+    """A conversation whose every turn looks at something."""
+    steps = iter(
+        step
+        for number in range(turns)
+        for step in (
+            reply(thinking(), tool_use("look", lines=lines)),
+            reply(thinking(), text(f"answer {number}")),
+        )
+    )
+    model = provided(bench, lambda _: next(steps, reply(text("nothing more"))), mask_threshold=3_000)
+    for number in range(turns):
+        await bench.say(f"look {number} ✨")
+    return model
+
+
+async def test_old_results_are_masked_once_the_cache_is_cold_and_the_newest_stay(bench: Bench) -> None:
+    model = await looked(bench, 12)
+    assert bench.kit.keep_observations == 4
+    await bench.clock.advance(300.0)
+    await bench.say("still warm")
+    assert "masked" not in shown(model.calls[-1].body)
+    await bench.clock.advance(300.5)
+    await bench.say("cold")
+    after = shown(model.calls[-1].body)
+    assert after.count("[observation masked — 40 lines omitted]") == 8
+    assert after.count("39: 見た") == 4
+    assert after.index("masked") < after.index("39: 見た"), "new survives, old goes"
+    assert "<system-reminder>" not in after
+    (entry,) = bench.log.of("masking")
+    assert (entry.details["reason"], entry.details["masked"]) == ("cold_cache", 8)
+    assert entry.details["tokens_after"] < entry.details["tokens_before"]
+    assert entry.details["expected_cost_usd"] > 0
+    check(model.calls)
+
+
+async def test_what_was_masked_stays_masked_after_a_restart_and_the_request_is_the_same(bench: Bench) -> None:
+    model = await looked(bench, 12)
+    await bench.clock.advance(301.0)
+    await bench.say("cold")
+    masked = model.calls[-1].body["messages"]
+    bench.restart()
+    await bench.say("and on")
+    again = model.calls[-1].body
+    assert shown(again).count("observation masked") == 8
+    plain = [
+        json.dumps(message).replace(', "cache_control": {"type": "ephemeral"}', "") for message in masked
+    ]
+    assert [
+        json.dumps(message).replace(', "cache_control": {"type": "ephemeral"}', "")
+        for message in again["messages"][: len(masked)]
+    ] == plain
+    kept = bench.pool._runtime(KEY).store.messages()
+    assert json.dumps(kept, ensure_ascii=False).count("39: 見た") == 12, "the store keeps the whole of it"
+    check(model.calls)
+
+
+async def test_a_small_history_is_never_masked(bench: Bench) -> None:
+    model = await looked(bench, 6, lines=2)
+    await bench.clock.advance(4_000.0)
+    await bench.say("cold")
+    assert "masked" not in shown(model.calls[-1].body)
+    assert bench.log.of("masking") == []
+
+
+async def test_thinking_before_the_first_mask_stays_and_all_behind_it_goes(bench: Bench) -> None:
+    model = await looked(bench, 12)
+    await bench.clock.advance(301.0)
+    await bench.say("cold")
+    messages = model.calls[-1].body["messages"]
+    first = next(
+        at
+        for at, message in enumerate(messages)
+        if "observation masked" in json.dumps(message, ensure_ascii=False)
+    )
+    with_thinking = [at for at, message in enumerate(messages) if '"thinking"' in json.dumps(message)]
+    assert with_thinking == [1]
+    assert first == 2
+
+
+async def test_a_changed_role_file_waits_for_the_cold_and_is_declared(bench: Bench) -> None:
+    model = await looked(bench, 2)
+    (bench.root / "Agent.md").write_text("You are somebody else.")
+    await bench.say("warm")
+    assert "somebody else" not in json.dumps(model.calls[-1].body["system"])
+    await bench.clock.advance(301.0)
+    await bench.say("cold")
+    assert "somebody else" in json.dumps(model.calls[-1].body["system"])
+    assert [entry.details["reason"] for entry in bench.log.of("compaction")] == ["instructions"]
+    assert '"thinking"' not in shown(model.calls[-1].body)
+    check(model.calls)
+
+
+async def test_another_model_after_a_restart_is_an_epoch_that_leaves_the_thinking_out(bench: Bench) -> None:
+    model = await looked(bench, 2)
+    bench.configure(model_name="claude-opus-5-5")
+    await bench.say("who are you?")
+    assert [entry.details["reason"] for entry in bench.log.of("compaction")] == ["model_change"]
+    assert '"thinking"' not in shown(model.calls[-1].body)
+    check(model.calls)
+
+
+async def test_a_new_conversation_is_declared(bench: Bench) -> None:
+    await looked(bench, 2)
+    await bench.pool.reset(KEY)
+    assert [entry.details["reason"] for entry in bench.log.of("compaction")] == ["new"]
