@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from bot.contracts import Command, Inbound, TurnOutcome, TurnRequest
-from bot.gateway.queueing import MODES
+from bot.contracts import Command, Inbound, InboxRecord, Outbound, Sent, TurnOutcome, TurnRequest
+from bot.gateway.queueing import MODES, person
 from tests.unit.gateway.conftest import Bench
 
 T = TypeVar("T")
@@ -26,9 +26,8 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
 class Scripted:
     """`contracts.Agent` that says which messages it answers, takes up what it may, and knows what it has answered."""
 
-    def __init__(self, ended: dict[str, list[str]], begun: set[str]) -> None:
+    def __init__(self, ended: dict[str, list[str]]) -> None:
         self.ended = ended
-        self.begun = begun
         self.gate = asyncio.Event()
         self.gate.set()
         self.running: dict[str, asyncio.Task[TurnOutcome]] = {}
@@ -52,15 +51,14 @@ class Scripted:
     async def _run(self, request: TurnRequest) -> TurnOutcome:
         assert request.inbound is not None
         assert request.reply is not None
-        self.begun |= {one.message_id or "" for one in (request.inbound, *request.also)}
         await self.gate.wait()
-        answered = [request.inbound, *request.also]
-        if request.take_more is not None:
-            answered += request.take_more()
-        words = " ".join(f"{one.kind}:{one.message_id}={one.text}" for one in answered)
-        if not request.delivered:
-            await request.reply.send(words)
-        self.ended[request.request_id] = [one.request_id for one in answered]
+        first = [request.inbound, *request.also]
+        more = request.take_more() if request.take_more is not None else []
+        # What was delivered before a kill is not said again; what joined since then wants an answer.
+        answered = more if request.delivered else [*first, *more]
+        if answered:
+            await request.reply.send(" ".join(f"{one.kind}:{one.message_id}={one.text}" for one in answered))
+        self.ended[request.request_id] = [one.request_id for one in (*first, *more)]
         return TurnOutcome("done", delivered=1)
 
     async def cut_off(self, chat_key: str) -> tuple[str, ...]:
@@ -87,14 +85,14 @@ class Disorder(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.ended: dict[str, list[str]] = {}
-        self.sent: list[str] = []
+        self.sent: list[Outbound] = []
         self.number = 0
         self.events: list[Inbound] = []
         self.said: dict[str, list[str]] = {}
         self.stopped: set[str] = set()
         self.withdrawn: set[str] = set()
         self.arrived: dict[tuple[str, str], list[str]] = {}
-        self.begun: set[str] = set()
+        self.queued: set[str] = set()
         self.firm: dict[str, int] = {}
         self.gone: set[str] = set()
         self.options: dict[str, Any] = {}
@@ -112,16 +110,23 @@ class Disorder(RuleBasedStateMachine):
 
     async def _start(self) -> None:
         self.bench = Bench(Path(self.folder.name), **self.options)
-        self.bench.lists.allowed = lambda _: frozenset(PEOPLE)  # type: ignore[method-assign]
-        self.agent = Scripted(self.ended, self.begun)
+        self.bench.lists.allowed = lambda _: frozenset(PEOPLE)  # type: ignore[method-assign, assignment]
+        self.bench.intake._queue = self.queue
+        # As on Slack, where a send without a known outcome can be looked up: nothing has to be said again.
+        self.bench.tele.find = self.find  # type: ignore[method-assign]
+        self.agent = Scripted(self.ended)
         bench = self.bench
         bench.turns._agent = bench.turns.opening._agent = bench.turns.stops._agent = self.agent
         await bench.open()
 
+    async def find(self, message: Outbound) -> Sent | None:
+        shown = [*self.sent, *self.bench.tele.sent]
+        return next((Sent(f"found:{one.id}") for one in shown if one.id == message.id), None)
+
     async def _kill(self) -> None:
         bench = self.bench
         await bench.turns.lanes.drain(0)
-        self.sent += bench.tele.texts
+        self.sent += bench.tele.sent
         await bench.archive.close()
         await bench.journal.close()
 
@@ -177,15 +182,25 @@ class Disorder(RuleBasedStateMachine):
             self.bring(event.model_copy(update={"keys": fresh}) if envelope else event)
 
     def bring(self, event: Inbound) -> None:
-        untouched = self.untouched(event)
         if self.do(self.bench.intake.accept(event)):
-            self.took(event, untouched=untouched)
+            self.took(event)
 
-    def untouched(self, event: Inbound) -> bool:
-        """Whether nobody has begun to answer the message that an event is about."""
-        running = self.bench.turns._running.values()
-        begun = {one.message_id for turn in running for one in (*turn.portion.all, *turn.joined)}
-        return event.message_id not in self.begun | begun
+    def queue(self, inbound: Inbound, records: Sequence[InboxRecord]) -> None:
+        """What the intake hands on: at this moment it is clear whether a change comes before its message's turn."""
+        name, lanes = inbound.message_id, self.bench.turns.lanes
+        waits = lanes.find(
+            inbound.chat_key,
+            person(inbound),
+            lambda other: other.message_id == name and other.kind == "message",
+        )
+        if name is not None and (waits is not None or name not in self.queued):
+            if inbound.kind == "edit":
+                self.firm[name] = max(self.firm.get(name, 0), int(inbound.text))
+            elif inbound.kind == "delete":
+                self.gone.add(name)
+        if inbound.kind == "message" and name is not None:
+            self.queued.add(name)
+        self.bench.turns.queue(inbound, records)
 
     @precondition(lambda self: len(self.events) > 1)
     @rule(data=st.data())
@@ -198,18 +213,13 @@ class Disorder(RuleBasedStateMachine):
 
         for event, fresh in zip(chosen, self.do(bring()), strict=True):
             if fresh:
-                self.took(event, untouched=False)
+                self.took(event)
 
-    def took(self, event: Inbound, *, untouched: bool) -> None:
+    def took(self, event: Inbound) -> None:
         if event.kind == "message" and event.message_id is not None:
             self.arrived.setdefault((event.chat_key, event.user_id), []).append(event.message_id)
         if event.kind == "delete" and event.message_id is not None:
             self.withdrawn.add(event.message_id)
-        if untouched and event.message_id is not None:
-            if event.kind == "edit":
-                self.firm[event.message_id] = max(self.firm.get(event.message_id, 0), int(event.text))
-            elif event.kind == "delete":
-                self.gone.add(event.message_id)
 
     @rule()
     def hold(self) -> None:
@@ -257,7 +267,10 @@ class Disorder(RuleBasedStateMachine):
 
     def verify(self) -> None:
         parts = [
-            part.split("=") for text in self.sent for part in text.split() if "=" in part and part[0] == "m"
+            part.split("=")
+            for one in self.sent
+            for part in one.text.split()
+            if "=" in part and part[0] == "m"
         ]
         answers = [(name.removeprefix("message:"), int(words)) for name, words in parts]
         messages = [name for name, _ in answers]

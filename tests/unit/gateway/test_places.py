@@ -253,10 +253,10 @@ async def test_the_next_of_a_person_are_those_before_what_others_wrote() -> None
     for number, who in enumerate("aaaba"):
         hall.lanes.put(inbound(who, "x", number))
     await hall.settle()
-    who = ("tele", "a")
-    assert [one.text for one in hall.lanes.take_next("tele:x", who, lambda one: one.text != "a2")] == ["a1"]
-    assert [one.text for one in hall.lanes.take_next("tele:x", who, lambda _: True)] == ["a2"]
-    assert hall.lanes.take_next("tele:x", who, lambda _: True) == []
+    them = ("tele", "a")
+    assert [one.text for one in hall.lanes.take_next("tele:x", them, lambda one: one.text != "a2")] == ["a1"]
+    assert [one.text for one in hall.lanes.take_next("tele:x", them, lambda _: True)] == ["a2"]
+    assert hall.lanes.take_next("tele:x", them, lambda _: True) == []
     await hall.finish()
     assert hall.words == ["a0", "b3", "a4"]
 
