@@ -44,7 +44,7 @@ class ActiveTurn:
         self._loaded: list[tuple[int, Message]] = []
         self._entries: list[Entry] = []
         self._sources: tuple[str, ...] = (request.request_id,)
-        self._epochs = declared
+        self.epochs = declared
         self._ledger = declared.ledger
         self._kit = kit
         self._partial = Partial()
@@ -65,9 +65,9 @@ class ActiveTurn:
         first = await self._user_message(self.request)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
-        self._epochs.turn = self
+        self.epochs.turn = self
         self._began_at = self._ledger.tip
-        self._ledger.mark("turn_start", self.request.request_id, {"frame": self._epochs.frame})
+        self._ledger.mark("turn_start", self.request.request_id, {"frame": self.epochs.frame})
         self._note(first)
         for inbound, message in rest:
             self._join(inbound, message)
@@ -75,7 +75,7 @@ class ActiveTurn:
     async def resume(self, cut_off: replay.CutOff, recorded: Sequence[StepRecord]) -> None:
         """Go on with a turn that a crash cut off, as its transcript and its recorded steps tell it."""
         self._began = True
-        self._epochs.turn = self
+        self.epochs.turn = self
         self._cut_off = cut_off
         self._recorded = recorded
         self._began_at = cut_off.parent
@@ -125,7 +125,7 @@ class ActiveTurn:
         """The model is asked; returns what collects the answer as it comes. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
-        self._epochs.asked_at = self._kit.clock.monotonic()
+        self.epochs.asked_at = self._kit.clock.monotonic()
         self.steps.begin(step_id, "model", model)
         return self._partial
 
@@ -227,17 +227,17 @@ class ActiveTurn:
             self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
         facts = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
         if self._loaded and status != "withdrawn":
-            self._epochs.declare("injection", Change("turn_end", facts))
+            self.epochs.declare("injection", Change("turn_end", facts))
         else:
             self._ledger.mark("turn_end", self.request.request_id, facts)
-        self._epochs.turn = None
+        self.epochs.turn = None
         if status == "withdrawn":
             self._ledger.rewind(self._began_at)
         else:
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
             self.store.commit(turn, strip_thinking=bool(self._injected_count))
             if over := self.store.over_cap():
-                self._epochs.declare("message_cap", epochs.dropped(over))
+                self.epochs.declare("message_cap", epochs.dropped(over))
         await self._ledger.flush()
 
     def _keep_partial(self) -> None:
@@ -259,7 +259,7 @@ class ActiveTurn:
 
     async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
-        self._epochs.declare(reason, epochs.dropped(dropped))
+        self.epochs.declare(reason, epochs.dropped(dropped))
         await self._ledger.flush()
 
     def changed(self, change: Change) -> None:
@@ -324,7 +324,7 @@ class ActiveTurn:
             "ts": [line.ts for line in taken],
             "keys": [list(key) for key in keys],
         }
-        self._epochs.declare("injection", epochs.injected(record))
+        self.epochs.declare("injection", epochs.injected(record))
         await self._ledger.flush()
         return taken
 
@@ -338,22 +338,6 @@ class ActiveTurn:
         self._loaded = sorted([*loaded, *self._loaded], key=lambda pair: pair[0])
         self._injected_count += len(data["messages"])
         self._injected_keys |= {(int(ts), role, key) for ts, role, key in data["keys"]}
-
-    def drop_oldest_injected(self) -> bool:
-        """Give up the older half of what was injected; False where nothing is left to give up."""
-        if not self._loaded:
-            return False
-        self._epochs.declare("overflow", epochs.injected({"kept": len(self._loaded) // 2}))
-        return True
-
-    def shorten_results(self, at_least: int = 500) -> bool:
-        """Cut the longest tool results of this turn to a quarter; False where all are short already."""
-        longest = blocks.longest_result(self.view)
-        if longest <= at_least:
-            return False
-        shorter = blocks.shortened_results(self.view, max(at_least, longest // 4))
-        self._epochs.declare("overflow", epochs.masked(shorter))
-        return True
 
     # ------------------------------------------------------------ inside
 

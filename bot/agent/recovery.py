@@ -9,18 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot import errors
+from bot.agent import epochs
 from bot.agent.active import ActiveTurn
 from bot.agent.continuing import Asking
+from bot.agent.epochs import Change
 from bot.agent.kit import Kit
-from bot.context import estimate, view
+from bot.context import blocks, estimate, view
 from bot.contracts import Json, ModelReply, ModelRequest
 
-MAX_HALVINGS = 3
+MAX_TRIES = 3
+"""How often the prompt is made smaller before it is given up."""
+SHORT_RESULT = 500
+"""Characters to which a tool result may be shortened."""
 MIN_OUTPUT_TOKENS = 256
 LARGE_TURN = 2_000
 """Estimated tokens below which a turn is not taken to be what does not fit."""
 MISJUDGED = 3.0
 """How far the provider's count may be from our estimate and still say something about its parts."""
+ENOUGH = 0.75
+"""The part of a prompt that may well fit where nobody has said how much does."""
 OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little between two calls
 
 
@@ -45,6 +52,7 @@ class TurnTooLarge(errors.ShipmateError):
 @dataclass(slots=True)
 class _Tries:
     max_tokens: int
+    smaller: int = 0
     halvings: int = 0
     unbound: bool = False
 
@@ -75,10 +83,10 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
         except errors.OutputOverflow as error:
             kit.windows.refused(request.model, error)
             if not _lower_output(tries, error):
-                await _shrink(turn, request, tries, error, kit)
+                _shrink(turn, request, tries, error, kit)
         except errors.ContextOverflow as error:
             kit.windows.refused(request.model, error)
-            await _shrink(turn, request, tries, error, kit)
+            _shrink(turn, request, tries, error, kit)
 
 
 async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelReply:
@@ -112,7 +120,7 @@ def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
     return True
 
 
-async def _shrink(
+def _shrink(
     turn: ActiveTurn, request: ModelRequest, tries: _Tries, error: errors.ContextOverflow, kit: Kit
 ) -> None:
     """Make the next try smaller: the current turn where that is the large part, else the history."""
@@ -123,23 +131,67 @@ async def _shrink(
         tokens=error.tokens,
         window=error.window,
         messages=len(request.messages),
-        halvings=tries.halvings,
+        tries=tries.smaller,
         provider_request_id=error.request_id,
     )
-    if _current_turn_too_large(turn, request, error, kit):
-        if turn.drop_oldest_injected() or turn.shorten_results():
-            return
-        raise TurnTooLarge from error
-    dropped = turn.store.oldest_half()
-    if not dropped and (turn.drop_oldest_injected() or turn.shorten_results()):
+    tries.smaller += 1
+    large = _current_turn_too_large(turn, request, error, kit)
+    if tries.smaller <= MAX_TRIES and _masked(turn, error, kit):
         return
-    if not dropped and not tries.halvings:
+    if large:
+        if tries.smaller > MAX_TRIES or not _lightened(turn, last=tries.smaller == MAX_TRIES):
+            raise TurnTooLarge from error
+        return
+    half = _oldest_half(turn)
+    if half is None and tries.smaller <= MAX_TRIES and _lightened(turn, last=True):
+        return
+    if half is None and not tries.halvings:
         raise TurnTooLarge from error
-    if not dropped or tries.halvings == MAX_HALVINGS:
-        await turn.cut("all", "overflow")
+    if half is None or tries.smaller > MAX_TRIES:
+        turn.epochs.declare("overflow", epochs.dropped("all"))
         raise HistoryCleared from error
     tries.halvings += 1
-    await turn.cut(dropped, "overflow")
+    turn.epochs.declare("overflow", half)
+
+
+def _masked(turn: ActiveTurn, error: errors.ContextOverflow, kit: Kit) -> bool:
+    """Mask old tool results, of the running turn too; whether that alone can be enough."""
+    before = turn.epochs.tokens()
+    if not turn.epochs.mask_old("overflow", above=0):
+        return False
+    after, window = turn.epochs.tokens(), error.window or kit.windows.window(kit.model_name)
+    if error.tokens is None or window is None:
+        return after <= before * ENOUGH
+    return after / before * error.tokens < window
+
+
+def _lightened(turn: ActiveTurn, *, last: bool) -> bool:
+    """Give up the older half of what was injected, or cut the longest tool results to a quarter; in the `last` try,
+    all of it. False where nothing is left to give up.
+    """
+    injected, longest = len(turn.injected), blocks.longest_result(turn.view)
+    if injected:
+        turn.epochs.declare("overflow", epochs.injected({"kept": 0 if last else injected // 2}))
+    if longest > SHORT_RESULT and (last or not injected):
+        limit = SHORT_RESULT if last else max(SHORT_RESULT, longest // 4)
+        turn.epochs.declare("overflow", epochs.masked(blocks.shortened_results(turn.view, limit)))
+    return bool(injected) or longest > SHORT_RESULT
+
+
+def make_room(turn: ActiveTurn) -> bool:
+    """Make the prompt smaller, whatever is large in it; False where nothing can go."""
+    half = _oldest_half(turn)
+    if half is None:
+        return _lightened(turn, last=False)
+    turn.epochs.declare("overflow", half)
+    return True
+
+
+def _oldest_half(turn: ActiveTurn) -> Change | None:
+    """The oldest half of the history, or what stands for the part that went before; None where there is neither."""
+    if dropped := turn.store.oldest_half():
+        return epochs.dropped(dropped)
+    return epochs.compacted([], None) if turn.store.head is not None else None
 
 
 def _current_turn_too_large(

@@ -74,10 +74,10 @@ async def _act(
         if not asking.acted(cut=bool(reply.cut)):
             return _outcome(turn, TOO_MANY_CUTS)
         if reply.cut:
-            await _make_room(turn, reply)
+            _make_room(turn, reply)
         await turn.take_more()
         return None
-    made_room = await _make_room(turn, reply)
+    made_room = _make_room(turn, reply)
     if _goes_on(turn, reply, asking, made_room=made_room):
         return None
     return await _say_the_rest(turn, reply)
@@ -110,14 +110,9 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
     )
 
 
-async def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
+def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
     """Where the window itself ended the answer, the next request needs a smaller history."""
-    if reply.stop_reason != "model_context_window_exceeded":
-        return False
-    if dropped := turn.store.oldest_half():
-        await turn.cut(dropped, "overflow")
-        return True
-    return turn.drop_oldest_injected() or turn.shorten_results()
+    return reply.stop_reason == "model_context_window_exceeded" and recovery.make_room(turn)
 
 
 async def _say_what_came(turn: ActiveTurn, asking: Asking, error: errors.ShipmateError) -> TurnOutcome:
