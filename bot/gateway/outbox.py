@@ -31,6 +31,7 @@ REPLACED = "repeated"
 """The `detail` of an uncertain row whose text went out once more, in rows of their own."""
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 
+_Change = tuple[str, OutboxState, str | None, str | None]
 Arrived = Callable[[Outbound, Sent], Awaitable[None]]
 """Told of each message that is in the chat, before its row says so."""
 
@@ -83,6 +84,7 @@ class Courier:
         self.tell: Callable[[str, str], object] = _nobody
         """Told what operators should know: a subject, and words."""
         self._pacer = Pacer(clock)
+        self._owed: list[_Change] = []
 
     async def deliver(
         self, to: Address, items: Iterable[Item], arrived: Arrived, prepared: Awaitable[object] | None = None
@@ -168,11 +170,20 @@ class Courier:
         message_id: str | None = None,
         detail: str | None = None,
     ) -> None:
-        """Record a state. A disk that refuses does not keep the message from people."""
-        try:
-            await self._journal.mark(message.id, state, message_id=message_id, detail=detail)
-        except errors.StorageError as error:
-            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+        """Record a state. A disk that refuses does not keep the message from people; what it owes is recorded as soon
+        as it takes something: else a message that is in the chat would count as not yet sent.
+        """
+        owed = [*self._owed, (message.id, state, message_id, detail)]
+        self._owed = []
+        while owed:
+            outbound_id, due, known_as, why = owed[0]
+            try:
+                await self._journal.mark(outbound_id, due, message_id=known_as, detail=why)
+            except errors.StorageError as error:
+                self._owed = owed + self._owed
+                self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+                return
+            del owed[0]
 
     async def intend(self, messages: list[Outbound]) -> None:
         try:

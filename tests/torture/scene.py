@@ -146,8 +146,8 @@ class WebSide:
         for words, key in list(self.unconfirmed.items()):
             try:
                 if not len(self.browser.http.cookie_jar):
-                    # The page itself comes first, and with it the cookie that says who writes.
-                    await (await self.browser.http.get(self.address())).read()
+                    # A page asks this first, and gets the cookie that says who writes.
+                    await self.browser.get("/api/info")
                 if await self.browser.say(words, key) == 202:
                     del self.unconfirmed[words]
             except (aiohttp.ClientError, OSError):

@@ -31,7 +31,16 @@ def _quick_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def refused(
-    root: Path, channel: str, *, at: int, seam: str, error: str, when: str, lasting: bool
+    root: Path,
+    channel: str,
+    *,
+    at: int,
+    seam: str,
+    error: str,
+    when: str,
+    lasting: bool,
+    kind: str = "",
+    times: int = 1,
 ) -> int:
     """One message while an operation fails, one after all is mended: the process stays up, the first is answered
     or its person told, the second is answered, nothing twice. Gives how many operations there were.
@@ -134,6 +143,10 @@ def all_plans(disk: int, journal: int) -> list[tuple[str, int, str, str, bool]]:
 async def test_an_operation_that_fails_costs_no_message(tmp_path: Path) -> None:
     plans = scene.spread(all_plans(10, 10), 20, random.Random(3))
     await everywhere(tmp_path, plans)
+
+
+async def test_what_was_sent_while_its_record_was_refused_is_not_sent_again(tmp_path: Path) -> None:
+    await everywhere(tmp_path, [("journal", at, "EIO", "before", True) for at in range(6, 14)])
 
 
 @pytest.mark.torture

@@ -176,4 +176,4 @@ async def test_in_a_storm_of_refusals_each_message_gets_one_answer_or_one_senten
 @pytest.mark.torture
 @pytest.mark.parametrize("channel", ["telegram", "slack"])
 async def test_in_a_long_storm(channel: str, tmp_path: Path) -> None:
-    await weather(tmp_path, channel, random.Random(scene.seed()), 200)
+    await weather(tmp_path, channel, random.Random(scene.seed()), 60)
