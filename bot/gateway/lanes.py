@@ -53,7 +53,7 @@ class Lanes:
 
     At most `limit` turns run at once; people take turns, in a chat and for places, and each one's own messages keep
     their order. `work` does one portion; what it raises is logged, `sorry` tells the person, and the lane goes on.
-    `freed` hears of every person of whom something less waits.
+    `freed` hears of every person of whom something less waits; `rush` says whether much comes in right now.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Lanes:
         mode: Mode,
         debounce: float = 0.0,
         freed: Callable[[Person], None] = lambda _: None,
+        rush: Callable[[], bool] = lambda: False,
     ) -> None:
         self._work = work
         self._sorry = sorry
@@ -74,7 +75,7 @@ class Lanes:
         self._mode = mode
         self._freed = freed
         self._places = Places(limit)
-        self._breath = Breath(clock, self.go_on)
+        self._breath = Breath(self.go_on, rush)
         self._holds = Holds(clock, debounce, self._quiet)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -38,6 +38,8 @@ from bot.gateway.stops import Stops, is_stop
 from bot.telemetry.context import turn_scope
 
 EMPTY = "Your message was empty. What would you like to tell me?"
+RUSH = 16
+"""Messages being written down side by side: more come in than are taken in one after another."""
 CONTEXT_SECONDS = 20.0
 """What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
 MOST_BESIDE = 1_000
@@ -76,7 +78,7 @@ class Turns:
         self._beside: set[str] = set()
         self.lanes = Lanes(
             self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
-            freed=self._freed,
+            freed=self._freed, rush=self._rush,
         )  # fmt: skip
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
@@ -109,6 +111,9 @@ class Turns:
 
     def _freed(self, who: Person) -> None:
         self.backlog.freed(who)
+
+    def _rush(self) -> bool:
+        return len(self._intake.in_flight) >= RUSH
 
     # ------------------------------------------------------------ queueing
 

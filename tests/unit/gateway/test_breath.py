@@ -6,11 +6,9 @@ import asyncio
 import itertools
 from pathlib import Path
 
-import pytest
-
-from bot.gateway.breath import LONGEST_REST, STANDSTILL, Breath
+from bot.gateway.breath import REST, Breath
 from bot.gateway.lanes import Portion
-from bot.testing.clock import FakeClock
+from bot.gateway.turns import RUSH
 from tests.unit.gateway.conftest import Bench
 
 
@@ -40,20 +38,22 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
         await bench.close()
 
 
-@pytest.mark.parametrize(
-    ("took", "rests"), [(0.0, False), (0.001, False), (0.004, True), (0.5, True), (STANDSTILL + 1, False)]
-)
-async def test_where_a_pass_of_the_loop_takes_long_the_next_turn_waits_longer(
-    took: float, rests: bool
-) -> None:
-    clock = FakeClock()
+async def test_while_much_comes_in_the_next_turn_waits_a_little_and_no_longer() -> None:
     over = asyncio.Event()
-    breath = Breath(clock, over.set)
+    breath = Breath(over.set, lambda: True)
     breath.take()
-    clock._monotonic += took
     await asyncio.sleep(0)
-    assert breath.taken is rests
-    assert over.is_set() is not rests
-    async with asyncio.timeout(LONGEST_REST + 5):
+    assert breath.taken
+    async with asyncio.timeout(REST + 5):
         await over.wait()
     assert not breath.taken
+
+
+async def test_messages_that_are_being_written_down_are_a_rush(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    try:
+        assert not bench.turns._rush()
+        bench.intake.in_flight.update(f"R{number}" for number in range(RUSH))
+        assert bench.turns._rush()
+    finally:
+        await bench.close()
