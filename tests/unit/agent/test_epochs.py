@@ -6,13 +6,16 @@ import itertools
 import json
 import os
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts import Json, ModelReply
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Call, Look, Provider, thinking, wanderer
+from tests.unit.agent.test_crash import Names
 
 
 def provided(bench: Bench, script: object, **more: object) -> Provider:
@@ -64,6 +67,45 @@ async def test_there_is_no_undeclared_break_and_no_refused_request(bench: Bench,
 async def test_there_is_none_in_a_thousand_conversations(bench: Bench, seed: int) -> None:
     model = await converse(bench, seed)
     check(model.calls)
+
+
+async def told(root: Path, seed: int, *, restarts: bool) -> list[Json]:
+    """The bodies of a conversation whose every byte follows from its seed."""
+    bench = Bench(root)
+    rng = random.Random(seed)
+    named = itertools.count()
+
+    def renamed(answer: ModelReply) -> ModelReply:
+        content = [
+            {**block, "id": f"t{next(named)}"} if block["type"] == "tool_use" else block
+            for block in answer.content
+        ]
+        return replace(answer, content=content)
+
+    wander = wanderer(rng)
+    ids = Names(1)
+    model = provided(
+        bench, lambda body: renamed(wander(body)), max_messages=24, mask_threshold=2_500, ids=ids
+    )
+    bench.ids = ids  # type: ignore[assignment]
+    for number in range(10):
+        await bench.clock.advance(rng.choice([30.0, 301.0]))
+        await bench.say(f"message {number} 你好", archive=False)
+        if restarts:
+            await bench.pool.flush()
+            bench.restart()
+    await bench.close()
+    return [call.body for call in model.calls]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_with_a_restart_between_any_turns_every_request_is_the_same_to_the_byte(
+    tmp_path: Path, seed: int
+) -> None:
+    through = await told(tmp_path / "chat", seed, restarts=False)
+    (tmp_path / "chat").rename(tmp_path / "before")
+    again = await told(tmp_path / "chat", seed, restarts=True)
+    assert [json.dumps(body) for body in again] == [json.dumps(body) for body in through]
 
 
 def shown(body: Json) -> str:
