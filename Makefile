@@ -20,7 +20,7 @@ help:
 	@echo "make test     all tests but torture and bench"
 	@echo "make check    lint, format, types, imports, house rules"
 	@echo "make torture  crash points, fuzz, soak; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
-	@echo "make bench    measurements; BENCH=--json adds a line for machines"
+	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour"
 	@echo "make schema   write .ship/schema anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"
 	@echo "make clean    remove everything that was built"

@@ -26,7 +26,7 @@ from bot.history import pieces
 LOCK = ".lock"
 _LOCK_TRIES, _LOCK_PAUSE = 5_000, 0.002
 _SCRATCH = re.compile(r"\.[^.]+\.tmp")
-_FILES = 10_000  # files whose end is remembered
+_FILES = 4_000  # files whose end is remembered
 _KEYS = 20_000  # keys of lines that are remembered over all files
 _RECENT = 2_000  # keys of the newest lines that are remembered of one file
 

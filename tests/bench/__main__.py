@@ -16,18 +16,38 @@ import platform
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import figures, gateway, rooms
+from tests.bench import burst, figures, gateway, load, rooms, starts
 from tests.bench.programs import Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
 
 BLOCKED = 50.0
 """Milliseconds for which nothing may keep the event loop."""
+ACKED = 3.0
+"""Seconds after which Slack counts an event as not confirmed and sends it again."""
 
 
-async def bench(folder: Path, *, quick: bool) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much of everything."""
+
+    pairs: int
+    rounds: int
+    tools: int
+    load: load.Size
+    burst: int
+    past: starts.Past
+
+
+ORDINARY = Scale(gateway.PAIRS, gateway.ROUNDS, 40, load.SHORT, burst.SHORT, starts.SHORT)
+FULL = Scale(gateway.PAIRS, gateway.ROUNDS, 40, load.FULL, burst.FULL, starts.FULL)
+QUICK = Scale(20, 2, 10, load.QUICK, burst.QUICK, starts.QUICK)
+
+
+async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
     """Everything, printed as it is found; returns the figures."""
     found: dict[str, Any] = {}
     board = Board()
@@ -38,15 +58,19 @@ async def bench(folder: Path, *, quick: bool) -> dict[str, Any]:
     try:
         for program in both:
             await program.start(model)
-        found |= _told_one(await gateway.one_chat(both, model, 20 if quick else gateway.PAIRS))
-        found |= _told_crowd(await gateway.crowd(both, model, 2 if quick else gateway.ROUNDS))
-        _told_tool(await gateway.by_tool(shipmate, model, 10 if quick else 40))
+        found |= _told_one(await gateway.one_chat(both, model, scale.pairs))
+        found |= _told_crowd(await gateway.crowd(both, model, scale.rounds))
+        _told_tool(await gateway.by_tool(shipmate, model, scale.tools))
+        found |= _told_load(await load.load(both, model, scale.load), scale.load)
     finally:
         for program in both:
             await program.stop()
         await model.stop()
+    found |= _told_bursts(await burst.bursts(folder, scale.burst), scale.burst)
     found |= await _told_watch(folder)
-    found |= _told_rooms(await rooms.measured(folder))
+    lines = await rooms.measured(folder)
+    found |= _told_rooms("rooms", lines)
+    found |= _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
     return found
 
 
@@ -73,6 +97,44 @@ def _told_crowd(crowds: list[gateway.Crowd]) -> dict[str, Any]:
     if ours.cpu and theirs.cpu:
         rows["cpuMs"] = ("processor time a message", ours.cpu, theirs.cpu)
     return {"crowd": _rows(rows)}
+
+
+def _told_load(loads: list[load.Load], size: load.Size) -> dict[str, Any]:
+    ours, theirs = loads
+    say()
+    say(figures.heading(f"{size.chats:,} chats, {size.total:,} messages, {load.AT_ONCE} at once, ms"))
+    found = _rows(
+        {
+            "inboundMs": ("inbound to model request", ours.times.inbound, theirs.times.inbound),
+            "outboundMs": ("model answer to delivery", ours.times.outbound, theirs.times.outbound),
+            "overheadMs": ("both", ours.times.total, theirs.times.total),
+        }
+    )
+    for name, one in (("shipmate", ours), ("plain script", theirs)):
+        if one.resident:
+            grows = load.growth(one.resident, size.chats)
+            say(
+                f"  memory of {name}: {one.resident[0]:.0f} MB at first, {max(one.resident):.0f} MB at most; "
+                f"{grows:+.2f} kB a message in the later half"
+            )
+            found[name] = {"firstMb": one.resident[0], "mostMb": max(one.resident), "kbPerMessage": grows}
+    return {"load": found}
+
+
+def _told_bursts(found: tuple[burst.Burst, burst.Burst], events: int) -> dict[str, Any]:
+    say()
+    say(f"bursts of {events:,} events, {burst.A_SECOND} a second, all confirmed and answered once")
+    told = {}
+    for name, one in zip(("slack", "telegram"), found, strict=True):
+        spread, longest = figures.Spread.of(one.confirmed), max(one.confirmed)
+        say(
+            f"  {name}: confirmed after {spread.p50 * 1000:,.0f} ms (p50), {spread.p99 * 1000:,.0f} ms (p99), "
+            f"{longest * 1000:,.0f} ms (longest); all answered after {one.whole:.0f} s, {one.rate:.0f} a second"
+        )
+        told[name] = {"ackMs": spread.p50 * 1000, "ackMaxMs": longest * 1000, "rate": one.rate}
+    if max(found[0].confirmed) > ACKED:
+        say(f"  more than the {ACKED:.0f} s that Slack waits")
+    return {"bursts": told}
 
 
 def _rows(rows: dict[str, tuple[str, list[float], list[float]]]) -> dict[str, Any]:
@@ -112,13 +174,13 @@ async def _told_watch(folder: Path) -> dict[str, Any]:
     return {"loop": {"longestMs": longest["wall"] if longest else 0.0, "over50": len(over)}}
 
 
-def _told_rooms(lines: list[rooms.Line]) -> dict[str, Any]:
+def _told_rooms(title: str, lines: list[rooms.Line]) -> dict[str, Any]:
     say()
-    say(f"{'rooms':<44}{'shipmate':>10}{'reference':>11}{'ratio':>8}")
+    say(f"{title:<44}{'shipmate':>10}{'reference':>11}{'ratio':>8}")
     for line in lines:
         cells = f"{figures.number(line.shipmate):>10}{figures.number(line.reference):>11}{line.ratio:>8.2f}"
         say(f"  {line.what:<42}{cells}  {line.unit}, {line.beside}")
-    return {"rooms": {line.what.strip(): {"shipmate": line.shipmate, "ratio": line.ratio} for line in lines}}
+    return {title: {line.what.strip(): {"shipmate": line.shipmate, "ratio": line.ratio} for line in lines}}
 
 
 def say(line: str = "") -> None:
@@ -132,7 +194,9 @@ def main() -> int:
     parser.add_argument(
         "--json", action="store_true", help="print the figures as one line of JSON at the end"
     )
-    parser.add_argument("--quick", action="store_true", help="few rounds: does it run at all?")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument("--quick", action="store_true", help="few rounds: does it run at all?")
+    how_much.add_argument("--full", action="store_true", help="everything at full size: half an hour")
     wanted = parser.parse_args()
     load = os.getloadavg()[0]
     say(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {load:.1f}")
@@ -146,7 +210,9 @@ def main() -> int:
     # Beside the project and not in the system's temporary folder, which may be memory only.
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as folder:
         try:
-            found = asyncio.run(bench(Path(folder), quick=wanted.quick))
+            found = asyncio.run(
+                bench(Path(folder), QUICK if wanted.quick else FULL if wanted.full else ORDINARY)
+            )
         except Unanswered as error:
             sys.stderr.write(f"bench failed: {error}\n")
             return 1

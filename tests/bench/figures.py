@@ -52,3 +52,10 @@ def heading(title: str) -> str:
 
 def _over(ours: float, theirs: float) -> float:
     return ours / theirs if theirs else 0.0
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """By how much `ys` grow with each of `xs`, by least squares; 0 where `xs` are one value alone."""
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    width = sum((one - x) ** 2 for one in xs)
+    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / width if width else 0.0

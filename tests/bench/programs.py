@@ -9,9 +9,11 @@ import signal
 import sys
 from pathlib import Path
 
+from bot.contracts import Json
 from bot.testing import telegram_service
-from bot.testing.anthropic import KEY
-from tests.bench.servers import Board, Flight, TimedModel, TimedTelegram
+from bot.testing.anthropic import KEY, AnthropicServer
+from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
+from tests.bench.servers import Board, Flight, TimedTelegram
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
@@ -33,7 +35,7 @@ class Program:
         self._next_chat = first_chat
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self, model: TimedModel) -> None:
+    async def start(self, model: AnthropicServer) -> None:
         """Start the platform and the process; returns once it polls."""
         await self.telegram.start()
         self.env = {
@@ -59,7 +61,7 @@ class Program:
         if not started:
             raise Unanswered(f"{self.name} did not start within {START_SECONDS:.0f} s")
 
-    def prepare(self, model: TimedModel) -> None:
+    def prepare(self, model: AnthropicServer) -> None:
         """What the program needs on disk."""
 
     def cpu(self) -> float | None:
@@ -71,6 +73,15 @@ class Program:
             return None
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def resident(self) -> float | None:
+        """Megabytes of memory, where the system tells."""
+        assert self._process is not None
+        try:
+            pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
+        except OSError:
+            return None
+        return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1_000_000
 
     async def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -110,20 +121,47 @@ class Shipmate(Program):
         super().__init__("shipmate", [*start, "run", "--dir", str(root)], board, first_chat=first_chat)
         self._root = root
 
-    def prepare(self, model: TimedModel) -> None:
+    def prepare(self, model: AnthropicServer) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         config = {
             "llm": {"provider": "anthropic", "baseUrl": model.url},
-            "channels": {
-                "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": ["*"]},
-                "slack": {"enabled": False},
-                "web": {"enabled": False},
-                "console": {"enabled": False},
-            },
+            "channels": self.channels(),
             "dashboard": {"port": 0},
             "delivery": {"limits": False},
         }
         (self._root / "ship.json").write_text(json.dumps(config), encoding="utf-8")
+
+    def channels(self) -> Json:
+        """`channels` of its ship.json."""
+        return {
+            "telegram": {"enabled": True, "baseUrl": self.telegram.url, "allow": ["*"]},
+            "slack": {"enabled": False},
+            "web": {"enabled": False},
+            "console": {"enabled": False},
+        }
+
+
+class OnSlack(Shipmate):
+    """The same, on Slack too."""
+
+    def __init__(self, root: Path, board: Board, *, first_chat: int) -> None:
+        super().__init__(root, board, first_chat=first_chat)
+        self.slack = SlackServer()
+        self.env |= {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+
+    async def start(self, model: AnthropicServer) -> None:
+        await self.slack.start()
+        await super().start(model)
+        await self.slack.until(lambda: self.slack.sockets > 0, START_SECONDS)
+
+    async def stop(self) -> None:
+        await super().stop()
+        await self.slack.stop()
+
+    def channels(self) -> Json:
+        return super().channels() | {
+            "slack": {"enabled": True, "baseUrl": self.slack.api_url, "allow": ["*"]}
+        }
 
 
 class Plain(Program):

@@ -55,6 +55,7 @@ async def measured(folder: Path) -> list[Line]:
         beside = "append + fdatasync of a plain file"
         lines += [
             Line(f"{room}, one {what} alone", speed.p50, alone, beside),
+            Line(f"{room}, one {what} alone, p99", speed.p99, synced[len(synced) * 99 // 100], beside),
             Line(f"{room}, {what}s by 64 callers", speed.rate, 1000 / alone, beside, "a second"),
         ]
     return [*lines, _view(), *_markdown()]

@@ -7,6 +7,7 @@ what happens inside the programs under test is not asked of them.
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from aiohttp import web
 from bot.contracts import Json
 from bot.testing import anthropic_script as script
 from bot.testing import telegram_rules as rules
+from bot.testing import telegram_world as world
 from bot.testing.anthropic import AnthropicServer, Seen
 from bot.testing.telegram import TelegramServer
 
@@ -27,6 +29,7 @@ ANSWER = (
     * 3
 )
 _CHAT = re.compile(r"chat (\d+)\.")
+_NUMBER = re.compile(r"question (\d+),")
 
 _entered: ContextVar[float] = ContextVar("entered")
 _flight: ContextVar[Flight] = ContextVar("flight")
@@ -88,25 +91,33 @@ class TimedTelegram(TelegramServer):
         found = await super()._get_updates(args)
         now = time.perf_counter()
         for update in found:
-            flight = self._board.flights[update["message"]["chat"]["id"]]
-            flight.handed = flight.handed or now
+            flight = self._board.flights.get(update["message"]["chat"]["id"])
+            if flight is not None:
+                flight.handed = flight.handed or now
         return found
 
+    def _chat_of(self, args: rules.Args) -> world.Chat:
+        # The strict server looks through all its chats, which would be counted as the programs' time.
+        return self.chats.get(args.integer("chat_id")) or super()._chat_of(args)
+
     async def _send_message(self, args: rules.Args) -> Json:
-        flight = self._board.flights[args.integer("chat_id")]
-        if not flight.sent:
+        flight = self._board.flights.get(args.integer("chat_id"))
+        if flight is not None and not flight.sent:
             flight.sent = _entered.get()
             flight.landed.set()
         return await super()._send_message(args)
 
 
 class TimedModel(AnthropicServer):
-    """A model that thinks for `thinking` seconds and then says the same to everybody, by `chat_send` or plainly."""
+    """A model that thinks for `thinking` seconds (up to `longest`, where that is more) and then says the same to
+    everybody, by `chat_send` or plainly.
+    """
 
     def __init__(self, board: Board) -> None:
         super().__init__()
         self._board = board
-        self.thinking = 0.0
+        self.thinking = self.longest = 0.0
+        self._rng = random.Random(20)
         self.by_tool = False
         self.words = ANSWER
         self.script(self._say)
@@ -140,10 +151,28 @@ class TimedModel(AnthropicServer):
         flight.calls += 1
         flight.asked = flight.asked or _entered.get()
         if not self.by_tool:
-            return script.reply(self.words, delay=self.thinking)
+            return script.reply(
+                self.words, delay=self._rng.uniform(self.thinking, max(self.thinking, self.longest))
+            )
         if flight.calls > 1:
             return script.reply("Done.", delay=self.thinking)
         return script.reply(script.tool_use("chat_send", {"text": self.words}), delay=self.thinking)
+
+
+class Parrot(AnthropicServer):
+    """A model that says the number it was asked for, at once, and remembers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script(lambda body: script.reply(f"answer to {_number_of(body)}"))
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        self.calls.clear()
+        del self.requests[:-1]
+        return await super()._messages(request)
+
+    def _check(self, body: Json, request: web.Request) -> None:
+        """Nothing: strictness is for tests."""
 
 
 class _LastSeen(list[script.Frame]):
@@ -163,9 +192,18 @@ def _leaves() -> None:
 
 
 def _chat_of(body: Json) -> int:
+    return _found(body, _CHAT)
+
+
+def _number_of(body: Json) -> int:
+    return _found(body, _NUMBER)
+
+
+def _found(body: Json, pattern: re.Pattern[str]) -> int:
+    """The newest number of this kind in a request."""
     for message in reversed(body["messages"]):
         for block in _blocks(message):
-            found = _CHAT.search(block.get("text", ""))
+            found = pattern.search(block.get("text", ""))
             if found is not None:
                 return int(found[1])
     raise web.HTTPBadRequest(text="nobody asked for this")

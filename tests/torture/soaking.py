@@ -15,6 +15,7 @@ from typing import Any
 
 from bot import app, config, discovery, errors, text
 from bot.contracts import (
+    Channel,
     Command,
     Health,
     Inbound,
@@ -37,9 +38,9 @@ from bot.testing.model import text as words_of
 AT_ONCE = 50
 """Events that come together."""
 BREAK = 20.0
-"""Seconds between them, but for the nights."""
-DAY = 86_400.0
-FRESH = 0.04
+"""Seconds between them, but for the nights: one after 25 times."""
+NIGHT = 3 * 3_600.0
+FRESH = 0.2
 """New chats for each event: the old ones fall silent."""
 BUSY = 300
 """Chats that are spoken in at the same time of the year."""
@@ -59,11 +60,28 @@ class QuietDisk(SystemDisk):
         super().append(path, data, sync=False)
 
 
+class Once:
+    """Bad luck, but never twice with the same thing in a row: everything is to be answered in the end."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._struck: dict[str, None] = {}
+
+    def strikes(self, what: str, chance: float) -> bool:
+        if self._struck.pop(what, self) is None or self._rng.random() >= chance:
+            return False
+        self._struck[what] = None
+        if len(self._struck) > AT_ONCE:
+            del self._struck[next(iter(self._struck))]
+        return True
+
+
 class Parrot:
     """`contracts.Model` that repeats the question, now and then by `chat_send`, and remembers nothing."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self._trouble = Once(rng)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelReply]:
         asked = _asked(request)
@@ -71,13 +89,13 @@ class Parrot:
             yield reply()
             return
         say = "\n".join(f"re: {words}" for words in asked)
-        if self._rng.random() < 0.01:
+        if self._trouble.strikes(say, 0.01):
             raise errors.Overloaded("overloaded")
         by_tool = self._rng.random() < 0.2
         yield reply(tool_use("chat_send", text=say) if by_tool else words_of(say))
 
     async def check(self) -> None: ...
-    async def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - the port's
+    async def facts(self, model: str) -> ModelFacts:
         return ModelFacts()
 
     async def close(self) -> None: ...
@@ -103,7 +121,7 @@ class Platform:
         self.name = name
         self.sent = 0
         self.due: dict[str, int] = {}
-        self._rng = rng
+        self._trouble = Once(rng)
 
     async def start(self, intake: Intake) -> None: ...
     async def pause(self) -> None: ...
@@ -114,10 +132,9 @@ class Platform:
         return text.split(words, 4_000)
 
     async def send(self, message: Outbound) -> Sent:
-        chance = self._rng.random()
-        if chance < 0.002:
-            raise errors.DeliveryThrottled("slow down", retry_after=1.0)
-        if chance < 0.004:
+        if self._trouble.strikes(message.text, 0.004):
+            if self.sent % 2:
+                raise errors.DeliveryThrottled("slow down", retry_after=1.0)
             raise errors.DeliveryUncertain("cut off")
         self.sent += 1
         for line in message.text.splitlines():
@@ -176,20 +193,19 @@ class Soak:
     platforms: dict[str, Platform]
     clock: FakeClock
     rng: random.Random
-    days: float
     events: int = 0
     samples: list[Sample] = field(default_factory=list)
     _chores: dict[str, float] = field(default_factory=dict)
     _last: list[Inbound] = field(default_factory=list)
+    _said: list[Inbound] = field(default_factory=list)
 
     async def run(self, total: int, *, looks: int) -> None:
         every = total // looks
-        night = self.days * DAY / max(1, total / AT_ONCE / 25)
         rounds = 0
         while self.events < total:
             await self._round()
             rounds += 1
-            await self._pass(BREAK if rounds % 25 else night)
+            await self._pass(BREAK if rounds % 25 else NIGHT)
             if self.events >= every * (len(self.samples) + 1):
                 self.samples.append(Sample.now(self.events))
 
@@ -207,6 +223,10 @@ class Soak:
                 await asyncio.sleep(0.0005)
                 await self.clock.advance(0.01)
         wrong = {words: count for words, count in platform.due.items() if count != 1}
+        self._said = [
+            *self._said[-5:],
+            *self._last[-5:],
+        ]  # from now on they may be changed: they were answered
         assert not wrong, f"{len(wrong)} of {len(platform.due)} were not answered once: {wrong}"
 
     async def _pass(self, seconds: float) -> None:
@@ -227,20 +247,25 @@ class Soak:
             return self._inbound(
                 self.events * AT_ONCE + self.rng.randrange(AT_ONCE), "hello", channel="slack"
             )
-        if chance < 0.10 and self._last:
-            kind = self.rng.choice(["edit", "delete"])
-            of = self.rng.choice(self._last)
-            return self._inbound(int(of.chat_id), "changed", kind=kind, message_id=of.message_id)
         noisy = 5_000_000 + chat % 20
+        if chance < 0.10 and self._said:
+            return self._change(self.rng.choice(self._said))
         if chance < 0.14:
             name = self.rng.choice(["status", "new", "help", "stop"])
             return self._inbound(noisy, f"/{name}", command=Command(name=name))
         if chance < 0.18:
-            return self._inbound(noisy, self.rng.choice(SAYINGS))
+            said = self._inbound(noisy, self.rng.choice(SAYINGS))
+            self._said = [*self._said[-9:], said]
+            return said
         fresh = self._inbound(chat, f"Q{self.rng.randrange(10**9)}: {self.rng.choice(SAYINGS)}")
         self._last = [*self._last[-9:], fresh]
         self.platforms["telegram"].due[f"re: {fresh.text}"] = 0
         return fresh
+
+    def _change(self, said: Inbound) -> Inbound:
+        """An edit or a deletion of something that waits, is being answered, or was answered before."""
+        kind = self.rng.choice(["edit", "delete"])
+        return self._inbound(int(said.chat_id), "changed 改了", kind=kind, message_id=said.message_id)
 
     def _inbound(self, chat: int, words: str, *, channel: str = "telegram", **more: Any) -> Inbound:
         number = self.rng.getrandbits(60)
@@ -252,25 +277,30 @@ class Soak:
         return Inbound.model_validate(fields | more)
 
 
-async def soak(root: Path, total: int, *, looks: int, seed: int, days: float = 100.0) -> Soak:
-    """A gateway in `root` that lives through `total` events and so many days; raises where an answer is amiss."""
+async def soak(root: Path, total: int, *, looks: int, seed: int) -> Soak:
+    """A gateway in `root` that lives through `total` events, some each hour; raises where an answer is amiss."""
     file = {
         "llm": {"provider": "demo"},
         "channels": {
-            "telegram": {"enabled": False, "allow": ["*"]},
-            "slack": {"enabled": False, "allow": []},
+            "telegram": {"enabled": True, "botToken": "1:a", "allow": ["*"]},
+            "slack": {"enabled": True, "botToken": "xoxb-1", "appToken": "xapp-1", "allow": []},
+            "web": {"enabled": False},
+            "console": {"enabled": False},
         },
     }
     (root / "ship.json").write_text(json.dumps(file), encoding="utf-8")
     settings = config.load(root, discovery.manifests(), {})
     prepare_home(settings.home)
     rng, clock = random.Random(seed), FakeClock()
-    outside = Outside(clock=clock, disk=QuietDisk(), rng=rng)
+    platforms: dict[str, Platform] = {}
+
+    def platform(made: Channel) -> Channel:
+        return platforms.setdefault(made.name, Platform(made.name, rng))
+
+    outside = Outside(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
     log = JsonlLog(settings.home / "logs", clock=clock, disk=outside.disk, ids=outside.ids)
-    gateway = app.assemble(settings, outside, log, [], dashboard=False)
-    platforms = {name: Platform(name, rng) for name in ("telegram", "slack")}
-    gateway.channels.update(platforms)
-    lived = Soak(gateway, platforms, clock, rng, days)
+    gateway = app.assemble(settings, outside, log, ["telegram", "slack"], dashboard=False)
+    lived = Soak(gateway, platforms, clock, rng)
     try:
         async with serving(gateway, lambda _: None, asyncio.Event()):
             await lived.run(total, looks=looks)

@@ -1,0 +1,90 @@
+"""Many chats for long: every message answered once, memory flat, overhead beside the plain script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.bench import figures
+from tests.bench.gateway import SETTLE, Times
+from tests.bench.programs import Program, Unanswered
+from tests.bench.servers import TimedModel
+
+AT_ONCE = 64
+THINKING = (0.2, 2.0)
+
+
+@dataclass(slots=True)
+class Load:
+    """Of one program: its times, and the megabytes that it took at the start and after each round."""
+
+    times: Times = field(default_factory=Times)
+    resident: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many chats, and how many messages in each; never two of one chat at once."""
+
+    chats: int
+    messages: int
+
+    @property
+    def total(self) -> int:
+        return self.chats * self.messages
+
+
+SHORT, FULL, QUICK = Size(200, 5), Size(1_000, 20), Size(70, 2)
+
+
+async def load(programs: Sequence[Program], model: TimedModel, size: Size) -> list[Load]:
+    """Rounds in which every chat says one thing, 64 at once, the programs in turn so that drift cancels."""
+    model.thinking, model.longest = THINKING
+    loads = [Load() for _ in programs]
+    chats = [program.new_chats(size.chats) for program in programs]
+    for program, found in zip(programs, loads, strict=True):
+        _weigh(program, found)
+    for _ in range(size.messages):
+        for program, mine, found in zip(programs, chats, loads, strict=True):
+            await _round(program, mine, found)
+            _weigh(program, found)
+    model.longest = 0.0
+    await asyncio.sleep(SETTLE)  # a second answer would come now
+    for program, mine in zip(programs, chats, strict=True):
+        check(program.name, {chat: len(program.telegram.visible(chat)) for chat in mine}, size.messages)
+    return loads
+
+
+async def _round(program: Program, chats: Sequence[int], found: Load) -> None:
+    waiting = deque(chats)
+
+    async def talk() -> None:
+        while waiting:
+            (flight,) = await program.answered([waiting.popleft()])
+            found.times.add(flight)
+
+    await asyncio.gather(*(talk() for _ in range(AT_ONCE)))
+
+
+def _weigh(program: Program, found: Load) -> None:
+    if (taken := program.resident()) is not None:
+        found.resident.append(taken)
+
+
+def check(name: str, answers: dict[int, int], wanted: int) -> None:
+    """Raises `Unanswered` where a chat got more or fewer answers than messages were said in it."""
+    wrong = sorted(chat for chat, count in answers.items() if count != wanted)
+    if wrong:
+        chat = wrong[0]
+        raise Unanswered(
+            f"{name} answered {answers[chat]} times in chat {chat}, not {wanted}; {len(wrong)} such chats"
+        )
+
+
+def growth(resident: Sequence[float], chats: int) -> float:
+    """Kilobytes for each message of the later half of the rounds: what was new in the first is warm by then."""
+    later = resident[len(resident) // 2 :]
+    rounds = len(later) - 1
+    return figures.slope(list(range(len(later))), later) * 1_000 / chats if rounds else 0.0

@@ -1,0 +1,181 @@
+"""How long it takes until something runs, and what a long past costs: many sessions, a long archive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.contracts import HistoryQuery, Json
+from bot.history import names
+from bot.history.archive import ChatStore
+from bot.system import SystemDisk
+from bot.testing.log import MemoryLog
+from tests.bench.programs import ROOT, START_SECONDS, Unanswered
+from tests.bench.rooms import Line
+
+TIMES = 3
+PER_FILE = 500  # lines of one archive file: half of what a chat's file holds before it is split
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How many sessions there are, and how many lines one chat has."""
+
+    sessions: int
+    lines: int
+
+
+SHORT, FULL, QUICK = Past(5_000, 50_000), Past(100_000, 1_000_000), Past(100, 1_000)
+
+
+async def starts() -> list[Line]:
+    """The command line and its interpreter."""
+    bare = await _quickest(lambda: _run("-c", "pass"))
+    version = await _quickest(lambda: _run("-m", "bot", "--version"))
+    usage = await _quickest(lambda: _run("-m", "bot", "--help"))
+    beside = "python -c pass"
+    return [Line("shipmate --version", version, bare, beside), Line("shipmate --help", usage, bare, beside)]
+
+
+async def past(folder: Path, size: Past) -> list[Line]:
+    """A gateway with many sessions on disk beside one with none, and a chat with many lines."""
+    new, old = folder / "new", folder / "old"
+    for home in (new, old):
+        _configure(home)
+    await asyncio.to_thread(_sessions, old / ".ship", size.sessions)
+    store = ChatStore(old / ".ship" / "chats", disk=SystemDisk(), log=MemoryLog())
+    began = time.perf_counter()
+    await store.chats()
+    listed = (time.perf_counter() - began) * 1000
+    ready = await _quickest(lambda: _ready(new))
+    beside = "a new folder"
+    lines = [
+        Line(f"ready, {size.sessions:,} sessions", await _quickest(lambda: _ready(old)), ready, beside),
+        Line(
+            f"list of {size.sessions:,} sessions",
+            listed,
+            _reading(old / ".ship" / "chats"),
+            "reading the files",
+        ),
+    ]
+    return [*lines, *await _long_chat(folder / "long", size.lines)]
+
+
+async def _long_chat(folder: Path, lines: int) -> list[Line]:
+    key = "telegram:chat:1"
+    await asyncio.to_thread(_write_long, folder, key, lines)
+    store = ChatStore(folder, disk=SystemDisk(), log=MemoryLog())
+    reading = _reading(folder)
+
+    def search(**query: object) -> Callable[[], Awaitable[float]]:
+        return lambda: _timed(store.search(key, HistoryQuery(limit=30, **query)))  # type: ignore[arg-type]
+
+    newest = await _quickest(search(after=lines - 100))
+    return [
+        Line(f"newest of {lines:,} lines", newest, reading, "reading the files"),
+        Line(
+            f"a word in {lines:,} lines",
+            await _quickest(search(keyword="number 7")),
+            reading,
+            "reading the files",
+        ),
+    ]
+
+
+async def _quickest(measure: Callable[[], Awaitable[float]]) -> float:
+    return min([await measure() for _ in range(TIMES)])
+
+
+async def _timed(work: Awaitable[object]) -> float:
+    began = time.perf_counter()
+    await work
+    return (time.perf_counter() - began) * 1000
+
+
+async def _run(*arguments: str) -> float:
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL
+    )
+    if await process.wait():
+        raise Unanswered(f"python {' '.join(arguments)} failed")
+    return (time.perf_counter() - began) * 1000
+
+
+async def _ready(root: Path) -> float:
+    """From the start of the process to its ready line."""
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot", "run", "--dir", str(root), cwd=ROOT, stdout=asyncio.subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while line := await process.stdout.readline():
+                if line.startswith(b"ready"):
+                    return (time.perf_counter() - began) * 1000
+    except TimeoutError:
+        pass
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.communicate()
+    raise Unanswered(f"shipmate did not get ready within {START_SECONDS:.0f} s")
+
+
+def _configure(home: Path) -> None:
+    home.mkdir(parents=True)
+    config = {
+        "channels": {name: {"enabled": False} for name in ("telegram", "slack", "web")},
+        "dashboard": {"enabled": False},
+    }
+    (home / "ship.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def _sessions(home: Path, count: int) -> None:
+    """Chats of two lines, each with a transcript."""
+    chats, transcripts = home / "chats", home / "transcripts"
+    for folder in (home, chats, transcripts):
+        folder.mkdir(mode=0o700)
+    for number in range(count):
+        key = f"telegram:chat:{number}"
+        name = names.encode(key)
+        (chats / f"{name}.jsonl").write_bytes(_line(key, 2 * number) + _line(key, 2 * number + 1))
+        (transcripts / name).mkdir()
+        (transcripts / name / f"{number:026}.jsonl").write_bytes(b'{"v":1,"uuid":"a","type":"meta"}\n')
+
+
+def _write_long(folder: Path, key: str, lines: int) -> None:
+    folder.mkdir()
+    name = names.encode(key)
+    for number, first in enumerate(range(0, lines, PER_FILE), 1):
+        last = first + PER_FILE >= lines
+        file = folder / (f"{name}.jsonl" if last else f"{name}.archive-{number}.jsonl")
+        file.write_bytes(b"".join(_line(key, at) for at in range(first, min(first + PER_FILE, lines))))
+
+
+def _line(key: str, number: int) -> bytes:
+    fields: Json = {
+        "v": 1, "ts": number, "channel": "telegram", "chatId": key.rpartition(":")[2], "chatKey": key,
+        "userId": "7", "messageId": f"{number}", "role": "user" if number % 2 == 0 else "assistant",
+        "text": f"Some words of ordinary length, 几个字, about the number {number}. " * 2,
+    }  # fmt: skip
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _reading(folder: Path) -> float:
+    """Milliseconds for reading every file of a folder, the quickest of three."""
+    took = []
+    for _ in range(TIMES):
+        began = time.perf_counter()
+        for path in folder.glob("*.jsonl"):
+            path.read_bytes()
+        took.append((time.perf_counter() - began) * 1000)
+    return min(took)
