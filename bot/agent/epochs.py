@@ -18,15 +18,17 @@ from bot.tools import excerpt
 
 Reason = Literal[
     "cold_cache", "idle", "size", "message_cap", "injection", "overflow", "thinking", "model_change", "new",
-    "undo", "edit", "instructions", "compact",
+    "undo", "edit", "instructions", "compact", "repair",
+    "continuation",
 ]  # fmt: skip
 _TOLD = {
     "boundary": ("compaction", "history cut"),
     "mask": ("masking", "results masked"),
     "injection": ("injection", "older messages loaded or given up"),
     "turn_end": ("injection", "the loaded messages go with their turn"),
+    "tail": ("injection", "a line that asked the model to go on goes"),
 }
-_BAD = frozenset({"overflow", "thinking"})
+_BAD = frozenset({"overflow", "thinking", "repair"})
 _ANEW = frozenset({"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo"})
 """After these the whole history is written to the cache anew: what is old in it can be masked for nothing."""
 COLD_AFTER = 300.0
@@ -37,7 +39,8 @@ COLD_AFTER = 300.0
 class Change:
     """A change of the view, as its line in the transcript tells it (`bot.context.replay`)."""
 
-    line: Literal["boundary", "mask", "injection", "turn_end"]
+    line: Literal["boundary", "mask", "injection", "turn_end", "tail"]
+    """A `tail` is no line: what only one request had at its end goes, and nothing stands behind it."""
     data: Json
 
 
@@ -137,10 +140,11 @@ class Epochs:
         request_id: str | None = None
         if self.turn is not None and change.line not in replay.CHANGES:
             request_id = self.turn.request.request_id
-        self.ledger.mark(change.line, request_id, {"reason": reason} | change.data)
+        if change.line != "tail":
+            self.ledger.mark(change.line, request_id, {"reason": reason} | change.data)
         if change.line in replay.CHANGES:
             replay.apply_change(self.store, change.line, change.data)
-        if self.turn is not None:
+        if self.turn is not None and change.line != "tail":
             self.turn.changed(change)
         after, rest = self.tokens(), self._rest(change)
         cost = prices.prefix_cost(self._kit.model_name, rest, prompt=after)
@@ -153,6 +157,7 @@ class Epochs:
             messages_before=kept,
             messages_after=len(self.store),
             masked=len(change.data.get("results", ())),
+            how=change.data.get("how"),
             tokens_before=before,
             tokens_after=after,
             expected_cost_usd=None if cost is None else cost.write,
@@ -171,7 +176,9 @@ class Epochs:
         """Tokens from the first changed place on: the next request writes them to the cache anew."""
         shown = self._shown()
         first = 0
-        if change.line not in replay.CHANGES:
+        if change.line == "tail":
+            first = len(shown) - 1
+        elif change.line not in replay.CHANGES:
             first = len(self.store.view())
         elif change.line == "mask":
             calls = change.data["results"].keys()

@@ -8,6 +8,7 @@ from bot import errors
 from bot.agent import recovery
 from bot.agent.active import ActiveTurn
 from bot.agent.continuing import LENGTH, Asking
+from bot.agent.epochs import Change
 from bot.agent.kit import Kit
 from bot.agent.reply import TrackedReply
 from bot.context import blocks
@@ -54,6 +55,8 @@ async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutco
                 except errors.ShipmateError as error:
                     return await _say_what_came(turn, asking, error)
                 calls = turn.add_reply(reply, asking.continued)
+                if asking.tail:
+                    turn.epochs.declare("continuation", Change("tail", {}))
                 outcome = await _act(turn, reply, calls, asking, {})
                 if outcome is not None:
                     return outcome

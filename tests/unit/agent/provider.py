@@ -132,6 +132,8 @@ def wanderer(rng: random.Random, *, longest: int = 30, think: bool = True) -> Ca
             return reply(*mind, text("I look. 👀"), *calls)
         if roll < 0.45:
             return reply(*mind, tool_use("chat_load_history", limit=rng.choice([1, 5, 20])))
+        if roll < 0.5:
+            return reply(*mind, text("The answer is long, and so "), stop_reason="max_tokens")
         if roll < 0.75:
             return reply(*mind, tool_use("chat_send", text=f"返事 {step}"))
         return reply(
