@@ -15,6 +15,7 @@ from bot.agent.kit import Kit
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, silent_answer
+from bot.agent.upkeep import Upkeep
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
@@ -33,9 +34,12 @@ class ActiveTurn:
     `entries` is the full truth; `view` is what the model is shown of it.
     """
 
-    def __init__(self, request: TurnRequest, declared: Epochs, steps: StepLog, kit: Kit) -> None:
+    def __init__(
+        self, request: TurnRequest, declared: Epochs, upkeep: Upkeep, steps: StepLog, kit: Kit
+    ) -> None:
         self.request = request
         self.store = declared.store
+        self.upkeep = upkeep
         self.steps = steps
         self.reply = TrackedReply(request.reply, declared.ledger) if request.reply is not None else None
         self.view: list[Message] = []
@@ -237,7 +241,7 @@ class ActiveTurn:
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
             self.store.commit(turn, strip_thinking=bool(self._injected_count))
             if over := self.store.over_cap():
-                self.epochs.declare("message_cap", epochs.dropped(over))
+                self.epochs.declare("message_cap", self.upkeep.cut(over))
         await self._ledger.flush()
 
     def _keep_partial(self) -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.context.budget import SOFT_TOKENS, Budget
+from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
 from bot.contracts import Archive, Clock, Ids, Log, Model, ModelReply, ModelRequest, Redact, Skills, Steps
+from bot.history.memories import Memories
 from bot.history.transcript import Transcript
 from bot.llm.windows import Windows
 from bot.tools.dispatch import Dispatcher
@@ -42,6 +44,9 @@ class Kit:
     """Tokens above which old tool results are masked."""
     keep_observations: int = 4
     """So many of the newest tool results are not."""
+    compaction: Policy = field(default_factory=Policy)
+    memories: Memories | None = None
+    """What is remembered of each chat; None where nothing is."""
     redact: Redact = str
     rules: Mapping[str, str] = field(default_factory=dict)
 

@@ -51,6 +51,10 @@ class AgentPool:
         with self._lend(chat_key) as runtime:
             return await runtime.reset()
 
+    async def compact(self, chat_key: str, focus: str = "") -> Json:
+        with self._lend(chat_key) as runtime:
+            return await runtime.compact(focus)
+
     async def describe(self, chat_key: str) -> Json:
         with self._lend(chat_key) as runtime:
             await runtime.fill()
@@ -59,6 +63,18 @@ class AgentPool:
                 "messages": len(runtime.store),
                 "maxMessages": self._kit.max_messages,
             }
+
+    async def tend(self) -> None:
+        """Compact what has been quiet for so long that it is about to leave the provider's cache."""
+        for runtime in list(self._runtimes.values()):
+            if not runtime.busy:
+                runtime.upkeep.look()
+
+    async def close(self) -> None:
+        """Give up what goes on beside the turns, then write what the disk refused."""
+        for runtime in list(self._runtimes.values()):
+            await runtime.upkeep.stop()
+        await self.flush()
 
     async def flush(self) -> None:
         """Try again to write what the disk refused in any chat."""

@@ -63,6 +63,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
     Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
     """
     tries = _Tries(asking.max_tokens)
+    await turn.upkeep.before_asking(turn.shown())
     while True:
         request = view.render(
             model=kit.model_name,
@@ -103,6 +104,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelRep
         turn.steps.failed(type(error).__name__)
         raise
     kit.learn(request, reply)
+    turn.upkeep.answered(reply.usage)
     return reply
 
 

@@ -14,6 +14,7 @@ from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
+from bot.agent.upkeep import Upkeep
 from bot.context import prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
@@ -39,6 +40,7 @@ class AgentRuntime:
         self._kit = kit
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
         self.epochs = Epochs(self.store, self._ledger, kit)
+        self.upkeep = Upkeep(chat_key, self.epochs, kit)
         self._static: str | None = None
         self._filled = False
         self._cut_off: replay.CutOff | None = None
@@ -62,7 +64,7 @@ class AgentRuntime:
 
     @property
     def busy(self) -> bool:
-        return self._task is not None or bool(self._left)
+        return self._task is not None or bool(self._left) or self.upkeep.busy
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn, as `contracts.Agent.run`."""
@@ -92,12 +94,22 @@ class AgentRuntime:
     async def reset(self) -> int:
         """An empty store and a new transcript."""
         await self.fill()
+        await self.upkeep.forget()
         await self._ledger.new_session()
         count = len(self.store)
         self.epochs.declare("new", epochs.dropped("all"))
         self._static = None
         self._filled = True
         return count
+
+    async def compact(self, focus: str) -> Json:
+        """As `contracts.Agent.compact`."""
+        await self.fill()
+        if not self.upkeep.system:
+            # Not what the next turn will have: nobody knows yet from where it comes.
+            self.upkeep.system = await self._system(TurnRequest("", self.chat_key))
+            self._static = None
+        return await self.upkeep.compact(focus)
 
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
@@ -122,6 +134,7 @@ class AgentRuntime:
                 # It was asked before it answered.
                 ago = max(0.0, self._kit.clock.now() - answers[-1] / 1000)
                 self.epochs.asked_at = self._kit.clock.monotonic() - ago
+            await self.upkeep.load()
             self._filled = True
 
     async def cut_off(self) -> tuple[str, ...]:
@@ -154,14 +167,15 @@ class AgentRuntime:
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         kit = self._kit
         steps = StepLog(request.request_id, kit.steps, self._steps, clock=kit.clock, log=kit.log)
-        turn = ActiveTurn(request, self.epochs, steps, kit)
+        turn = ActiveTurn(request, self.epochs, self.upkeep, steps, kit)
         began = kit.clock.monotonic()
         status: TurnStatus = "done"
         try:
             await self.fill(request)
             if (end := self._ended.get(request.request_id)) is not None:
                 return await self._ended_before(request, end)
-            system = await self._system(request)
+            await self.upkeep.before_turn(request.request_id)
+            system = self.upkeep.system = await self._system(request)
             await self._begin(turn, system)
             outcome = await self._work(turn, system)
         except asyncio.CancelledError:
@@ -178,6 +192,7 @@ class AgentRuntime:
             outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
         self._ending = True
         await turn.end(status, outcome.notice)
+        self.upkeep.turn_ended()
         self._log_end(outcome, began)
         return outcome
 

@@ -37,11 +37,6 @@ class Policy:
     idle: bool = True
     idle_above: int = IDLE_ABOVE
 
-    @property
-    def most(self) -> int:
-        """Tokens above which less is kept where there is a border for it."""
-        return SPAN * max(self.keep_tokens, WORTH)
-
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -54,11 +49,16 @@ class Unit:
         return [entry.message for entry in self.entries]
 
 
-def border(turns: Sequence[Turn], *, size: Size, keep: int, most: int) -> list[str]:
+def most(keep: float) -> float:
+    """Tokens above which less is kept where there is a border for it."""
+    return SPAN * max(keep, WORTH)
+
+
+def border(turns: Sequence[Turn], *, size: Size, keep: int) -> list[str]:
     """The uuids to drop, oldest first, so that what stays has `keep` tokens and `KEEP_MESSAGES` messages at the least.
 
-    The border stands between turns. Where the turn it would stand before makes more than `most` tokens of what stays,
-    that turn loses its oldest API rounds instead, and keeps what people said in it.
+    The border stands between turns. Where the turn it would stand before makes more than `most` of what stays, that
+    turn loses its oldest API rounds instead, and keeps what people said in it.
     """
     tokens, messages = 0.0, 0
     for at in reversed(range(len(turns))):
@@ -66,7 +66,7 @@ def border(turns: Sequence[Turn], *, size: Size, keep: int, most: int) -> list[s
             return _uuids(turns[: at + 1])
         turn = turns[at]
         own = size([entry.message for entry in turn.entries])
-        if tokens + own > most:
+        if tokens + own > most(keep):
             return _uuids(turns[:at]) + _oldest_rounds(turn, size, keep - tokens, KEEP_MESSAGES - messages)
         tokens, messages = tokens + own, messages + len(turn.entries)
     return []

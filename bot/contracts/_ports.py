@@ -202,6 +202,13 @@ class Agent(Protocol):
         """Begin anew: an empty store and a new transcript; returns how many messages were set aside."""
         ...
 
+    async def compact(self, chat_key: str, focus: str = "") -> Json:
+        """Put a summary in place of the older part of the history, one that keeps `focus` above all. Facts for
+        `/compact`: `how` (`memory` or `summary` stands for it now, there was `nothing` to gain, or it `failed`), and
+        where it was done `messages` (how many went), `tokensBefore` and `tokensAfter`.
+        """
+        ...
+
     async def describe(self, chat_key: str) -> Json:
         """Facts for `/status`: `model`, `messages`, `maxMessages`."""
         ...

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context import compaction, estimate, memory, view
-from bot.context.compaction import KEEP_MESSAGES, Breaker, Policy
+from bot.context.compaction import KEEP_MESSAGES, Breaker
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts import Json, Message
 from bot.testing.clock import FakeClock
@@ -72,8 +72,7 @@ def test_what_stays_is_enough_whole_and_a_valid_request(history: tuple[int, int,
     rng = random.Random(seed)
     turns = [a_turn(number, rng, longest=rng.choice([2, 8, 30])) for number in range(count)]
     store = filled(turns)
-    most = Policy(keep_tokens=keep).most
-    dropped = compaction.border(store.turns, size=estimate.tokens, keep=keep, most=most)
+    dropped = compaction.border(store.turns, size=estimate.tokens, keep=keep)
     order = uuids(turns)
     assert dropped == [one for one in order if one in set(dropped)], "in order, each once"
     store.compact(dropped, memory.head("what happened"))
@@ -87,7 +86,7 @@ def test_what_stays_is_enough_whole_and_a_valid_request(history: tuple[int, int,
     assert len(cut) <= 1, "turns are whole, but the one that is too long"
     for turn in cut:
         whole = [entry.message for one in turns[turns.index(turn) :] for entry in one.entries]
-        assert estimate.tokens(whole) > most
+        assert estimate.tokens(whole) > compaction.most(keep)
         words = [
             entry
             for entry in turn.entries
@@ -105,7 +104,7 @@ def test_only_what_the_memory_covers_goes_and_still_on_borders(
     rng = random.Random(seed)
     turns = [a_turn(number, rng, longest=20) for number in range(count)]
     order = uuids(turns)
-    dropped = compaction.border(turns, size=estimate.tokens, keep=keep, most=Policy(keep_tokens=keep).most)
+    dropped = compaction.border(turns, size=estimate.tokens, keep=keep)
     covers = order[at % len(order)] if order else None
     known = compaction.covered(turns, dropped, covers)
     assert known == dropped[: len(known)]
@@ -128,9 +127,9 @@ def test_the_border_stands_between_turns_as_soon_as_enough_stays() -> None:
         )
         for number in range(20)
     ]
-    dropped = compaction.border(turns, size=estimate.tokens, keep=4_000, most=8_000)
+    dropped = compaction.border(turns, size=estimate.tokens, keep=4_000)
     assert dropped == uuids(turns[:16])
-    few = compaction.border(turns, size=estimate.tokens, keep=0, most=8_000)
+    few = compaction.border(turns, size=estimate.tokens, keep=0)
     assert few == uuids(turns[:17]), "five messages, and turns are whole"
 
 
@@ -150,7 +149,7 @@ def test_a_turn_that_is_too_long_loses_its_oldest_rounds_and_keeps_its_question(
         ]
     messages.append({"role": "assistant", "content": [{"type": "text", "text": "found"}]})
     turns = [a_turn(0, rng), Turn("long", (), entries(1, messages))]
-    dropped = compaction.border(turns, size=estimate.tokens, keep=4_000, most=8_000)
+    dropped = compaction.border(turns, size=estimate.tokens, keep=4_000)
     kept = [entry.message for entry in turns[1].entries if entry.uuid not in dropped]
     assert set(uuids(turns[:1])) <= set(dropped)
     assert kept[0] == said("find it")

@@ -1,0 +1,109 @@
+"""Forks: a question to the model about a conversation, asked behind the very bytes of that conversation.
+
+System, tools and messages are those of the chat's own next request, so that the provider's cache has read them before;
+one message is put behind. Nothing is executed and nothing is sent, whatever the answer asks for, and a fork is never
+compacted itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bot import errors
+from bot.agent.kit import Kit
+from bot.context import blocks, compaction, memory, view
+from bot.context.memory import Memory
+from bot.contracts import Json, Message, ModelReply, ModelRequest
+
+ANSWER_TOKENS = 8_192
+"""Most tokens of a fork's answer; a memory takes less, an analysis before a summary takes its part."""
+MAX_RETRIES = 3
+"""How often a prompt that is too long is asked again without its oldest rounds."""
+LARGER = 0.1
+"""What goes beyond the excess, as a part of it: the provider's count of what is left may differ a little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What the next request of a chat begins with: `history` as it is shown, then what is shown of the running turn."""
+
+    system: Sequence[Json]
+    history: Sequence[Message]
+    current: Sequence[Message] = ()
+
+    @property
+    def messages(self) -> list[Message]:
+        return [*self.history, *self.current]
+
+
+def request(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> ModelRequest:
+    """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
+    shared = view.render(
+        model=kit.model_name,
+        max_tokens=min(ANSWER_TOKENS, kit.budget().max_tokens),
+        system=prefix.system,
+        tools=kit.registry.definitions,
+        history=prefix.history,
+        injected=(),
+        current=prefix.current,
+    )
+    whole = replace(shared, messages=(*shared.messages, directive), purpose=purpose)
+    view.validate(whole)
+    return whole
+
+
+async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> str:
+    """What the model says to it, without our secrets. Raises `errors.ModelError`."""
+    asked = request(prefix, directive, kit, purpose=purpose)
+    reply: ModelReply | None = None
+    async for event in kit.model.stream(asked):
+        if isinstance(event, ModelReply):
+            reply = event
+    if reply is None:
+        raise errors.StreamBroken("the model's stream ended without a reply")
+    kit.learn(asked, reply)
+    return kit.redact(blocks.plain_text(reply.content))
+
+
+async def remember(prefix: Prefix, known: Memory | None, kit: Kit) -> Memory:
+    """The memory of a conversation, written anew. Raises `errors.ModelError` and `MemoryInvalid`."""
+    return memory.read(await ask(prefix, memory.extraction(known), kit, purpose="memory"))
+
+
+async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> str:
+    """A summary of a conversation. Where the prompt is too long it loses its oldest API rounds, as many as the
+    provider says are too much, and is asked again, three times at the most.
+
+    Raises `errors.ModelError` and `MemoryInvalid`.
+    """
+    directive = memory.summarizing(known, focus)
+    for retry in range(MAX_RETRIES + 1):
+        try:
+            words = await ask(prefix, directive, kit, purpose="compaction")
+        except errors.ContextOverflow as error:
+            kit.windows.refused(kit.model_name, error)
+            left = _shorter(prefix, error, kit)
+            if retry == MAX_RETRIES or not left:
+                raise
+            prefix = Prefix(prefix.system, left)
+        else:
+            return memory.read_summary(words, known)
+    raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
+
+
+def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> list[Message]:
+    """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter."""
+
+    def size(messages: Sequence[Message]) -> float:
+        return kit.estimator.messages(kit.model_name, messages)
+
+    frame = kit.estimator.frame(kit.model_name, prefix.system, kit.registry.definitions)
+    total = size(prefix.messages)
+    excess = total / 4
+    if error.tokens and error.window:
+        asked = min(ANSWER_TOKENS, kit.budget().max_tokens) if isinstance(error, errors.OutputOverflow) else 0
+        over = error.tokens + asked - error.window
+        # In our own measure, whatever the provider counts in.
+        excess = over * (total + frame) / error.tokens * (1 + LARGER)
+    return compaction.without_oldest(prefix.messages, max(1.0, excess), size)

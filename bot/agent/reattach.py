@@ -1,0 +1,96 @@
+"""What is attached again to a history that was compacted: what the model was working with and would have to look for.
+
+Each provider looks at what left the view and at what is still in it, and gives one section. In this order, within a
+budget: pointers to large results, then the text of skills; the open tasks stand before them, in the memory or the
+summary itself. Others join the list once there is something to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.agent.kit import Kit
+from bot.context import blocks
+from bot.context.sections import Section, assemble
+from bot.contracts import Json, Message
+from bot.tools import excerpt
+from bot.tools.builtin.skills_load import SkillsLoad
+
+MOST_TOKENS = 50_000
+SHARE = 0.1
+"""The part of the window that it may take."""
+SOFT_SHARE = 4
+"""And no more than a fourth of what a history may grow to: it would be compacted again at once."""
+POINTERS = 20
+"""The newest of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A compaction: what left the view, and what is still there."""
+
+    dropped: Sequence[Message]
+    kept: Sequence[Message]
+
+
+Provider = Callable[[Gone], Section]
+
+
+def artifacts(gone: Gone) -> Section:
+    """Where the large results are that left the view."""
+    still = {pointer for pointer, _ in _pointers(gone.kept)}
+    found = {pointer: lines for pointer, lines in _pointers(gone.dropped) if pointer not in still}
+    rows = [f"- artifact {pointer} ({lines} lines and more)" for pointer, lines in found.items()]
+    words = f"Large results from before, to be read with {excerpt.READER}:\n" + "\n".join(rows[-POINTERS:])
+    return Section("artifacts", 1, words if rows else "")
+
+
+def skills(gone: Gone) -> Section:
+    """The text of skills that were loaded, the newest first where not all fit."""
+    still = dict(_skills(gone.kept))
+    found = {name: words for name, words in _skills(gone.dropped) if name not in still}
+    texts = [f"The skill {name}, loaded before:\n\n{words}" for name, words in reversed(found.items())]
+    shorter = tuple("\n\n".join(texts[:count]) for count in range(len(texts) - 1, 0, -1))
+    names = f"Skills loaded before; load again what you need: {', '.join(found)}"
+    return Section("skills", 2, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
+
+
+PROVIDERS: tuple[Provider, ...] = (artifacts, skills)
+
+
+def attached(gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS) -> list[str]:
+    """What is attached, in order of its worth, within its budget."""
+    budget = kit.budget()
+    most = min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+    chosen = assemble(
+        (provider(gone) for provider in providers),
+        most,
+        lambda words: kit.estimator.text(kit.model_name, words),
+    )
+    return [words for _, words in chosen.parts]
+
+
+def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
+    for words in (content for _, content in _results(messages)):
+        found = excerpt.read(words)
+        if found is not None and found.artifact is not None:
+            yield found.artifact, found.lines
+
+
+def _skills(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    for call, words in _results(messages):
+        name = call.get("input", {}).get("name") if call.get("name") == SkillsLoad.name else None
+        if isinstance(name, str):
+            yield name, words
+
+
+def _results(messages: Sequence[Message]) -> Iterator[tuple[Json, str]]:
+    """Every textual result that was no error, with its call."""
+    calls = {call["id"]: call for message in messages for call in blocks.tool_uses(message)}
+    for message in messages:
+        for block in message["content"]:
+            if block.get("type") == "tool_result" and not block.get("is_error"):
+                content = block.get("content")
+                if isinstance(content, str):
+                    yield calls.get(block["tool_use_id"], {}), content

@@ -1,0 +1,317 @@
+"""What keeps the history of one chat small: its memory, written beside the turns, and its compactions.
+
+A compaction takes the memory where that knows what is to go, else it asks a fork for a summary. It happens between
+turns, but where the running turn would no longer fit. What fails costs nothing but the attempt: the history stays, and
+what is too large in the end is halved (`bot.agent.recovery`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from bot import errors
+from bot.agent import epochs, forks, reattach
+from bot.agent.epochs import Change, Epochs, Reason
+from bot.agent.forks import Prefix
+from bot.agent.kit import Kit
+from bot.context import blocks, compaction, estimate, memory
+from bot.context.memory import Memory, MemoryInvalid
+from bot.contracts import Json, Message, Usage
+from bot.history.memories import Kept
+from bot.telemetry.context import turn_scope
+
+WAIT_SECONDS = 15.0
+"""How long a compaction waits for the memory that is being written, and a turn for a compaction."""
+IDLE_AFTER = epochs.COLD_AFTER - 30.0
+IDLE_UNTIL = epochs.COLD_AFTER - 5.0
+"""When a quiet chat is compacted, in seconds from its last request: while the provider still has it in its cache."""
+ENOUGH = 0.5
+"""Of what should go the memory must know this part: else a summary is worth its price."""
+_FAILED = (errors.ShipmateError, MemoryInvalid)
+
+
+class Upkeep:
+    """The upkeep of one chat. `system` is what stood before the messages of its newest request."""
+
+    def __init__(self, chat_key: str, declared: Epochs, kit: Kit) -> None:
+        self.system: Sequence[Json] = ()
+        self.breaker = compaction.Breaker(kit.clock)
+        self._chat_key = chat_key
+        self._epochs = declared
+        self._store = declared.store
+        self._kit = kit
+        self._request_id: str | None = None
+        self._known: Memory | None = None
+        self._covers: str | None = None
+        self._since: str | None = None
+        self._reads = False
+        self._asked = 0
+        self._extracting: asyncio.Task[None] | None = None
+        self._compacting: asyncio.Task[Json] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._extracting is not None or self._compacting is not None
+
+    async def load(self) -> None:
+        """Take up the memory that is on file. One that cannot be read is as good as none."""
+        if self._kit.memories is None:
+            return
+        try:
+            kept = await self._kit.memories.load(self._chat_key)
+            if kept is not None:
+                self._known = memory.read(kept.markdown)
+                self._covers = self._since = kept.covers
+        except _FAILED as error:
+            self._write("the memory cannot be read", error)
+
+    async def forget(self) -> None:
+        """A new conversation begins: what was remembered of the old one goes. Raises `errors.StorageError`."""
+        await self.stop()
+        if self._kit.memories is not None:
+            await self._kit.memories.forget(self._chat_key)
+        self._known = self._covers = self._since = None
+        self._asked = 0
+
+    async def stop(self) -> None:
+        """Give up what is going on; nothing is lost by it."""
+        for task in (self._extracting, self._compacting):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    # ------------------------------------------------------------ the moments at which something may be due
+
+    def answered(self, usage: Usage) -> None:
+        """The model has answered: what it says it has read."""
+        self._reads = self._reads or usage.cache_read_tokens > 0
+        prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        self._asked = prompt + usage.output_tokens
+
+    async def before_turn(self, request_id: str) -> None:
+        """A turn is about to begin: a compaction that is going on ends first, or is given up."""
+        self._request_id = request_id
+        if self._compacting is not None and not await self._ends(self._compacting):
+            self._write("a compaction took too long and was given up")
+            self._compacting.cancel()
+            await asyncio.wait([self._compacting])
+
+    async def before_asking(self, current: Sequence[Message]) -> None:
+        """The running turn asks the model next: where that may not fit, the history before it is compacted now."""
+        kit = self._kit
+        hard = kit.budget().hard
+        if hard is None or not kit.compaction.enabled or not self._store.turns or self.breaker.open:
+            return
+        if max(self._asked, self._epochs.tokens()) <= hard:
+            return
+        # What the running turn leaves of the room, less a half of that for what is still to come.
+        left = hard - self._epochs.tokens() + self._tokens(self._store.view())
+        dropped = self._border(min(kit.compaction.keep_tokens, max(0, left // 2)))
+        if dropped:
+            await self._compact("size", dropped, current=current)
+
+    def turn_ended(self) -> None:
+        """A turn has ended and been answered: what is due begins beside whatever comes next."""
+        kit = self._kit
+        if not kit.compaction.enabled or self.busy:
+            return
+        if self._epochs.tokens() > kit.budget().limit and self._begin_compacting("size"):
+            return
+        new = list(compaction.since(self._store.turns, self._since))
+        calls = sum(len(blocks.tool_uses(message)) for message in new)
+        if kit.memories is not None and compaction.wants_extraction(self._tokens(new), calls):
+            self._extracting = asyncio.create_task(self._scoped(self._extract))
+            self._extracting.add_done_callback(self._extracted)
+
+    def look(self) -> None:
+        """Compact a chat that has been quiet for so long that the provider is about to forget it, while reading it once
+        more is cheap: its next turn then begins with little.
+        """
+        policy, asked = self._kit.compaction, self._epochs.asked_at
+        if asked is None or self.busy or self._epochs.turn is not None or not self._reads:
+            return
+        quiet = self._kit.clock.monotonic() - asked
+        due = policy.enabled and policy.idle and IDLE_AFTER <= quiet < IDLE_UNTIL
+        if due and self._epochs.tokens() > policy.idle_above:
+            self._begin_compacting("idle")
+
+    def cut(self, over: Sequence[str]) -> Change:
+        """What goes because there are too many messages: with the memory in its place, where that knows of it."""
+        if self._known is None or not compaction.covered(self._store.turns, over, self._covers):
+            return epochs.dropped(over)
+        return self._change(over, self._known.markdown, "memory")
+
+    async def compact(self, focus: str) -> Json:
+        """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
+
+        `how` is "memory", "summary", "nothing" (there was nothing to gain) or "failed".
+        """
+        if self._compacting is not None:
+            await self._ends(self._compacting)
+        most = self._tokens(self._store.messages()) // 4
+        dropped = self._border(min(self._kit.compaction.keep_tokens, most))
+        if not dropped or not self.system:
+            return {"how": "nothing"}
+        return await self._beside("compact", dropped, focus=focus)
+
+    # ------------------------------------------------------------ compaction
+
+    def _begin_compacting(self, reason: Reason) -> bool:
+        """Compact beside, where there is enough to gain and it has not failed again and again."""
+        dropped = self._border(self._kit.compaction.keep_tokens)
+        gain = self._tokens(self._messages(dropped))
+        if self.breaker.open or gain < compaction.WORTH or not self.system:
+            return False
+        self._beside(reason, dropped)
+        return True
+
+    def _beside(self, reason: Reason, dropped: Sequence[str], *, focus: str = "") -> asyncio.Task[Json]:
+        task: asyncio.Task[Json] = asyncio.create_task(
+            self._scoped(lambda: self._compact(reason, dropped, focus=focus))
+        )
+        self._compacting = task
+        task.add_done_callback(self._compacted)
+        return task
+
+    async def _compact(
+        self, reason: Reason, dropped: Sequence[str], *, focus: str = "", current: Sequence[Message] = ()
+    ) -> Json:
+        """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
+        if self._extracting is not None:
+            await self._ends(self._extracting)
+        before = self._epochs.tokens()
+        try:
+            change = None if focus else self._from_memory(dropped)
+            if change is None:
+                change = await self._from_summary(dropped, focus, current)
+        except _FAILED as error:
+            opened = self.breaker.failed()
+            self._write("a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
+            return {"how": "failed"}
+        self.breaker.succeeded()
+        if not set(change.data["dropped"]) <= set(self._uuids()):
+            # Something else was quicker.
+            return {"how": "nothing"}
+        self._asked = 0
+        self._epochs.declare(reason, change)
+        await self._epochs.ledger.flush()
+        return {
+            "how": change.data["how"],
+            "messages": len(change.data["dropped"]),
+            "tokensBefore": before,
+            "tokensAfter": self._epochs.tokens(),
+        }
+
+    def _from_memory(self, dropped: Sequence[str]) -> Change | None:
+        """The change in which the memory stands for what it knows; None where that is too little of it."""
+        known = compaction.covered(self._store.turns, dropped, self._covers)
+        if self._known is None or not known:
+            return None
+        part = self._tokens(self._messages(known))
+        if part < ENOUGH * self._tokens(self._messages(dropped)):
+            return None
+        return self._change(known, self._known.markdown, "memory")
+
+    async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Change:
+        """The change in which a summary stands for it, which is the memory from now on."""
+        newest = self._newest()
+        prefix = Prefix(self.system, self._store.view(), current)
+        self._note_asked(current)
+        summary = await forks.summarize(prefix, self._known, focus, self._kit)
+        change = self._change(dropped, summary, "summary")
+        try:
+            await self._keep(memory.read(summary), newest)
+        except _FAILED as error:
+            self._write("a summary could not be kept as the memory", error)
+        return change
+
+    def _change(self, dropped: Sequence[str], words: str, how: str) -> Change:
+        gone = reattach.Gone(self._messages(dropped), self._messages(set(self._uuids()) - set(dropped)))
+        head = memory.head(words, *reattach.attached(gone, self._kit))
+        change = epochs.compacted(dropped, head)
+        return Change(change.line, change.data | {"how": how})
+
+    def _border(self, keep: int) -> list[str]:
+        return compaction.border(self._store.turns, size=self._tokens, keep=keep)
+
+    # ------------------------------------------------------------ memory
+
+    async def _extract(self) -> None:
+        """Write the memory anew, beside the turns. What fails is tried again when as much is new once more."""
+        newest = self._newest()
+        self._since = newest
+        prefix = Prefix(self.system, self._store.view())
+        self._note_asked(())
+        try:
+            await self._keep(await forks.remember(prefix, self._known, self._kit), newest)
+        except _FAILED as error:
+            self._write("the memory could not be written", error)
+
+    async def _keep(self, known: Memory, covers: str | None) -> None:
+        """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""
+        self._known, self._covers, self._since = known, covers, covers
+        markdown = known.markdown
+        tokens = round(estimate.text_tokens(markdown))
+        self._kit.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
+        if self._kit.memories is not None:
+            ts = int(self._kit.clock.now() * 1000)
+            await self._kit.memories.save(self._chat_key, Kept(markdown, covers, ts, tokens))
+
+    # ------------------------------------------------------------ inside
+
+    def _note_asked(self, current: Sequence[Message]) -> None:
+        """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""
+        if not current:
+            self._epochs.asked_at = self._kit.clock.monotonic()
+
+    def _newest(self) -> str | None:
+        return self._store.turns[-1].entries[-1].uuid if self._store.turns else None
+
+    def _uuids(self) -> list[str]:
+        return [entry.uuid for turn in self._store.turns for entry in turn.entries]
+
+    def _messages(self, uuids: Iterable[str]) -> list[Message]:
+        wanted = set(uuids)
+        return [e.message for turn in self._store.turns for e in turn.entries if e.uuid in wanted]
+
+    def _tokens(self, messages: Sequence[Message]) -> int:
+        return self._kit.estimator.messages(self._kit.model_name, messages)
+
+    async def _scoped(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Work beside the turns belongs to the turn that caused it."""
+        with turn_scope(chat_key=self._chat_key, request_id=self._request_id):
+            return await work()
+
+    async def _ends(self, task: asyncio.Task[Any]) -> bool:
+        """Whether a task ends within what a compaction or a turn waits for it."""
+        patience = asyncio.create_task(self._kit.clock.sleep(WAIT_SECONDS))
+        try:
+            await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+        return task.done()
+
+    def _extracted(self, task: asyncio.Task[None]) -> None:
+        self._extracting = None
+        self._report(task)
+
+    def _compacted(self, task: asyncio.Task[Json]) -> None:
+        self._compacting = None
+        self._report(task)
+
+    def _report(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._write("the upkeep of a chat failed", error)
+
+    def _write(self, what: str, error: BaseException | None = None) -> None:
+        cause = f"{type(error).__name__}: {error}" if error is not None else None
+        self._kit.log.write(
+            "memory",
+            what,
+            level="warn",
+            chat_key=self._chat_key,
+            request_id=self._request_id,
+            cause=cause,
+        )

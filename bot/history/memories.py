@@ -1,0 +1,106 @@
+"""`Memories`: what is remembered of each chat, one Markdown file, and beside it how far it reaches."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot import errors, text
+from bot.contracts import Disk, Json
+from bot.history import jsonl, names
+
+LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
+    that is not sure: as after somebody has changed the file. `ts` in milliseconds.
+    """
+
+    markdown: str
+    covers: str | None
+    ts: int = 0
+    tokens: int = 0
+
+
+class Memories:
+    """`folder/<encoded chatKey>/session.md` and `covers.json`. Both are replaced whole, the second last: a crash in
+    between leaves a memory of which nobody says how far it reaches.
+    """
+
+    def __init__(self, folder: Path, *, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+
+    async def load(self, chat_key: str) -> Kept | None:
+        """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
+        try:
+            return await asyncio.to_thread(self._load, chat_key)
+        except OSError as error:
+            raise errors.StorageError(f"the memory cannot be read: {error}") from error
+
+    async def save(self, chat_key: str, kept: Kept) -> None:
+        """Keep a redacted memory in place of the one before. Raises `errors.StorageError`."""
+        try:
+            await asyncio.to_thread(self._save, chat_key, kept)
+        except OSError as error:
+            raise errors.StorageError(f"the memory cannot be written: {error}") from error
+
+    async def forget(self, chat_key: str) -> None:
+        """Begin without one. Raises `errors.StorageError`."""
+        try:
+            await asyncio.to_thread(self._forget, chat_key)
+        except OSError as error:
+            raise errors.StorageError(f"the memory cannot be removed: {error}") from error
+
+    # On any thread.
+
+    def _paths(self, chat_key: str) -> tuple[Path, Path]:
+        folder = self._folder / names.encode(chat_key)
+        return folder / "session.md", folder / "covers.json"
+
+    def _load(self, chat_key: str) -> Kept | None:
+        words, facts = self._paths(chat_key)
+        raw = self._disk.read(words)
+        if not raw or len(raw) > LARGEST:
+            return None
+        about = _facts(self._disk.read(facts))
+        markdown = raw.decode("utf-8", "replace")
+        if about.get("sha256") != _digest(raw):
+            return Kept(markdown, None)
+        covers, ts, tokens = about.get("covers"), about.get("ts"), about.get("tokens")
+        return Kept(
+            markdown,
+            covers if isinstance(covers, str) else None,
+            ts if isinstance(ts, int) else 0,
+            tokens if isinstance(tokens, int) else 0,
+        )
+
+    def _save(self, chat_key: str, kept: Kept) -> None:
+        words, facts = self._paths(chat_key)
+        raw = text.clean(kept.markdown).encode()
+        about = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens, "sha256": _digest(raw)}
+        with jsonl.locked(self._folder):
+            self._disk.replace(words, raw)
+            self._disk.replace(facts, json.dumps(about).encode() + b"\n")
+
+    def _forget(self, chat_key: str) -> None:
+        words, facts = self._paths(chat_key)
+        if not self._disk.names(words.parent):
+            return
+        with jsonl.locked(self._folder):
+            for path in (facts, words):
+                if path.name in self._disk.names(path.parent):
+                    self._disk.remove(path)
+
+
+def _facts(raw: bytes) -> Json:
+    return jsonl.loads(raw) or {} if len(raw) <= LARGEST else {}
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

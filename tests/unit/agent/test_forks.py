@@ -1,0 +1,136 @@
+"""A fork asks behind the bytes of its chat: the provider has read them before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.agent import forks
+from bot.agent.forks import Prefix
+from bot.context import memory
+from bot.context.memory import Memory, MemoryInvalid
+from bot.contracts import ModelFacts
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.provider import MODEL, Provider
+
+SUMMARY = "<analysis>long thoughts</analysis><summary>## What happened\n- 我们谈了\n## Open tasks\n- pay\n</summary>"
+
+
+def said(words: str) -> Any:
+    return {"role": "user", "content": [text(words)]}
+
+
+def answered(words: str) -> Any:
+    return {"role": "assistant", "content": [text(words)]}
+
+
+def prefix(count: int = 6) -> Prefix:
+    history = [
+        one for n in range(count) for one in (said(f"question {n} " + "x" * 330), answered(f"answer {n}"))
+    ]
+    return Prefix([text("You are a cat.")], history)
+
+
+async def test_the_memory_is_asked_for_behind_the_chats_own_next_request(bench: Bench) -> None:
+    await bench.say("What is the capital of 日本?")
+    runtime = bench.pool._runtime(KEY)
+    bench.model.answers.append(reply(text(Memory(facts=("it is 東京",)).markdown)))
+    found = await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.kit)
+    fork = bench.model.requests[-1]
+    await bench.say("And of France?")
+    following = bench.model.requests[-2]
+    assert found.facts == ("it is 東京",)
+    assert fork.purpose == "memory"
+    count = len(fork.messages) - 1
+    assert bare(fork.system) == bare(following.system)
+    assert fork.tools == following.tools
+    assert bare(fork.messages[:count]) == bare(following.messages[:count])
+    assert "cache_control" not in json.dumps(fork.messages[-1])
+
+
+def bare(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace(', "cache_control": {"type": "ephemeral"}', "")
+
+
+async def test_a_call_in_the_answer_is_not_run(bench: Bench) -> None:
+    bench.model.answers.append(reply(tool_use("chat_send", text="hello")))
+    with pytest.raises(MemoryInvalid):
+        await forks.remember(prefix(), None, bench.kit)
+    assert bench.chat.seen == []
+
+
+async def test_secrets_do_not_get_into_a_memory(bench: Bench) -> None:
+    bench.configure(redact=lambda words: words.replace("hunter2", "***"))
+    bench.model.answers.append(reply(text(Memory(facts=("the password is hunter2",)).markdown)))
+    assert (await forks.remember(prefix(), None, bench.kit)).facts == ("the password is ***",)
+
+
+async def test_the_analysis_of_a_summary_is_dropped(bench: Bench) -> None:
+    bench.model.answers.append(reply(text(SUMMARY)))
+    summary = await forks.summarize(prefix(), None, "the bill", bench.kit)
+    assert summary == "## What happened\n- 我们谈了\n## Open tasks\n- pay"
+    assert bench.model.requests[-1].purpose == "compaction"
+    assert "the bill" in json.dumps(bench.model.requests[-1].messages[-1])
+
+
+async def test_a_prompt_that_is_too_long_loses_its_oldest_rounds_by_the_excess(bench: Bench) -> None:
+    # Of some 700 tokens, counted tenfold by the provider, a fifth is too much.
+    bench.model.answers += [errors.ContextOverflow(tokens=10_000, window=8_000), reply(text(SUMMARY))]
+    await forks.summarize(prefix(), None, "", bench.kit)
+    first, second = (request.messages for request in bench.model.requests)
+    assert bare(second) == bare([*first[len(first) - len(second) : -1], second[-1]])
+    assert second[0]["role"] == "user"
+    sizes = [bench.kit.estimator.messages("scripted", one[:-1]) for one in (first, second)]
+    assert 0.2 * sizes[0] < sizes[0] - sizes[1] < 0.8 * sizes[0]
+
+
+async def test_it_is_tried_four_times_at_the_most_and_ever_shorter(bench: Bench) -> None:
+    bench.model.answers += [errors.ContextOverflow() for _ in range(4)]
+    with pytest.raises(errors.ContextOverflow):
+        await forks.summarize(prefix(20), None, "", bench.kit)
+    sizes = [len(request.messages) for request in bench.model.requests]
+    assert len(sizes) == 4
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
+async def test_a_prompt_of_which_nothing_would_be_left_is_given_up(bench: Bench) -> None:
+    bench.model.answers.append(errors.ContextOverflow(tokens=100_000, window=1_000))
+    with pytest.raises(errors.ContextOverflow):
+        await forks.summarize(prefix(1), None, "", bench.kit)
+    assert len(bench.model.requests) == 1
+
+
+async def test_another_failure_is_not_tried_again(bench: Bench) -> None:
+    bench.model.answers.append(errors.Overloaded())
+    with pytest.raises(errors.Overloaded):
+        await forks.summarize(prefix(), None, "", bench.kit)
+
+
+async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) -> None:
+    bench.model.known = ModelFacts(max_output=1_000)
+    await bench.kit.windows.ask(bench.model, "scripted")
+    assert forks.request(prefix(), memory.extraction(None), bench.kit, purpose="memory").max_tokens == 1_000
+
+
+async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cache(bench: Bench) -> None:
+    def script(body: Any) -> Any:
+        if "<memory_task>" in json.dumps(body["messages"][-1]):
+            return reply(text(Memory(facts=("a cat",)).markdown))
+        last = body["messages"][-1]["content"][-1]
+        return reply(text("ok")) if last["type"] == "tool_result" else reply(tool_use("skills_list"))
+
+    model = Provider(bench.clock, bench.log, script)
+    bench.configure(model=model, model_name=MODEL)
+    for number in range(4):
+        await bench.say(f"message {number} 你好 {'x' * 3_000}")
+    runtime = bench.pool._runtime(KEY)
+    await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.kit)
+    turn, fork = model.calls[-2:]
+    assert fork.read >= turn.prompt, "all that the chat's last request held is read, not paid again"
+    await bench.say("next")
+    following = model.calls[-2]
+    assert following.read >= turn.prompt, "and the fork has not pushed it out"

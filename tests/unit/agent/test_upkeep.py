@@ -1,0 +1,392 @@
+"""Histories that grow are compacted, from the memory where it knows enough; short ones are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.agent import upkeep
+from bot.context import estimate, memory
+from bot.context.budget import Budget
+from bot.context.compaction import Policy
+from bot.context.memory import Memory
+from bot.contracts import ModelFacts, ModelReply, ModelRequest, Usage
+from bot.history.memories import Kept, Memories
+from bot.system import SystemDisk
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+
+LONG = "x" * 3_300
+"""Some thousand tokens."""
+SUMMARY = (
+    "<analysis>hm</analysis><summary>## What happened\n- 我们谈了船\n## Facts\n- the ship is called 海\n\
+## Decisions\n(none)\n## Preferences\n(none)\n## Open tasks\n- paint it\n</summary>"
+)
+MEMORY = Memory(facts=("the ship is called 海",), open_tasks=("paint it",))
+
+
+class Answers:
+    """Turns are echoed; forks get what `memory` and `summary` say, or fail with it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.memory: Any = reply(text(MEMORY.markdown))
+        self.summary: Any = reply(text(SUMMARY))
+        self.reads = False
+        self.hold: dict[str, asyncio.Event] = {}
+        self.begun: dict[str, asyncio.Event] = {"memory": asyncio.Event(), "compaction": asyncio.Event()}
+        self.bench = bench
+        self._turns = bench.model.stream
+        bench.model.stream = self.stream  # type: ignore[method-assign, assignment]
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        if request.purpose == "turn":
+            async for event in self._turns(request):
+                if isinstance(event, ModelReply) and self.reads:
+                    read = round(estimate.request_tokens(request))
+                    yield replace(event, usage=Usage(cache_read_tokens=read))
+                else:
+                    yield event
+            return
+        self.bench.model.requests.append(request)
+        self.begun[request.purpose].set()
+        if request.purpose in self.hold:
+            await self.hold[request.purpose].wait()
+        answer = self.memory if request.purpose == "memory" else self.summary
+        if isinstance(answer, Exception):
+            raise answer
+        yield answer
+
+    def forks(self, purpose: str) -> int:
+        return sum(request.purpose == purpose for request in self.bench.model.requests)
+
+
+@pytest.fixture
+def answers(bench: Bench) -> Answers:
+    bench.configure(
+        memories=Memories(bench.root / "memory", disk=SystemDisk()),
+        compaction=Policy(keep_tokens=3_000),
+        soft_tokens=14_000,
+    )
+    return Answers(bench)
+
+
+async def settled(bench: Bench) -> None:
+    """Wait for what goes on beside the turns."""
+    keeper = bench.pool._runtime(KEY).upkeep
+    async with asyncio.timeout(5):
+        while keeper.busy:
+            await asyncio.wait([task for task in (keeper._extracting, keeper._compacting) if task])
+            await asyncio.sleep(0)
+
+
+async def talk(bench: Bench, turns: int) -> None:
+    for number in range(turns):
+        await bench.say(f"message {number} {LONG}")
+        await settled(bench)
+
+
+def shown(bench: Bench) -> list[Any]:
+    return list(bench.pool._runtime(KEY).store.view())
+
+
+def epochs(bench: Bench, kind: str = "compaction") -> list[Any]:
+    return [
+        entry.details for entry in bench.log.entries if entry.kind == kind and entry.details.get("reason")
+    ]
+
+
+async def test_a_short_chat_costs_no_call_more(bench: Bench, answers: Answers) -> None:
+    for number in range(12):
+        await bench.say(f"hello {number} 你好")
+        await settled(bench)
+    assert {request.purpose for request in bench.model.requests} == {"turn"}
+    assert len(bench.model.requests) == 24
+
+
+async def test_over_the_soft_limit_a_summary_takes_the_place_of_the_oldest_turns(
+    bench: Bench, answers: Answers
+) -> None:
+    answers.memory = errors.Overloaded()
+    await talk(bench, 7)
+    before = len(bench.pool._runtime(KEY).store)
+    assert answers.forks("compaction") == 1
+    head = shown(bench)[0]
+    assert "我们谈了船" in head["content"][0]["text"]
+    assert "hm" not in head["content"][0]["text"].split()
+    assert 5 <= before < 14
+    (epoch,) = epochs(bench)
+    assert (epoch["reason"], epoch["how"]) == ("size", "summary")
+    assert epoch["tokens_after"] < epoch["tokens_before"]
+    await bench.say("next")
+    assert bench.sent[0] | {} == {**head, "content": bench.sent[0]["content"]}
+    assert bench.sent[0]["content"][0]["text"] == head["content"][0]["text"]
+
+
+async def test_a_memory_that_knows_enough_is_taken_without_asking_the_model(
+    bench: Bench, answers: Answers
+) -> None:
+    await talk(bench, 12)
+    assert answers.forks("memory") >= 1
+    assert answers.forks("compaction") == 0
+    assert [epoch["how"] for epoch in epochs(bench)] == ["memory"] * len(epochs(bench))
+    assert epochs(bench)
+    assert "the ship is called 海" in shown(bench)[0]["content"][0]["text"]
+
+
+async def test_the_memory_is_on_file_with_how_far_it_reaches(bench: Bench, answers: Answers) -> None:
+    await talk(bench, 5)
+    kept = await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY)
+    assert kept is not None
+    assert memory.read(kept.markdown) == MEMORY
+    order = [entry.uuid for turn in bench.pool._runtime(KEY).store.turns for entry in turn.entries]
+    assert kept.covers in order
+    folder = bench.root / "memory" / "telegram%3Achat%3A1"
+    assert sorted(path.name for path in folder.iterdir()) == ["covers.json", "session.md"]
+
+
+async def test_an_extraction_that_fails_is_logged_and_tried_when_as_much_is_new_again(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=100_000)
+    answers.memory = errors.Overloaded()
+    await talk(bench, 4)
+    assert answers.forks("memory") == 1
+    assert any(entry.message == "the memory could not be written" for entry in bench.log.entries)
+    await talk(bench, 1)
+    assert answers.forks("memory") == 1
+    await talk(bench, 1)
+    assert answers.forks("memory") == 2
+    assert len(bench.chat.seen) == 6
+
+
+async def test_there_is_one_extraction_at_a_time_and_turns_go_on_beside_it(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=100_000)
+    answers.hold["memory"] = asyncio.Event()
+    for number in range(12):
+        await bench.say(f"message {number} {LONG}")
+    await answers.begun["memory"].wait()
+    assert answers.forks("memory") == 1
+    answers.hold["memory"].set()
+    await settled(bench)
+    assert len(bench.chat.seen) == 12
+
+
+async def test_a_compaction_waits_for_the_memory_that_is_being_written(
+    bench: Bench, answers: Answers
+) -> None:
+    answers.hold["memory"] = asyncio.Event()
+    for number in range(5):
+        await bench.say(f"message {number} {LONG}")
+    await answers.begun["memory"].wait()
+    compacting = asyncio.create_task(bench.pool.compact(KEY))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not compacting.done()
+    answers.hold["memory"].set()
+    assert (await compacting)["how"] == "memory"
+
+
+async def test_it_waits_no_longer_than_fifteen_seconds(bench: Bench, answers: Answers) -> None:
+    answers.hold["memory"] = asyncio.Event()
+    for number in range(5):
+        await bench.say(f"message {number} {LONG}")
+    await answers.begun["memory"].wait()
+    compacting = asyncio.create_task(bench.pool.compact(KEY))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert bench.clock.sleeping
+    await bench.clock.advance(upkeep.WAIT_SECONDS)
+    assert (await compacting)["how"] == "summary"
+    await bench.pool.close()
+    assert not bench.pool._runtime(KEY).upkeep.busy
+
+
+async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Bench, answers: Answers) -> None:
+    answers.memory = errors.Overloaded()
+    answers.hold["compaction"] = asyncio.Event()
+    for number in range(6):
+        await bench.say(f"message {number} {LONG}")
+        if bench.pool._runtime(KEY).upkeep._compacting:
+            break
+    await answers.begun["compaction"].wait()
+    saying = asyncio.create_task(bench.say("are you there?", archive=False))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert bench.clock.sleeping
+    assert not saying.done()
+    await bench.clock.advance(upkeep.WAIT_SECONDS)
+    await saying
+    assert bench.chat.seen[-1] == "echo: are you there?"
+    assert not epochs(bench), "the history is whole"
+    await bench.pool.close()
+
+
+async def test_three_failures_in_a_row_stop_it_for_ten_minutes(bench: Bench, answers: Answers) -> None:
+    answers.memory = errors.Overloaded()
+    answers.summary = reply(text("I would rather not."))
+    await talk(bench, 12)
+    assert answers.forks("compaction") == 3
+    assert any("none for ten minutes" in entry.message for entry in bench.log.entries)
+    await bench.clock.advance(601)
+    answers.summary = reply(text(SUMMARY))
+    await talk(bench, 1)
+    assert answers.forks("compaction") == 4
+    assert len(epochs(bench)) == 1
+
+
+async def test_a_person_may_ask_for_it_and_say_what_matters(bench: Bench, answers: Answers) -> None:
+    for number in range(6):
+        await bench.say(f"short {number}")
+    facts = await bench.pool.compact(KEY, "the 船")
+    assert facts["how"] == "summary"
+    assert facts["messages"] > 0
+    assert facts["tokensAfter"] < facts["tokensBefore"] + 1_000
+    assert "the 船" in json.dumps(bench.model.requests[-1].messages[-1], ensure_ascii=False)
+    assert epochs(bench)[0]["reason"] == "compact"
+    assert (await bench.pool.compact(KEY))["how"] == "nothing"
+
+
+async def test_where_it_fails_the_history_stays_as_it_was(bench: Bench, answers: Answers) -> None:
+    answers.summary = errors.Overloaded()
+    for number in range(6):
+        await bench.say(f"short {number}")
+    before = json.dumps(shown(bench))
+    assert (await bench.pool.compact(KEY))["how"] == "failed"
+    assert json.dumps(shown(bench)) == before
+
+
+async def test_with_nothing_said_there_is_nothing_to_compact(bench: Bench, answers: Answers) -> None:
+    assert await bench.pool.compact(KEY) == {"how": "nothing"}
+    await bench.say("hi")
+    assert await bench.pool.compact(KEY) == {"how": "nothing"}
+
+
+async def test_a_quiet_chat_is_compacted_shortly_before_the_cache_forgets_it(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=100_000, compaction=Policy(keep_tokens=3_000, idle_above=6_000))
+    answers.reads = True
+    await talk(bench, 5)
+    for seconds, count in ((269.0, 0), (1.0, 1), (10.0, 1)):
+        await bench.clock.advance(seconds)
+        await bench.pool.tend()
+        await settled(bench)
+        assert len(epochs(bench)) == count
+    assert epochs(bench)[0]["reason"] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("read", "above", "enabled"), [(False, 6_000, True), (True, 90_000, True), (True, 6_000, False)]
+)
+async def test_without_a_cache_or_with_little_to_gain_a_quiet_chat_is_left_alone(
+    bench: Bench, answers: Answers, read: bool, above: int, enabled: bool
+) -> None:
+    policy = Policy(keep_tokens=3_000, idle_above=above, idle=enabled)
+    bench.configure(soft_tokens=100_000, compaction=policy)
+    answers.reads = read
+    await talk(bench, 5)
+    await bench.clock.advance(271)
+    await bench.pool.tend()
+    assert not bench.pool._runtime(KEY).busy
+    assert not epochs(bench)
+
+
+async def test_what_the_message_cap_cuts_goes_into_the_memory_where_that_knows_it(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=100_000, max_messages=18)
+    await talk(bench, 7)
+    capped = [epoch for epoch in epochs(bench) if epoch["reason"] == "message_cap"]
+    assert [epoch["how"] for epoch in capped] == ["memory"]
+    assert "the ship is called 海" in shown(bench)[0]["content"][0]["text"]
+    assert answers.forks("compaction") == 0
+
+
+async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_not_fit(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=1_000_000, memories=None)
+    await talk(bench, 10)
+    bench.model.known = ModelFacts(window=20_000)
+    await bench.kit.windows.ask(bench.model, "scripted")
+    hard = bench.kit.budget().hard
+    assert isinstance(bench.kit.budget(), Budget)
+    assert hard is not None
+    before = answers.forks("compaction")
+    bench.model.answers.append(reply(tool_use("skills_list")))
+    await bench.say("go on")
+    assert answers.forks("compaction") == before + 1
+    assert epochs(bench)[-1]["reason"] == "size"
+    assert bench.chat.seen[-1].startswith("echo: ") or bench.chat.seen
+    request = bench.model.requests[-1]
+    assert estimate.request_tokens(request) < hard
+    assert any("go on" in json.dumps(message) for message in request.messages)
+
+
+async def test_switched_off_nothing_happens_unasked(bench: Bench, answers: Answers) -> None:
+    bench.configure(compaction=Policy(enabled=False))
+    await talk(bench, 8)
+    assert {request.purpose for request in bench.model.requests} == {"turn"}
+
+
+async def test_after_a_restart_head_memory_and_next_request_are_the_same(
+    bench: Bench, answers: Answers
+) -> None:
+    await talk(bench, 12)
+    assert epochs(bench)
+    runtime = bench.pool._runtime(KEY)
+    before = (json.dumps(shown(bench)), runtime.upkeep._known, runtime.upkeep._covers)
+    bench.restart()
+    again = bench.pool._runtime(KEY)
+    await again.fill()
+    assert (json.dumps(shown(bench)), again.upkeep._known, again.upkeep._covers) == before
+
+
+async def test_a_new_conversation_does_not_remember_the_old_one(bench: Bench, answers: Answers) -> None:
+    await talk(bench, 5)
+    await bench.pool.reset(KEY)
+    assert bench.pool._runtime(KEY).upkeep._known is None
+    assert await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY) is None
+
+
+async def test_a_memory_that_cannot_be_read_is_as_good_as_none(bench: Bench, answers: Answers) -> None:
+    memories = Memories(bench.root / "memory", disk=SystemDisk())
+    await memories.save(KEY, Kept("not a memory", "x"))
+    await bench.say("hi")
+    assert bench.chat.seen == ["echo: hi"]
+    assert bench.pool._runtime(KEY).upkeep._known is None
+
+
+async def test_a_stop_of_the_process_gives_up_what_goes_on(bench: Bench, answers: Answers) -> None:
+    answers.hold["memory"] = asyncio.Event()
+    for number in range(5):
+        await bench.say(f"message {number} {LONG}")
+    await answers.begun["memory"].wait()
+    await bench.pool.close()
+    assert not bench.pool._runtime(KEY).busy
+    assert not (bench.root / "memory").exists()
+
+
+async def test_a_file_that_somebody_changed_is_not_trusted_to_know_how_far_it_reaches(tmp_path: Path) -> None:
+    memories = Memories(tmp_path, disk=SystemDisk())
+    assert await memories.load(KEY) is None
+    await memories.forget(KEY)
+    await memories.save(KEY, Kept(MEMORY.markdown, "01X", 5, 6))
+    assert await memories.load(KEY) == Kept(MEMORY.markdown, "01X", 5, 6)
+    path = tmp_path / "telegram%3Achat%3A1" / "session.md"
+    path.write_text(MEMORY.markdown + "\n- and more", encoding="utf-8")
+    changed = await memories.load(KEY)
+    assert changed is not None
+    assert changed.covers is None
+    assert changed.markdown.endswith("and more")
+    await memories.forget(KEY)
+    assert await memories.load(KEY) is None
