@@ -45,6 +45,8 @@ class Asking:
     cuts: int = 0
     pauses: int = 0
     prompted: bool = False
+    paused: bool = False
+    """Whether the next request gives the provider its own words back."""
 
     @classmethod
     def begun(cls, kit: Kit) -> Asking:
@@ -52,6 +54,7 @@ class Asking:
 
     def taken(self, reply: ModelReply) -> ModelReply:
         """The reply as it may be kept: what was thought behind a line of ours that is not kept goes."""
+        self.paused = False
         if not self.tail:
             return reply
         content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
@@ -70,7 +73,8 @@ class Asking:
         """The provider paused: it wants its own words back, unchanged."""
         self.tail = ()
         self.pauses += 1
-        return self.pauses <= MAX_PAUSES
+        self.paused = self.pauses <= MAX_PAUSES
+        return self.paused
 
     def go_on(self, *, spoke: bool) -> bool:
         """The text of an answer reached the limit. False where it has gone on often enough. `spoke`: the last piece

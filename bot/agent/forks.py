@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from bot import errors
 from bot.agent.kit import Kit
-from bot.context import blocks, compaction, memory, view
+from bot.context import blocks, compaction, memory, repair, view
 from bot.context.memory import Memory
 from bot.contracts import Json, Message, ModelReply, ModelRequest
 
@@ -49,8 +49,7 @@ def request(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> Mo
         current=prefix.current,
     )
     whole = replace(shared, messages=(*shared.messages, directive), purpose=purpose)
-    view.validate(whole)
-    return whole
+    return repair.sound(whole)[0]
 
 
 async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> str:

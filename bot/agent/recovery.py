@@ -14,7 +14,7 @@ from bot.agent.active import ActiveTurn
 from bot.agent.continuing import Asking
 from bot.agent.epochs import Change
 from bot.agent.kit import Kit
-from bot.context import blocks, estimate, view
+from bot.context import blocks, estimate, repair, view
 from bot.contracts import Json, ModelReply, ModelRequest
 
 MAX_TRIES = 3
@@ -75,7 +75,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             current=[*turn.view, *asking.tail],
         )
         try:
-            return await _answer(turn, request, kit)
+            return await _answer(turn, _sound(request, asking), kit)
         except errors.ThinkingUnbound:
             if tries.unbound:
                 raise
@@ -88,6 +88,14 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
         except errors.ContextOverflow as error:
             kit.windows.refused(request.model, error)
             _shrink(turn, request, tries, error, kit)
+
+
+def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:
+    """The request as it can be sent. One that has to be mended first is a fault of ours: operators are told."""
+    sent, wrong = repair.sound(request, paused=asking.paused)
+    if wrong is not None:
+        asking.kit.log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
+    return sent
 
 
 async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelReply:

@@ -126,7 +126,9 @@ class AgentRuntime:
                     return
                 await self._adopt_archive(request)
             lines = await self._ledger.load()
-            replay.replay(self.store, lines)
+            if replay.replay(self.store, lines):
+                self.epochs.declare("repair", epochs.dropped([]))
+                lines = await self._ledger.load()
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
             self.epochs.frame = replay.last_frame(lines)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.context import blocks
+from bot.context.repair import mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
@@ -30,14 +31,18 @@ class Line(Protocol):
     def data(self) -> Json | None: ...
 
 
-def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
-    """Carry out the lines of a transcript, in order.
+def replay(store: AgentContextStore, lines: Iterable[Line]) -> int:
+    """Carry out the lines of a transcript, in order; turns that are not valid are mended (`bot.context.repair`).
+
+    Returns how many were since the last boundary that says so: what was thought after one of them is bound to what is
+    not there any more, and has to go.
 
     A turn counts from its `turn_end` on: one that has none was cut off by a crash, and its inbound, still in the
     journal, begins it again.
     """
     turn: Turn | None = None
     injected = False
+    mended, calls = 0, set[str]()
     for line in lines:
         data = line.data or {}
         if line.type == "turn_start":
@@ -45,8 +50,9 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             injected = False
         elif line.type in CHANGES:
             apply_change(store, line.type, data)
+            mended = 0 if data.get("reason") == "repair" else mended
             if turn is not None:
-                turn = Turn(turn.request_id, turn.sources, behind(turn.entries, line.type, data))
+                turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
         elif turn is None or line.request_id != turn.request_id:
             continue
         elif line.type in {"user", "assistant"} and line.message is not None:
@@ -58,8 +64,12 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> None:
             turn = Turn(turn.request_id, turn.sources, behind(turn.entries, line.type, data))
         elif line.type == "turn_end":
             if data.get("status") != "withdrawn":
-                store.commit(turn, strip_thinking=injected)
+                entries = mended_entries(turn.entries, calls)
+                mended += entries != turn.entries
+                store.commit(Turn(turn.request_id, turn.sources, entries), strip_thinking=injected)
             turn = None
+    left = turn.entries if turn is not None else ()
+    return mended + (mended_entries(left, calls, running=True) != left)
 
 
 @dataclass(slots=True)
@@ -90,7 +100,7 @@ class CutOff:
         elif line.type == "injection" or line.type in CHANGES:
             if line.type == "injection":
                 self.loaded.append(data)
-            self.entries = behind(self.entries, line.type, data)
+            self.entries = _changed(self.entries, line, ())
 
 
 def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
@@ -106,6 +116,8 @@ def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
             turn = None
         elif turn is not None and (line.type in CHANGES or line.request_id == turn.request_id):
             turn.take(line)
+    if turn is not None:
+        turn.entries = mended_entries(turn.entries, running=True)
     return turn
 
 
@@ -121,6 +133,13 @@ def last_frame(lines: Iterable[Line]) -> Json | None:
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
     """How each turn ended, by requestId."""
     return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}
+
+
+def _changed(entries: tuple[Entry, ...], line: Line, calls: Iterable[str]) -> tuple[Entry, ...]:
+    """The messages of a turn in which a line changes what stands before them. `calls` were made in turns before it."""
+    data = line.data or {}
+    kept = behind(entries, line.type, data)
+    return mended_entries(kept, set(calls), running=True) if data.get("reason") == "repair" else kept
 
 
 def _kept(entries: tuple[Entry, ...], data: Json) -> tuple[Entry, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from bot import errors
 from bot.context import view
+from bot.context.validate import validate
 from bot.contracts import Json, Message
 
 CALL: Json = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
@@ -89,15 +90,24 @@ def test_injected_turns_stand_before_the_current_message_and_leave_the_history_a
 )
 def test_what_the_provider_would_refuse_never_leaves(messages: list[Message], reason: str) -> None:
     with pytest.raises(errors.RequestInvalid, match=reason):
-        render(*messages)
+        validate(render(*messages))
 
 
 def test_a_valid_tool_round_and_two_user_messages_in_a_row_pass() -> None:
-    render(say("user", words("a")), say("assistant", CALL), say("user", RESULT), say("user", words("b")))
+    validate(
+        render(say("user", words("a")), say("assistant", CALL), say("user", RESULT), say("user", words("b")))
+    )
 
 
 def test_a_fifth_breakpoint_is_refused() -> None:
     marked = {**words("s"), "cache_control": {"type": "ephemeral"}}
     history = [say("user", words("a")), say("assistant", words("b"))]
     with pytest.raises(errors.RequestInvalid, match="5 cache breakpoints"):
-        render(say("user", words("c")), history=history, system=[marked], tools=[marked] * 2)
+        validate(
+            render(
+                say("user", words("c")),
+                history=history,
+                system=[marked],
+                tools=[{**marked, "name": name} for name in "ab"],
+            )
+        )
