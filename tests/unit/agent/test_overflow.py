@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import pytest
 from bot import errors
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.context import estimate
-from bot.contracts import ModelReply, ModelRequest
+from bot.contracts import ModelReply, ModelRequest, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import Look
@@ -20,8 +21,9 @@ def overflow(request: ModelRequest, tokens: int, *, numbers: bool = True) -> err
     size = int(estimate.request_tokens(request))
     if size <= tokens:
         return None
-    known = {"tokens": size, "window": tokens} if numbers else {}
-    return errors.ContextOverflow("prompt is too long", **known)
+    if not numbers:
+        return errors.ContextOverflow("prompt is too long")
+    return errors.ContextOverflow("prompt is too long", tokens=size, window=tokens)
 
 
 async def looked(bench: Bench, turns: int, lines: int = 40) -> None:
@@ -129,3 +131,33 @@ async def test_four_requests_are_the_most_whatever_there_is_to_give_up(
     sizes = [estimate.request_tokens(request) for request in tried]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes), "each try is smaller than the one before"
+
+
+async def test_what_was_given_up_stays_given_up_where_the_process_dies_in_that_turn(bench: Bench) -> None:
+    for number in range(40):
+        await bench.store(1_600_000_000_000 + number * 1000, "user", f"früher {number} " + "o" * 400)
+    await looked(bench, 6)
+    held, reached = asyncio.Event(), asyncio.Event()
+
+    def refuse(request: ModelRequest) -> Exception:
+        bench.model.hold = held
+        bench.model.asked.clear()
+        reached.set()
+        return overflow(request, 2_000, numbers=False) or AssertionError("it is larger than that")
+
+    bench.model.answers += [reply(tool_use("chat_load_history", limit=30)), refuse]
+    inbound = bench.inbound("what was it?")
+    request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
+    running = asyncio.create_task(bench.pool.run(request))
+    await reached.wait()
+    await bench.model.asked.wait()
+    died_in = bench.sent
+    assert "observation masked" in json.dumps(died_in, ensure_ascii=False)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await bench.pool.flush()
+    bench.model.hold = None
+    bench.restart()
+    asked = len(bench.model.requests)
+    assert (await bench.pool.run(request)).status == "done"
+    assert list(bench.model.requests[asked].messages) == died_in
