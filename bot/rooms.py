@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -11,7 +12,9 @@ from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
+from bot.context.assembly import Prompts
 from bot.context.estimate import Estimator
+from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
 from bot.contracts import Channel, Journal, Manifest, Surroundings
 from bot.gateway.access import Access
@@ -22,6 +25,7 @@ from bot.gateway.receipt import Receipts
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.factory import build_model
@@ -33,6 +37,8 @@ from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
+FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
+"""With one of these, the model is told of the project's folder."""
 POOL_SHARE = 4
 """The part of the memory limit that idle conversations may take: a fourth."""
 
@@ -144,6 +150,17 @@ def agent_of(rooms: Rooms) -> AgentPool:
             archive=rooms.archive,
             steps=rooms.journal,
             skills=skills,
+            prompts=Prompts(
+                settings.root,
+                skills=skills,
+                instructions=InstructionFiles(
+                    settings.root, encode=encode, log=log, everywhere=operator_files(os.environ)
+                ),
+                log=log,
+                redact=rooms.redact,
+                **settings.prompt.sources(settings.root),
+                has_files=not FILE_TOOLS.isdisjoint(registry.names()),
+            ),
             root=settings.root,
             clock=clock,
             ids=outside.ids,

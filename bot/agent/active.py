@@ -9,8 +9,8 @@ from typing import Literal
 from bot import errors, text
 from bot.agent import epochs
 from bot.agent.continuing import joined
-from bot.agent.edits import sent_at
 from bot.agent.epochs import Change, Epochs, Reason
+from bot.agent.incoming import user_message
 from bot.agent.kit import Kit
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
@@ -361,8 +361,7 @@ class ActiveTurn:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
 
     async def _user_message(self, request: TurnRequest) -> Message:
-        changed = await sent_at(self._kit.archive, request.inbound) if request.inbound is not None else None
-        return prompt.user_message(request, self._now(), changed=changed)
+        return await user_message(request, self._kit, [*self.store.view(), *self.view])
 
     def _now(self) -> int:
         return int(self._kit.clock.now() * 1000)

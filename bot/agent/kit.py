@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
@@ -29,6 +30,7 @@ class Kit:
     archive: Archive
     steps: Steps
     skills: Skills
+    prompts: Prompts
     root: Path
     clock: Clock
     ids: Ids
@@ -61,3 +63,15 @@ class Kit:
         self.estimator.observe(request, usage)
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         self.windows.fitted(request.model, prompt)
+
+    async def freeze(self, chat_key: str, channel: str | None) -> Frozen:
+        """The prompt of a chat for one epoch, within its part of the window."""
+        tools = self.estimator.frame(self.model_name, (), self.registry.definitions)
+        room = self.budget().share(SHARE, MOST_BUDGET) - tools
+        return await self.prompts.freeze(
+            chat_key,
+            channel,
+            self.model_name,
+            budget=max(LEAST_BUDGET, room),
+            size=lambda words: self.estimator.text(self.model_name, words),
+        )

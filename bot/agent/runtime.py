@@ -16,6 +16,7 @@ from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
 from bot.context import prompt, replay
+from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
 from bot.contracts import ArchiveLine, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
@@ -41,7 +42,7 @@ class AgentRuntime:
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
         self.epochs = Epochs(self.store, self._ledger, kit)
         self.upkeep = Upkeep(chat_key, self.epochs, kit)
-        self._static: str | None = None
+        self._frozen: Frozen | None = None
         self._filled = False
         self._cut_off: replay.CutOff | None = None
         self._ended: dict[str, Json] = {}
@@ -98,7 +99,7 @@ class AgentRuntime:
         await self._ledger.new_session()
         count = len(self.store)
         self.epochs.declare("new", epochs.dropped("all"))
-        self._static = None
+        self._frozen = None
         self._filled = True
         return count
 
@@ -108,7 +109,7 @@ class AgentRuntime:
         if not self.upkeep.system:
             # Not what the next turn will have: nobody knows yet from where it comes.
             self.upkeep.system = await self._system(TurnRequest("", self.chat_key))
-            self._static = None
+            self._frozen = None
         return await self.upkeep.compact(focus)
 
     async def fill(self, request: TurnRequest | None = None) -> None:
@@ -283,21 +284,20 @@ class AgentRuntime:
         )
 
     async def _system(self, request: TurnRequest) -> list[Json]:
-        """The system prompt. Its static part is read again only when the prompt cache is cold or gone anyway."""
-        kit = self._kit
-        if self._static is None or self.epochs.cold:
-            fresh = kit.redact(await prompt.static_text(kit.root, kit.skills))
-            if self._static not in {None, fresh}:
-                kit.log.write("prompt", "the role file or the skills have changed")
-            self._static = fresh
-        inbound = request.inbound
+        """The system prompt. It is put together anew only when the prompt cache is cold or gone anyway."""
+        kit, inbound = self._kit, request.inbound
+        if self._frozen is None or self.epochs.cold:
+            fresh = await kit.freeze(self.chat_key, inbound.channel if inbound is not None else None)
+            if self._frozen not in {None, fresh}:
+                kit.log.write("prompt", "the instructions or the skills have changed")
+            self._frozen = fresh
         facts = prompt.ChatFacts(kit.root, self.chat_key)
         if inbound is not None:
             rules = kit.rules.get(inbound.channel, "")
             facts = prompt.ChatFacts(
                 kit.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
             )
-        return prompt.system_blocks(self._static, prompt.chat_text(facts))
+        return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
 
 
 def _failed(turn: ActiveTurn, notice: str, detail: str) -> TurnOutcome:

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.config.filling import Filled
 from bot.config.findings import Loc, dotted, finding, is_secret_key, shown
-from bot.config.shape import NOT_BUILT, PROVIDERS_NOT_BUILT, ShipFile
+from bot.config.shape import NOT_BUILT, PROVIDERS_NOT_BUILT, Prompt, ShipFile
 from bot.contracts import ChannelSettings, Manifest
 
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
@@ -133,6 +133,16 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
     """The allow list of a channel, () where it has none."""
     entries = getattr(settings, "allow", ())
     return tuple(entry for entry in entries if isinstance(entry, str))
+
+
+def prompt_files(root: Path, prompt: Prompt) -> Iterator[str]:
+    """Files of prompts that are not there."""
+    for name, source in prompt.sources(root).items():
+        if isinstance(source, Path) and not source.is_file():
+            found = shown(str(source.relative_to(root)))
+            yield finding(
+                f"prompt.{name}", found, "a file in the project, or a text", "write it, or the text itself"
+            )
 
 
 def identity(

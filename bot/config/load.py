@@ -54,6 +54,7 @@ class Settings:
     reasons: Mapping[str, str]
     operators: frozenset[str]
     context: shape.Context
+    prompt: shape.Prompt
     history: shape.History
     queue: shape.Queue
     delivery: shape.Delivery
@@ -94,6 +95,7 @@ def load(root: Path, manifests: Mapping[str, Manifest], env: Mapping[str, str]) 
     if file is not None:
         told = {line.split(": ")[0] for line in found}
         found += [line for line in _between(file, filled, manifests) if line.split(": ")[0] not in told]
+        found += checks.prompt_files(root, file.prompt)
     found += _switches(env)
     if file is not None and not found:
         return _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))

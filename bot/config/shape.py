@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -76,6 +77,23 @@ class Context(Shape):
     compaction: Compaction = Compaction()
 
 
+class Prompt(Shape):
+    """Each is a text, or the path of a file in the project, which ends in `.md` or `.txt`."""
+
+    custom: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
+    """Stands in the place of the built-in rules."""
+    append: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
+    """Goes last."""
+
+    def sources(self, root: Path) -> dict[str, str | Path]:
+        """The text or the file of each key; "" where it is not set."""
+        found: dict[str, str | Path] = {}
+        for name, value in (("custom", self.custom or ""), ("append", self.append or "")):
+            is_file = "\n" not in value and value.endswith((".md", ".txt"))
+            found[name] = root / value if is_file else value
+        return found
+
+
 class History(Shape):
     archive_after_lines: Annotated[int, Field(ge=2, le=10_000_000)] = 1_000
     """Over this the older half of a chat's archive moves to a file of its own."""
@@ -145,6 +163,7 @@ class ShipFile(Shape):
     operators: tuple[str, ...] = ()
     """Who may approve and use operators' commands: `telegram:123`, `slack:U…`."""
     context: Context = Context()
+    prompt: Prompt = Prompt()
     history: History = History()
     queue: Queue = Queue()
     delivery: Delivery = Delivery()

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import aiofiles
-
 from bot import text
-from bot.contracts import ArchiveLine, Attachment, Json, Message, Quoted, Skill, Skills, TurnRequest
+from bot.contracts import ArchiveLine, Attachment, Json, Message, Quoted, Skill, TurnRequest
 
 DEFAULT_ROLE = "You are a helpful assistant in a team chat."
-ROLE_FILE_LIMIT = 256 * 1024  # bytes; a role file is prose, not a data set
 
 RULES = """\
 # How you work here
@@ -39,28 +36,12 @@ instructions to you.
 NO_CHAT_RULES = "No chat caused this turn: `chat_send` has nowhere to send. Answer with plain text."
 
 
-async def read_role(root: Path) -> str:
-    """The text of `Agent.md`, or the default role where there is none or it is empty."""
-    try:
-        async with aiofiles.open(root / "Agent.md", "rb") as file:
-            raw = await file.read(ROLE_FILE_LIMIT)
-    except FileNotFoundError:
-        return DEFAULT_ROLE
-    return raw.decode("utf-8", "replace").strip() or DEFAULT_ROLE
-
-
 def skills_section(skills: Sequence[Skill]) -> str:
     """The overview: one line a skill; the bodies are loaded on demand."""
     if not skills:
         return ""
     lines = [f"- {skill.name}: {skill.description}" for skill in skills]
     return "# Skills\n\nLoad one with `skills_load` before you do what it describes.\n\n" + "\n".join(lines)
-
-
-async def static_text(root: Path, skills: Skills) -> str:
-    """The part that all chats share: role, rules, skills overview."""
-    parts = [await read_role(root), RULES.strip(), skills_section(await skills.overview())]
-    return "\n\n".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +109,19 @@ def _edit(changed: int | None) -> str:
     return f"The person has changed a message that was {sent}. The words below are what it says now, in place of it."
 
 
-def user_message(request: TurnRequest, now_ms: int, *, changed: int | None = None) -> Message:
+def for_person(instructions: str) -> Json:
+    """The block of the instructions that hold for whoever sent the message."""
+    closed = instructions.replace("</turn_context", "<\\/turn_context")
+    return _block(f'<turn_context note="Instructions for this person.">\n{closed}\n</turn_context>')
+
+
+def user_message(
+    request: TurnRequest, now_ms: int, *, changed: int | None = None, instructions: Json | None = None
+) -> Message:
     """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
 
     Fields of the chat request are absent where no chat caused the turn. `changed` is the time of the message that
-    an edit changes, where it is known.
+    an edit changes, where it is known; `instructions` is the block `for_person`.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": iso(now_ms)}
@@ -147,6 +136,8 @@ def user_message(request: TurnRequest, now_ms: int, *, changed: int | None = Non
         if inbound.attachments:
             facts["attachments"] = [_attachment(attachment) for attachment in inbound.attachments]
     content = [_block(f"<turn_context>{_json(facts)}</turn_context>")]
+    if instructions is not None:
+        content.append(instructions)
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     if quoted:
         rows = "\n".join(_json(_quoted(message)) for message in quoted)

@@ -13,10 +13,13 @@ import pytest
 from bot import errors
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
+from bot.context.assembly import Prompts
+from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
 from bot.contracts import ArchiveLine, Disk, Inbound, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -78,6 +81,12 @@ class Bench:
             archive=self.archive,
             steps=self.journal,
             skills=skills,
+            prompts=Prompts(
+                root,
+                skills=skills,
+                instructions=InstructionFiles(root, encode=encode, log=self.log),
+                log=self.log,
+            ),
             root=root,
             clock=self.clock,
             ids=self.ids,
@@ -154,5 +163,5 @@ def words(message: Any) -> list[str]:
     return [
         block["text"]
         for block in message["content"]
-        if block["type"] == "text" and not block["text"].startswith("<turn_context>")
+        if block["type"] == "text" and not block["text"].startswith("<turn_context")
     ]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import shutil
 from pathlib import Path
 
 from bot.context import prompt
+from bot.context.assembly import Prompts
+from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
@@ -50,10 +53,17 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
 
 
 async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> None:
-    static = await prompt.static_text(tmp_path, SkillFolder(tmp_path, [], MemoryLog()))
-    chat = prompt.chat_text(
-        prompt.ChatFacts(tmp_path, "slack:chat:C1:thread:1.2", "slack", "C1", "group", "r" * 600)
+    shutil.copy(Path(__file__).parents[3] / "Agent.md", tmp_path)
+    log = MemoryLog()
+    prompts = Prompts(
+        tmp_path,
+        skills=SkillFolder(tmp_path, [], log),
+        instructions=InstructionFiles(tmp_path, encode=str, log=log),
+        log=log,
     )
-    system = json.dumps(prompt.system_blocks(static, chat))
+    frozen = await prompts.freeze("slack:chat:C1", "slack", "m", budget=60_000, size=len)
+    facts = prompt.ChatFacts(tmp_path, "slack:chat:C1:thread:1.2", "slack", "C1", "group", "r" * 600)
+    system = json.dumps(prompt.system_blocks(frozen.static, frozen.chat(facts)))
+    assert "You are Shipmate" in system
     tools = json.dumps(registry(tmp_path).definitions)
     assert len(system) + len(tools) <= 12_000

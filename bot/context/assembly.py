@@ -1,0 +1,166 @@
+"""The prompt of a chat, put together once for each epoch: gathered side by side, chosen within a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from bot import errors, text
+from bot.context import files, prompt, surroundings
+from bot.context.instructions import InstructionFiles, Instructions
+from bot.context.sections import Section, assemble
+from bot.contracts import Inbound, Log, Redact, Skills
+
+T = TypeVar("T")
+
+LEAST_BUDGET = 4_000
+"""Tokens that the static part gets in any case: a window smaller than that may be misread."""
+MOST_BUDGET = 60_000
+SHARE = 0.5
+"""Of the window, with the tools."""
+SHORTER = (32_000, 8_000)
+"""Characters to which instructions are shortened where they do not fit."""
+TITLE = "# Instructions\n\nWhere they contradict each other, the later ones hold."
+NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones above, these hold."
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What a chat's prompt is made of for one epoch: nothing in it changes from turn to turn."""
+
+    static: str
+    own: str = ""
+    """Instructions for this chat alone."""
+    appended: str = ""
+
+    def chat(self, facts: prompt.ChatFacts) -> str:
+        """The part that is constant for one chat."""
+        own = f"{NEARER}\n\n{self.own}" if self.own else ""
+        return "\n\n".join(filter(None, [prompt.chat_text(facts), own, self.appended]))
+
+
+class Prompts:
+    """Puts prompts together. `custom` replaces the built-in rules and what is told of the surroundings, which are
+    then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
+    tools for the project's files.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        skills: Skills,
+        instructions: InstructionFiles,
+        log: Log,
+        redact: Redact = str,
+        custom: str | Path = "",
+        append: str | Path = "",
+        has_files: bool = False,
+    ) -> None:
+        self._root = root
+        self._skills = skills
+        self._instructions = instructions
+        self._log = log
+        self._redact = redact
+        self._custom = custom.strip() if isinstance(custom, str) else custom
+        self._append = append.strip() if isinstance(append, str) else append
+        self._files = has_files and not custom
+
+    async def freeze(
+        self, chat_key: str, channel: str | None, model: str, *, budget: float, size: Callable[[str], float]
+    ) -> Frozen:
+        """Read everything anew. `budget` is what the static part may take, measured by `size`.
+
+        Raises `sections.PromptTooLarge`. A part that cannot be had is left out and told to operators.
+        """
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(
+                self._part(
+                    "instructions", self._instructions.of_chat(channel, chat_key, model), Instructions()
+                )
+            )
+            skills = group.create_task(self._part("skills", self._skills.overview(), []))
+            custom = group.create_task(self._text("prompt.custom", self._custom))
+            append = group.create_task(self._text("prompt.append", self._append))
+            git = group.create_task(self._look("Git", surroundings.git_state, ""))
+            trees = group.create_task(self._look("folder", surroundings.folder_trees, list[str]()))
+        found = told.result()
+        names = ", ".join(skill.name for skill in skills.result())
+        sections = [
+            Section("rules", 1, custom.result() or self._rules(found), required=True),
+            Section("model", 2, found.model, required=True),
+            _instructed(found),
+            Section("git", 4, git.result()),
+            _longest("folder", 5, trees.result()),
+            Section(
+                "skills",
+                6,
+                prompt.skills_section(skills.result()),
+                alternatives=(f"# Skills\n\n`skills_load` knows: {names}.",),
+            ),
+        ]
+        made = assemble(sections, budget, size)
+        if made.dropped or made.shortened:
+            self._log.write(
+                "prompt",
+                "the prompt was too large: parts are left out or shortened",
+                level="warn",
+                dropped=list(made.dropped),
+                shortened=[name for name, _ in made.shortened],
+                size=round(made.size),
+                budget=round(budget),
+            )
+        return Frozen(self._redact(made.text), self._redact(found.own), self._redact(append.result()))
+
+    async def of_person(self, inbound: Inbound) -> str:
+        """The instructions for whoever sent a message; they go with it."""
+        return self._redact(
+            await self._part(
+                "instructions for a person",
+                self._instructions.of_person(inbound.channel, inbound.chat_key, inbound.user_id),
+                "",
+            )
+        )
+
+    def _rules(self, found: Instructions) -> str:
+        return prompt.RULES.strip() if found.shared else f"{prompt.DEFAULT_ROLE}\n\n{prompt.RULES.strip()}"
+
+    async def _text(self, key: str, source: str | Path) -> str:
+        if isinstance(source, str):
+            return source
+        return await self._part(key, asyncio.to_thread(files.must_read, self._root, source, self._log), "")
+
+    async def _look(self, name: str, look: Callable[[Path], T], otherwise: T) -> T:
+        if not self._files:
+            return otherwise
+        return await self._part(name, asyncio.to_thread(look, self._root), otherwise)
+
+    async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:
+        try:
+            return await work
+        except* (OSError, ValueError, errors.ShipmateError) as failed:
+            cause = failed.exceptions[0]
+            self._log.write(
+                "prompt",
+                f"left out of the prompt: {name}",
+                level="warn",
+                cause=f"{type(cause).__name__}: {cause}",
+            )
+        return otherwise
+
+
+def _longest(name: str, priority: float, forms: list[str]) -> Section:
+    return Section(name, priority, forms[0] if forms else "", alternatives=tuple(forms[1:]))
+
+
+def _instructed(found: Instructions) -> Section:
+    forms = (
+        [found.shared, *(text.shorten_middle(found.shared, limit) for limit in SHORTER)]
+        if found.shared
+        else [""]
+    )
+    full, *shorter = (f"{TITLE}\n\n{words}" if words else "" for words in forms)
+    return Section("instructions", 3, full, required=True, alternatives=tuple(shorter))

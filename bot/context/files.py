@@ -1,0 +1,134 @@
+"""Reading instruction files, with what they include, and never what is nobody's business."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bot import errors
+from bot.contracts import Log
+
+FILE_LIMIT = 256 * 1024
+"""Bytes of one file; instructions are prose, not a data set."""
+TOTAL_LIMIT = 512 * 1024
+"""Bytes of one file with all that it includes."""
+DEPTH = 5
+_INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_HIDDEN = frozenset({".ship", ".git", "ship.json"})
+
+
+class Unreadable(errors.ShipmateError):
+    """A file that is there and cannot be used."""
+
+
+def hidden(root: Path, path: Path) -> bool:
+    """Whether a resolved path does not exist for instructions: outside of the resolved root, or in `.ship`, `.git`,
+    `.env*` or `ship.json`.
+    """
+    if not path.is_relative_to(root):
+        return True
+    parts = [part.casefold() for part in path.relative_to(root).parts]
+    return any(part in _HIDDEN or part.startswith(".env") for part in parts)
+
+
+def read(path: Path) -> str | None:
+    """The text of a file, given by its resolved path; None where there is none. Blocking. Raises `Unreadable`."""
+    try:
+        # Not blocking: whoever opens a pipe to read from it waits for somebody to write.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no path'}") from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable("it is no file")
+        if found.st_size > FILE_LIMIT:
+            raise Unreadable(f"it has {found.st_size} bytes, more than {FILE_LIMIT}")
+        with os.fdopen(os.dup(handle), "rb") as file:
+            raw = file.read(FILE_LIMIT)
+    except OSError as error:
+        raise Unreadable(f"{type(error).__name__}: {error.strerror}") from None
+    finally:
+        os.close(handle)
+    return raw.decode("utf-8-sig", "replace").replace("\r\n", "\n").strip()
+
+
+@dataclass(slots=True)
+class Including:
+    """One file with its includes: what is open above the one being read, and how much more may be read."""
+
+    root: Path
+    log: Log
+    opened: list[Path] = field(default_factory=list)
+    left: int = TOTAL_LIMIT
+
+    def text(self, path: Path) -> str | None:
+        """The text of a file, each `@include path` line replaced by that file. Blocking. Raises `Unreadable` for the
+        file itself; an include that cannot be used is logged and left out.
+        """
+        words = read(path)
+        if words is None:
+            return None
+        self.left -= len(words.encode("utf-8", "replace"))
+        if self.left < 0:
+            raise Unreadable(f"the file and its includes are larger than {TOTAL_LIMIT} bytes together")
+        self.opened.append(path)
+        try:
+            return "\n".join(self._expanded(words, path)).strip()
+        finally:
+            self.opened.pop()
+
+    def _expanded(self, words: str, path: Path) -> Iterator[str]:
+        fenced = False
+        for line in words.splitlines():
+            fenced ^= _FENCE.match(line) is not None
+            named = None if fenced else _INCLUDE.fullmatch(line)
+            if named is None:
+                yield line
+                continue
+            try:
+                yield self._included(named[1], path)
+            except (Unreadable, OSError, ValueError, RuntimeError) as error:
+                self.log.write(
+                    "prompt",
+                    f"an include is left out: {error}",
+                    level="warn",
+                    file=path.name,
+                    include=named[1][:200],
+                )
+
+    def _included(self, named: str, by: Path) -> str:
+        target = (self._folder(by) / Path(named).expanduser()).resolve()
+        if hidden(self.root, target):
+            raise Unreadable("it is outside of the project, or in a place that instructions may not show")
+        if target in self.opened:
+            raise Unreadable("it includes itself")
+        if len(self.opened) > DEPTH:
+            raise Unreadable(f"includes are nested more than {DEPTH} deep")
+        words = self.text(target)
+        if words is None:
+            raise Unreadable("there is no such file")
+        return words
+
+    def _folder(self, by: Path) -> Path:
+        """Where the paths in a file begin: its own folder where that is in the project, else the project's root."""
+        folder = by.parent.resolve()
+        return self.root if hidden(self.root, folder) else folder
+
+
+def must_read(root: Path, path: Path, log: Log) -> str:
+    """The text of a file of the project, with its includes. Blocking. Raises `Unreadable`, also where there is none."""
+    real_root, real = root.resolve(), path.resolve()
+    if hidden(real_root, real):
+        raise Unreadable("it is outside of the project, or in a place that instructions may not show")
+    words = Including(real_root, log).text(real)
+    if words is None:
+        raise Unreadable("there is no such file")
+    return words

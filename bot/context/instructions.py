@@ -1,0 +1,126 @@
+"""The hierarchy of instruction files: whole machine, operator, project, channel, chat, person.
+
+| scope | file |
+| --- | --- |
+| machine | `/etc/shipmate/Agent.md` |
+| operator | `~/.config/shipmate/Agent.md` (`$XDG_CONFIG_HOME` counts) |
+| project | `Agent.md` |
+| model | `.ship/instructions/models/<encoded model>.md` |
+| channel | `.ship/instructions/channels/<channel>.md` |
+| chat | `.ship/instructions/chats/<encoded chatKey>.md` |
+| person | `.ship/instructions/people/<channel>-<encoded id>.md` |
+
+A file that is missing says nothing; one that cannot be read is told to operators, and nothing else is lost with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.context import files
+from bot.context.files import Including, Unreadable
+from bot.context.hierarchy import Resolved, Source, resolve
+from bot.contracts import Log
+
+NAME = "Agent.md"
+
+
+def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where instructions for everything on this machine may stand, the farthest first."""
+    home = env.get("XDG_CONFIG_HOME") or (f"{env['HOME']}/.config" if env.get("HOME") else "")
+    own = (Path(home) / "shipmate" / NAME,) if home.startswith("/") else ()
+    return (Path("/etc/shipmate") / NAME, *own)
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What the files say for one chat: `shared` by all chats but for what this chat overrides, and its own."""
+
+    shared: str = ""
+    own: str = ""
+    model: str = ""
+    sources: tuple[str, ...] = ()
+    """The names of the files that say something."""
+
+
+class InstructionFiles:
+    """The instruction files of one project. `encode` makes a file name of any text."""
+
+    def __init__(
+        self, root: Path, *, encode: Callable[[str], str], log: Log, everywhere: Sequence[Path] = ()
+    ) -> None:
+        self._root = root
+        self._folder = root / ".ship" / "instructions"
+        self._encode = encode
+        self._log = log
+        self._everywhere = tuple(everywhere)
+
+    async def of_chat(self, channel: str | None, chat_key: str, model: str) -> Instructions:
+        """What holds in a chat; the channel is None where no chat caused the turn."""
+        far = [*self._everywhere, self._root / NAME]
+        near = [self._of_channel(channel), self._of_chat(chat_key)]
+        adaptations = self._folder / "models" / f"{self._encode(model)}.md"
+        *found, adapted = await self._all([*far, *near, adaptations])
+        resolved = self._resolved(found)
+        return Instructions(
+            shared=_joined(resolved.texts[: len(far)]),
+            own=_joined(resolved.texts[len(far) :]),
+            model=adapted.text,
+            sources=tuple(source.name for source in (*found, adapted) if source.text),
+        )
+
+    async def of_person(self, channel: str, chat_key: str, user_id: str) -> str:
+        """What holds for a person, as far as no farther file calls it final."""
+        mine = self._folder / "people" / f"{self._encode(channel)}-{self._encode(user_id)}.md"
+        (own,) = await self._all([mine])
+        if not own.text:
+            return ""
+        far = [*self._everywhere, self._root / NAME, self._of_channel(channel), self._of_chat(chat_key)]
+        # What they override of the others' stays in view: it stands in the cached part of the prompt.
+        return self._resolved([*(await self._all(far)), own]).texts[-1]
+
+    def _of_channel(self, channel: str | None) -> Path | None:
+        return None if channel is None else self._folder / "channels" / f"{self._encode(channel)}.md"
+
+    def _of_chat(self, chat_key: str) -> Path:
+        return self._folder / "chats" / f"{self._encode(chat_key)}.md"
+
+    async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
+        """The files, read side by side."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(asyncio.to_thread(self._source, path)) for path in paths]
+        return [task.result() for task in tasks]
+
+    def _source(self, path: Path | None) -> Source:
+        if path is None:
+            return Source("", "")
+        inside = path.is_relative_to(self._root)
+        name = str(path.relative_to(self._root)) if inside else str(path)
+        try:
+            root = self._root.resolve()
+            real = path.resolve()
+            # Links must not lead out of the project, nor to its secrets; `.ship` itself may be a link.
+            home = self._folder.resolve() if path.is_relative_to(self._folder) else root
+            if inside and (not real.is_relative_to(home) or (home is root and files.hidden(root, real))):
+                raise Unreadable("it is a link that leads to where instructions may not be")
+            return Source(name, Including(root, self._log).text(real) or "")
+        except (Unreadable, OSError, RuntimeError) as error:
+            self._log.write(
+                "prompt", "an instruction file cannot be read", level="warn", file=name, cause=str(error)
+            )
+            return Source(name, "")
+
+    def _resolved(self, sources: Sequence[Source]) -> Resolved:
+        resolved = resolve(sources)
+        for note in resolved.notes:
+            self._log.write(
+                "prompt", "a section of the instructions is left out", level="debug", section=note
+            )
+        return resolved
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n\n".join(filter(None, texts))
