@@ -142,6 +142,10 @@ class Lanes:
         """How many inbound of one person wait, in all chats."""
         return self._by_person[who]
 
+    def chats(self) -> list[str]:
+        """The chats in which something waits or runs."""
+        return list(self._lanes)
+
     @property
     def active(self) -> int:
         """How many lanes have work."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 
 from bot.contracts import Agent, Inbound
@@ -54,11 +55,15 @@ class Stops:
     async def stop(self, inbound: Inbound) -> str:
         """Stop the turn of this chat or place, and what the same person has waiting there; what to say of it.
 
-        In a group a turn is its person's, and the operators', to stop.
+        In a group a turn is its person's, and the operators', to stop. A command that finds nothing in its own place
+        ends what its person has in the threads of that.
         """
         turn = self._turn(inbound)
         chat_keys = {inbound.chat_key} | ({turn.first.chat_key} if turn is not None else set())
-        count = await self._drop(inbound, chat_keys) + await self._off_file(inbound)
+        here = functools.partial(stops, inbound)
+        count = await self._drop(chat_keys, here) + await self._off_file(inbound)
+        if turn is None and not count and inbound.command is not None:
+            return STOPPED if await self._below(inbound) else NOTHING_RUNS
         if turn is not None and not self._may(inbound, turn):
             return STOPPED if count else NOT_YOURS
         stopped = turn is not None and await self.end(turn)
@@ -76,10 +81,22 @@ class Stops:
             return True  # it sees that it was stopped before it asks the agent
         return await self._agent.stop(chat_key)
 
-    async def _drop(self, inbound: Inbound, chat_keys: Iterable[str]) -> int:
+    async def _below(self, inbound: Inbound) -> bool:
+        """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
+        inside = f"{inbound.chat_key}:"
+
+        def own(other: Inbound) -> bool:
+            return person(other) == person(inbound)
+
+        turns = [turn for key, turn in self._running.items() if key.startswith(inside) and own(turn.first)]
+        dropped = await self._drop([key for key in self._lanes.chats() if key.startswith(inside)], own)
+        ended = [await self.end(turn) for turn in turns]
+        return bool(dropped) or any(ended)
+
+    async def _drop(self, chat_keys: Iterable[str], wanted: Callable[[Inbound], bool]) -> int:
         count = 0
         for chat_key in chat_keys:
-            for other in self._lanes.take(chat_key, lambda other: stops(inbound, other)):
+            for other in self._lanes.take(chat_key, wanted):
                 await self._finish(other, "stopped")
                 count += 1
         return count

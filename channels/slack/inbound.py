@@ -225,7 +225,11 @@ def _message(post: _New, event_id: str, me: Me) -> Inbound | None:
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
     if addressed is None:
         return None
-    return _inbound(post.channel, post, tuple(keys), addressed, command=command)
+    found = _inbound(post.channel, post, tuple(keys), addressed, command=command)
+    if command is not None and command.name == "stop" and post.thread is None:
+        # Said in the channel, it is about that: in the thread that it could open nothing runs yet.
+        return found.model_copy(update={"chat_key": address.encode({"channel": post.channel})})
+    return found
 
 
 def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:

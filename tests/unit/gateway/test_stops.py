@@ -11,6 +11,7 @@ import pytest
 from bot.contracts import Command, TurnOutcome
 from bot.gateway import stops
 from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.outgoing import until
 
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
 STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
@@ -57,6 +58,50 @@ async def test_the_same_place_of_another_chat_is_another_place(bench: Bench) -> 
     bench.agent.hold.set()
     await bench.idle()
     assert bench.tele.texts == ["re: long work"]
+
+
+class TestAStopOutsideOfThreads:
+    """Slack has no slash commands in threads, and keeps its conversations there."""
+
+    @staticmethod
+    def thread(name: str, **more: Any) -> dict[str, Any]:
+        return {**GROUP, "chat_key": f"tele:chat:-100:thread:{name}", "target": {"thread": name}, **more}
+
+    async def test_it_ends_what_its_person_has_in_them_and_nothing_of_others(self, bench: Bench) -> None:
+        bench.agent.hold = asyncio.Event()
+        await bench.say("in one", **self.thread("1"))
+        await bench.say("in another", **self.thread("2"))
+        await bench.say("of somebody else", **self.thread("3", user_id="5"))
+        await until(lambda: len(bench.agent.running) == 3)
+        await bench.say("waits there", **self.thread("3"))
+        await bench.say("in another chat", chat_id="-1005", chat_key="tele:chat:-1005", chat_type="group")
+        await until(lambda: len(bench.agent.running) == 4)
+        await bench.say("/shipmate stop", **{**GROUP, "target": {"trigger": "9"}}, **STOP)
+        await bench.tele.until(1)
+        assert bench.tele.texts == [stops.STOPPED]
+        assert len(bench.agent.running) == 2
+        bench.agent.hold.set()
+        await bench.idle()
+        assert sorted(bench.tele.texts[1:]) == ["re: in another chat", "re: of somebody else"]
+        assert await bench.journal.unfinished() == []
+
+    async def test_it_leaves_them_alone_where_something_runs_in_its_own_place(self, bench: Bench) -> None:
+        bench.agent.hold = asyncio.Event()
+        await bench.say("here", **GROUP)
+        await bench.say("in a thread", **self.thread("1"))
+        await until(lambda: len(bench.agent.running) == 2)
+        await bench.say("/stop", **GROUP, **STOP)
+        await bench.tele.until(1)
+        bench.agent.hold.set()
+        await bench.idle()
+        assert bench.tele.texts == [stops.STOPPED, "re: in a thread"]
+
+    async def test_the_button_of_a_reply_ends_that_one_alone(self, bench: Bench) -> None:
+        await running(bench, **self.thread("1"))
+        await bench.say("", kind="stop", **GROUP)
+        bench.agent.hold.set()  # type: ignore[union-attr]
+        await bench.idle()
+        assert bench.tele.texts == ["re: long work"]
 
 
 class TestWhoMayStop:

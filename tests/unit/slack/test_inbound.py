@@ -48,6 +48,17 @@ def test_where_a_message_stands_makes_its_chat(
     assert found.target == {"channel": channel, "thread_ts": thread_ts or TS}
 
 
+@pytest.mark.parametrize("words", ["!stop", "<@U0SHIP> !stop"])
+def test_a_stop_outside_of_threads_is_about_the_channel_and_is_answered_below_itself(words: str) -> None:
+    found = inbound.read_event(body(**post(text=words, channel="C1AA")), ME)
+    assert found is not None
+    assert found.chat_key == "slack:chat:C1AA"
+    assert found.target == {"channel": "C1AA", "thread_ts": TS}
+    inside = inbound.read_event(body(**post(text=words, channel="C1AA", ts=LATER, thread_ts=TS)), ME)
+    assert inside is not None
+    assert inside.chat_key == f"slack:chat:C1AA:thread:{TS}"
+
+
 def test_a_mention_may_carry_a_name_and_others_do_not_count() -> None:
     for text, addressed in {
         "<@U0SHIP|ship> hi": "mention",
