@@ -154,11 +154,12 @@ class GatewayIntake:
 
     async def _written(self, inbound: Inbound) -> tuple[bool, list[InboxRecord]]:
         """Whether it is new, and what is on file about its message."""
-        received = asyncio.ensure_future(self._journal.receive(inbound))
         if inbound.message_id is None:
-            return await received, []
-        # In one go with the writing: nobody waits for it.
+            return await self._journal.receive(inbound), []
+        # In one go with the writing: nobody waits for it. The question is on its way before the writing begins, and
+        # stands behind it all the same.
         about = asyncio.ensure_future(self._journal.about(inbound.chat_key, inbound.message_id))
+        received = asyncio.ensure_future(self._journal.receive(inbound))
         fresh, records = await asyncio.gather(received, about, return_exceptions=True)
         if isinstance(fresh, BaseException):
             raise fresh

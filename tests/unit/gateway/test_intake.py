@@ -28,6 +28,24 @@ async def test_an_inbound_is_in_the_journal_and_can_be_read_again_when_accept_re
     assert await bench.journal.unfinished() == []
 
 
+async def test_a_message_is_taken_in_with_one_visit_to_the_disk(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("the journal is open now", chat_key="tele:chat:2")
+    batcher = bench.journal._base._batcher
+    visits: list[int] = []
+    work = batcher._work
+
+    def counted(batch: list[Any]) -> Any:
+        visits.append(len(batch))
+        return work(batch)
+
+    batcher._work = counted
+    assert await bench.say("hello")
+    assert len(visits) == 1  # it is written, and what is on file about it is read
+    bench.agent.hold.set()
+    await bench.idle()
+
+
 async def test_a_journal_that_cannot_write_means_not_taken_in(bench: Bench) -> None:
     async def refuse(_: object) -> bool:
         raise errors.StorageError("disk full")
