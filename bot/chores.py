@@ -15,6 +15,8 @@ from bot.memory import LOOK_EVERY, MemoryMonitor
 from bot.schedule import Chore
 
 IDLE_SECONDS = 1_800.0
+TEND_SECONDS = 10.0
+"""Shorter than the time in which a quiet chat is worth compacting."""
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
 KEEP_LOG_DAYS = 90
@@ -74,6 +76,7 @@ class Chores:
             Chore("see whether the journal writes", PROBE_SECONDS, self.probe),
             Chore("see whether the model is back", ASK_SECONDS, self.ask),
             Chore("evict idle chats", 300, self.evict),
+            Chore("compact quiet chats", TEND_SECONDS, self._agent.tend),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
             self._shared("sweep old logs", 6 * 3_600, self.sweep_logs),
             self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),

@@ -13,6 +13,7 @@ from bot.access_list import AccessList
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
+from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
@@ -25,6 +26,7 @@ from bot.gateway.receipt import Receipts
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.memories import Memories
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
@@ -129,7 +131,7 @@ def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Watc
 
 def agent_of(rooms: Rooms) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
-    llm, clock = settings.llm, outside.clock
+    llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
     tool_ports = ToolPorts(archive=rooms.archive, artifacts=rooms.artifacts, skills=skills, clock=clock)
     registry = Registry(builtin_tools(tool_ports))
@@ -171,7 +173,14 @@ def agent_of(rooms: Rooms) -> AgentPool:
             keep_observations=settings.context.keep_recent_observations,
             windows=rooms.windows,
             estimator=Estimator(rooms.learned),
-            soft_tokens=settings.context.compaction.soft_tokens,
+            soft_tokens=compaction.soft_tokens,
+            compaction=Policy(
+                compaction.enabled,
+                compaction.keep_tokens,
+                compaction.idle.enabled,
+                compaction.idle.above_tokens,
+            ),
+            memories=Memories(settings.home / "memory", disk=outside.disk),
             rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
             redact=rooms.redact,
         ),

@@ -55,13 +55,17 @@ class Llm(Shape):
 
 class Idle(Shape):
     enabled: bool = True
+    """Whether a chat that goes quiet is compacted shortly before the provider's cache forgets it."""
     above_tokens: Annotated[int, Field(ge=0)] = 12_000
 
 
 class Compaction(Shape):
     enabled: bool = True
+    """Without it nothing is compacted and nothing remembered but where somebody asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
+    """Tokens of a request above which the older part of the history gives way to a summary."""
     keep_tokens: Annotated[int, Field(ge=0)] = 10_000
+    """Tokens of it that stay as they are."""
     idle: Idle = Idle()
 
 
@@ -179,7 +183,6 @@ class ShipFile(Shape):
 
 
 NOT_BUILT = (
-    "context.compaction",
     "permissions",
     "shell",
     "mcp",

@@ -41,6 +41,9 @@ class Commands:
         self._access = access
         self._manifests = manifests
         self._commands = {
+            "compact": Command(
+                "put a summary in place of what we said before; say what matters most", self._compact
+            ),
             "help": Command("what I understand", self._help),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
             "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
@@ -78,6 +81,18 @@ class Commands:
         if not count:
             return "We are at the beginning already. What is on your mind?"
         return f"A new conversation. I have set {count} messages aside; they stay on file."
+
+    async def _compact(self, inbound: Inbound) -> str:
+        assert inbound.command is not None  # noqa: S101 - it is what is carried out
+        facts = await self._agent.compact(inbound.chat_key, inbound.command.args.strip())
+        if facts["how"] == "nothing":
+            return "There is not enough of a conversation yet to make it shorter."
+        if facts["how"] == "failed":
+            return "I could not sum up our conversation just now; it is as it was. Please try again later."
+        return (
+            f"I have summed up {facts['messages']} older messages: about {facts['tokensBefore']} tokens have become "
+            f"{facts['tokensAfter']}. The messages themselves stay on file."
+        )
 
     async def _status(self, inbound: Inbound) -> str:
         facts = await self._agent.describe(inbound.chat_key)

@@ -50,6 +50,9 @@ class DemoModel:
 def _answer(request: ModelRequest) -> Json:
     """The next thing to say or to do."""
     turn = read(request.messages)
+    if request.purpose in {"memory", "compaction"}:
+        notes = demo_words.notes(said.text for said in turn.earlier if said.who is not None)
+        return _text(notes if request.purpose == "memory" else f"<summary>\n{notes}\n</summary>")
     tools = {str(tool.get("name")) for tool in request.tools}
     if turn.called("chat_send"):
         # Delivered, or it cannot be: the text goes out where the tool failed, and nowhere where it did not.

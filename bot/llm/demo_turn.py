@@ -19,7 +19,14 @@ _SKILLS = re.compile(r"\bskills?\b|技能|スキル", re.IGNORECASE)
 _QUOTED = re.compile(r"""["“”«»「『]([^"“”«»「」『』\n]{1,80})["“”«»」』]|(?<!\w)'([^'\n]{1,80})'(?!\w)""")
 _CONTEXT = re.compile(r"^<turn_context>(.*)</turn_context>$", re.DOTALL)
 _LOADED = re.compile(r"^<loaded_history>(.*)</loaded_history>$", re.DOTALL)
-_OURS = ("<turn_context>", "<turn_context note=", "<quoted_messages", "<loaded_history>")
+_OURS = (
+    "<turn_context>",
+    "<turn_context note=",
+    "<quoted_messages",
+    "<loaded_history>",
+    "<conversation_summary",
+    "<reattached>",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bot import text
 from bot.llm.demo_turn import Said
@@ -53,6 +53,13 @@ def say(name: str, words: str) -> str:
     """One sentence, in the script of the person's words."""
     chinese = _HAN.search(words) is not None and _KANA.search(words) is None
     return (_CHINESE if chinese else _ENGLISH)[name]
+
+
+def notes(said: Iterable[str]) -> str:
+    """What is worth remembering, as a demo sees it: the newest things that people said."""
+    rows = [f"- {' '.join(words.split())[:200]}" for words in said if words.strip()]
+    facts = "\n".join(rows[-20:]) or "- nothing was said yet"
+    return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
 
 
 def greeting(words: str, attachments: Sequence[str], *, remembers: bool) -> str:

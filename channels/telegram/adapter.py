@@ -28,6 +28,7 @@ COMMANDS = {
     "start": "Begin",
     "help": "What I can do",
     "new": "Begin a new conversation",
+    "compact": "Sum up what we said before",
     "stop": "Stop what I am doing",
     "status": "How things stand",
     "receipt": "Show the path of my last answer",

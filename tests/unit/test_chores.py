@@ -73,6 +73,9 @@ class Pool:
     async def flush(self) -> None:
         self.done.append("flush")
 
+    async def tend(self) -> None:
+        self.done.append("tend")
+
     def evict(self, idle_seconds: float) -> int:
         self.done.append(f"evict {idle_seconds:g}")
         return 0
@@ -215,6 +218,11 @@ async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
 async def test_idle_chats_are_written_before_they_are_put_away(house: House) -> None:
     await house.do(house.process("host:1:a"), "evict idle chats")
     assert house.pool.done == ["flush", "evict 1800"]
+
+
+async def test_quiet_chats_are_looked_after(house: House) -> None:
+    await house.do(house.process("host:1:a"), "compact quiet chats")
+    assert house.pool.done == ["tend"]
 
 
 async def test_the_first_event_that_cannot_be_read_is_told_with_its_id(house: House) -> None:

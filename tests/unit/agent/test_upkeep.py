@@ -43,7 +43,7 @@ class Answers:
         self.begun: dict[str, asyncio.Event] = {"memory": asyncio.Event(), "compaction": asyncio.Event()}
         self.bench = bench
         self._turns = bench.model.stream
-        bench.model.stream = self.stream  # type: ignore[method-assign, assignment]
+        bench.model.stream = self.stream  # type: ignore[method-assign]
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
         if request.purpose == "turn":

@@ -116,6 +116,8 @@ class FakeAgent:
         self.peak: dict[str, int] = {}
         self.sources: tuple[str, ...] = ()
         self.resets: list[str] = []
+        self.compacted: list[tuple[str, str]] = []
+        self.compaction: Json = {"how": "nothing"}
         self.messages = 0
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
@@ -157,6 +159,10 @@ class FakeAgent:
     async def reset(self, chat_key: str) -> int:
         self.resets.append(chat_key)
         return 4
+
+    async def compact(self, chat_key: str, focus: str = "") -> Json:
+        self.compacted.append((chat_key, focus))
+        return self.compaction
 
     async def describe(self, chat_key: str) -> Json:
         return {"model": "fake", "messages": self.messages, "maxMessages": 60}

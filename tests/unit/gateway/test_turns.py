@@ -125,6 +125,7 @@ async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Benc
         ("whoami", "You are 77 on tele, a member here"),
         ("status", "I am idle"),
         ("new", "4 messages aside"),
+        ("compact", "not enough of a conversation"),
         ("stop", "nothing to stop"),
         ("lauch", "I do not know /lauch. /help"),
     ],
@@ -139,6 +140,21 @@ async def test_commands_say_what_they_should_and_the_agent_never_sees_them(
     await bench.idle()
     assert bench.agent.requests == []
     assert await bench.lines() == []
+
+
+async def test_a_history_is_compacted_with_what_matters_most_and_the_person_is_told(bench: Bench) -> None:
+    bench.agent.compaction = {"how": "summary", "messages": 12, "tokensBefore": 41_000, "tokensAfter": 12_500}
+    asked = Command(name="compact", args=" das Budget für 東京 ")
+    await bench.say("/compact das Budget für 東京", command=asked, addressed="command")
+    (said,) = await bench.tele.until(1)
+    assert "12 older messages: about 41000 tokens have become 12500" in said
+    assert bench.agent.compacted == [("tele:chat:77", "das Budget für 東京")]
+
+
+async def test_a_summary_that_failed_is_told_as_that(bench: Bench) -> None:
+    bench.agent.compaction = {"how": "failed"}
+    await bench.say("/compact", **command("compact"))
+    assert "it is as it was" in (await bench.tele.until(1))[0]
 
 
 async def test_an_operator_is_told_so(bench: Bench) -> None:

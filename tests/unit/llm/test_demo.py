@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.context import memory
 from bot.contracts import Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.demo import DemoModel
 from tests.unit.llm.asking import ask, items, reply_of, tool, user
@@ -228,3 +229,18 @@ async def test_it_streams_in_small_pieces_and_counts_tokens() -> None:
 async def test_any_request_has_an_answer(messages: list[Any]) -> None:
     request = ModelRequest(model="demo", max_tokens=1, system=(), messages=messages, tools=ALL)
     assert (await reply_of(DemoModel(), request)).content
+
+
+@pytest.mark.parametrize("purpose", ["memory", "compaction"])
+async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose: str) -> None:
+    head = user("<conversation_summary note='x'>old</conversation_summary>")
+    messages = (head, user(CONTEXT, "The ship is called 海"), user("<memory_task>write</memory_task>"))
+    request = ModelRequest(
+        model="demo", max_tokens=1, system=(), messages=messages, tools=ALL, purpose=purpose
+    )
+    (block,) = (await reply_of(DemoModel(), request)).content
+    written = block["text"]
+    if purpose == "memory":
+        assert memory.read(written).facts == ("The ship is called 海",)
+    else:
+        assert "海" in memory.read_summary(written)
