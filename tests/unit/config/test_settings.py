@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bot import config
+from bot import config, errors
 from bot.config import shape
 from bot.config.findings import dotted
 
@@ -187,3 +187,21 @@ def test_a_loopback_address_may_be_plain(load: Load) -> None:
 def test_a_place_is_written_as_in_the_file() -> None:
     assert dotted(("channels", "pigeon", "allow", 0)) == "channels.pigeon.allow[0]"
     assert dotted(()) == "ship.json"
+
+
+def test_prompts_are_texts_or_files_of_the_project(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "own.md").write_text("You are a parrot.")
+    settings = load({"prompt": {"custom": "own.md", "append": "Ends in notes.txt\nor not."}})
+    assert settings.prompt.sources(tmp_path) == {
+        "custom": tmp_path / "own.md",
+        "append": "Ends in notes.txt\nor not.",
+    }
+    assert load({}).prompt.sources(tmp_path) == {"custom": "", "append": ""}
+    with pytest.raises(errors.ConfigError) as caught:
+        load({"prompt": {"append": "none.txt"}})
+    assert caught.value.findings == (
+        (
+            'prompt.append: found "none.txt" (text); expected a file in the project, or a text; '
+            "write it, or the text itself"
+        ),
+    )
