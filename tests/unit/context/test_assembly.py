@@ -135,7 +135,7 @@ async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_l
 async def test_prompts_in_files_are_read_with_their_includes_and_again_for_each_epoch(desk: Desk) -> None:
     desk.write("prompts/own.md", "You are a parrot.\n@include more.txt")
     desk.write("prompts/more.txt", "重复一切。")
-    how = {"custom": desk.root / "prompts/own.md", "append": desk.root / "prompts/more.txt"}
+    how: dict[str, Any] = {"custom": desk.root / "prompts/own.md", "append": desk.root / "prompts/more.txt"}
     frozen = await desk.freeze(**how)
     assert frozen.static == "You are a parrot.\n重复一切。"
     assert frozen.appended == "重复一切。"

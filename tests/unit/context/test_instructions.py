@@ -52,8 +52,8 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_the_operators_files_are_those_of_the_machine_and_of_its_user() -> None:
     etc = Path("/etc/shipmate/Agent.md")
-    assert operator_files({"HOME": "/home/op"}) == (etc, Path("/home/op/.config/shipmate/Agent.md"))
-    assert operator_files({"HOME": "/home/op", "XDG_CONFIG_HOME": "/cfg"}) == (
+    assert operator_files({"HOME": "/srv/op"}) == (etc, Path("/srv/op/.config/shipmate/Agent.md"))
+    assert operator_files({"HOME": "/srv/op", "XDG_CONFIG_HOME": "/cfg"}) == (
         etc,
         Path("/cfg/shipmate/Agent.md"),
     )
