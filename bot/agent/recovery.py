@@ -21,6 +21,8 @@ MAX_TRIES = 3
 """How often the prompt is made smaller before it is given up."""
 SHORT_RESULT = 500
 """Characters to which a tool result may be shortened."""
+MAX_LOWERED = 2
+"""How often less output is asked for before the history is looked at: a provider may refuse any."""
 MIN_OUTPUT_TOKENS = 256
 LARGE_TURN = 2_000
 """Estimated tokens below which a turn is not taken to be what does not fit."""
@@ -53,6 +55,7 @@ class TurnTooLarge(errors.ShipmateError):
 class _Tries:
     max_tokens: int
     smaller: int = 0
+    lowered: int = 0
     halvings: int = 0
     unbound: bool = False
 
@@ -84,6 +87,8 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
         except errors.OutputOverflow as error:
             kit.windows.refused(request.model, error)
             if not _lower_output(tries, error):
+                if error.limit is not None:
+                    raise  # A smaller history changes nothing about what the model gives at the most.
                 _shrink(turn, request, tries, error, kit)
         except errors.ContextOverflow as error:
             kit.windows.refused(request.model, error)
@@ -118,6 +123,8 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelRep
 
 def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
     """Ask for less output where input and output together were too much; False where that cannot help."""
+    if tries.lowered == MAX_LOWERED:
+        return False
     if error.limit is not None:
         fitting = min(error.limit, tries.max_tokens - 1)
     elif error.tokens is None or error.window is None:
@@ -127,6 +134,8 @@ def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
     if fitting < MIN_OUTPUT_TOKENS:
         return False
     tries.max_tokens = fitting
+    tries.lowered += 1
+    tries.smaller += 1
     return True
 
 
