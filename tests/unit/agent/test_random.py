@@ -1,26 +1,64 @@
-"""Random conversations: every request is valid, and memory and disk keep the same history."""
+"""Random conversations: every request is valid, and memory and disk keep the same history.
 
+Judged by the rules of the loopback provider, which share nothing with those that the requests are made by.
+"""
 from __future__ import annotations
 
 import asyncio
 import json
 import os
 import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply
-from bot.testing.model import reply, text, tool_use
+from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnRequest
+from bot.llm.client import body_of
+from bot.system import SystemDisk
+from bot.testing import anthropic_rules as rules
+from bot.testing.anthropic_cache import Binding, check_breakpoints
+from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 
+SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
+SHORT = 2_000
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
 def cut_call() -> ModelReply:
     call = tool_use("nothing", a=1)
     return reply(call, stop_reason="max_tokens", cut=[call["id"]])
+
+
+class Judged(ScriptedModel):
+    """Says what it is told to; `refused` is what the provider would have refused, thinking in the wrong place too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[str] = []
+        self._binding = Binding()
+        self._leave = rules.Leave(types={"thinking"})
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        body = json.loads(json.dumps(body_of(request)))
+        try:
+            rules.check(body, self._leave)
+            check_breakpoints(body)
+            self._binding.check(body)
+        except rules.Refused as refused:
+            self.refused.append(refused.message)
+        async for event in super().stream(request):
+            if isinstance(event, ModelReply):
+                content = [dict(block) for block in event.content]
+                self._binding.sign(body, content)
+                self._leave.resumable.append(content)
+                yield replace(event, content=content)
+            else:
+                yield event
 
 
 ANSWERS: list[Any] = [
@@ -38,32 +76,69 @@ ANSWERS: list[Any] = [
     lambda _: reply(THINKING),
     lambda _: cut_call(),
     lambda _: errors.ThinkingUnbound("bound elsewhere"),
+    lambda _: reply(THINKING, text("to be 続"), stop_reason="max_tokens"),
+    lambda _: reply(text("to be "), THINKING, stop_reason="max_tokens"),
+    lambda _: reply(THINKING, stop_reason="max_tokens"),
+    lambda _: reply(THINKING, text("as far"), stop_reason="model_context_window_exceeded"),
+    lambda _: reply(),
+    lambda _: reply(text("of late"), stop_reason="brand_new"),
+    lambda _: errors.OutputOverflow("too much", limit=None),
+    lambda _: errors.RequestTooLarge("413"),
 ]
 
 
-async def converse(bench: Bench, rng: random.Random) -> None:
-    bench.configure(max_messages=rng.choice([4, 8, 12]))
+async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
+    model = Judged()
+    bench.configure(model=model, max_messages=rng.choice([4, 8, 12, 60]))
     for number in range(rng.randrange(6)):
         await bench.store(number, rng.choice(["user", "assistant"]), f"old {number}")
-    for number in range(rng.randrange(4, 14)):
+    for number in range(rng.randrange(3, most)):
         bench.model.answers.clear()
         step = rng.randrange(10)
         if step == 0:
             await bench.pool.reset(KEY)
         elif step <= 2:
             await restarted(bench)
+        elif step == 3:
+            await compacted(bench, rng)
         else:
             await turn(bench, rng, number)
+
+
+async def compacted(bench: Bench, rng: random.Random) -> None:
+    """Compact, or fail to; whatever the model says, the next request is valid and a restart gives the same."""
+    bench.model.answers.append(rng.choice([reply(text(SUMMARY)), reply(text("no")), errors.Overloaded()]))
+    facts = await bench.pool.compact(KEY)
+    assert facts["how"] in {"summary", "nothing", "failed"}
+    bench.model.answers.clear()
+    await restarted(bench)
 
 
 async def restarted(bench: Bench) -> None:
     """A new process fills the store with the same bytes."""
     runtime = bench.pool._runtime(KEY)
-    kept, filled = json.dumps(runtime.store.messages()), runtime._filled
+    kept, filled = json.dumps([*runtime.store.view(), *runtime.store.messages()]), runtime._filled
     bench.restart()
     await bench.pool.describe(KEY)
     if filled:
-        assert json.dumps(bench.pool._runtime(KEY).store.messages()) == kept
+        store = bench.pool._runtime(KEY).store
+        assert json.dumps([*store.view(), *store.messages()]) == kept
+
+
+async def crashed(bench: Bench, rng: random.Random, number: int) -> None:
+    """The process dies in the middle of a turn, and the next one goes on with it."""
+    bench.model.answers.extend(rng.choice(ANSWERS)(rng) for _ in range(rng.randrange(5)))
+    inbound = bench.inbound(f"message {number}")
+    request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
+    running = asyncio.create_task(bench.pool.run(request))
+    for _ in range(rng.randrange(60)):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await bench.pool.flush()
+    bench.restart()
+    if await bench.pool.cut_off(KEY):
+        await bench.pool.run(request)
 
 
 async def turn(bench: Bench, rng: random.Random, number: int) -> None:
@@ -86,12 +161,33 @@ async def turn(bench: Bench, rng: random.Random, number: int) -> None:
     assert not store.turns or store.messages()[0]["role"] == "user"
 
 
+class QuietDisk(SystemDisk):
+    """Waits for nothing: no test here pulls the plug."""
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:  # noqa: ARG002
+        super().append(path, data)
+
+
+async def many(folder: Path, seeds: range) -> None:
+    """Conversations side by side, each on files of its own."""
+    benches = [Bench(folder / str(seed), QuietDisk()) for seed in seeds]
+    talks = [converse(bench, random.Random(seed), 7) for bench, seed in zip(benches, seeds, strict=True)]
+    await asyncio.gather(*talks)
+    await asyncio.gather(*(bench.close() for bench in benches))
+
+
 @pytest.mark.parametrize("seed", range(60))
 async def test_a_random_conversation_keeps_its_promises(bench: Bench, seed: int) -> None:
     await converse(bench, random.Random(seed))
 
 
+@pytest.mark.parametrize("batch", range(SHORT // 50))
+async def test_short_random_conversations_keep_their_promises(tmp_path: Path, batch: int) -> None:
+    await many(tmp_path, range(batch * 50, batch * 50 + 50))
+
+
 @pytest.mark.torture
-@pytest.mark.parametrize("seed", range(60, 60 + int(os.environ.get("CONVERSATIONS", "1000"))))
-async def test_a_thousand_random_conversations_keep_their_promises(bench: Bench, seed: int) -> None:
-    await converse(bench, random.Random(seed))
+@pytest.mark.parametrize("batch", range(int(os.environ.get("CONVERSATIONS", "1000")) // 50))
+async def test_very_many_random_conversations_keep_their_promises(tmp_path: Path, batch: int) -> None:
+    first = SHORT + batch * 50
+    await many(tmp_path, range(first, first + 50))

@@ -351,6 +351,27 @@ async def test_after_a_restart_head_memory_and_next_request_are_the_same(
     assert (json.dumps(shown(bench)), again.upkeep._known, again.upkeep._covers) == before
 
 
+async def test_a_person_may_ask_for_it_after_a_restart(bench: Bench, answers: Answers) -> None:
+    for number in range(6):
+        await bench.say(f"short {number}")
+    bench.restart()
+    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    await bench.say("still there?")
+    assert bench.chat.seen[-1] == "echo: still there?"
+    assert "我们谈了船" in bench.sent[0]["content"][0]["text"]
+
+
+async def test_a_compaction_survives_a_crash_right_behind_it(bench: Bench, answers: Answers) -> None:
+    for number in range(6):
+        await bench.say(f"short {number}")
+    await bench.pool.compact(KEY)
+    view = json.dumps(shown(bench))
+    for _ in range(2):
+        bench.restart()
+        await bench.pool._runtime(KEY).fill()
+        assert json.dumps(shown(bench)) == view
+
+
 async def test_a_new_conversation_does_not_remember_the_old_one(bench: Bench, answers: Answers) -> None:
     await talk(bench, 5)
     await bench.pool.reset(KEY)

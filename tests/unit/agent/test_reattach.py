@@ -1,0 +1,64 @@
+"""After a compaction the model has again what it was working with, as far as there is room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.agent import reattach
+from bot.agent.reattach import Gone
+from bot.contracts import Message
+from bot.testing.model import text, tool_use
+from bot.tools import excerpt
+from tests.unit.agent.conftest import Bench
+
+ULID = "01J{:0>23}"
+
+
+def used(tool: str, content: str, /, *, error: bool = False, **arguments: Any) -> list[Message]:
+    call = tool_use(tool) | {"input": arguments}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": content}
+    if error:
+        result["is_error"] = True
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def large(number: int) -> str:
+    return excerpt.excerpt("行\n" * 5_000, 3_000, ULID.format(number))
+
+
+def test_pointers_to_large_results_are_kept_the_newest_of_them(bench: Bench) -> None:
+    dropped = [message for number in range(25) for message in used("read", large(number))]
+    (words,) = reattach.attached(Gone(dropped, used("read", large(24))), bench.kit)
+    assert ULID.format(23) in words
+    assert ULID.format(4) in words
+    assert ULID.format(3) not in words
+    assert ULID.format(24) not in words, "it is in view still"
+
+
+def test_the_text_of_skills_comes_after_it_and_only_once(bench: Bench) -> None:
+    dropped = [
+        *used("read", large(1)),
+        *used("skills_load", "First do 甲.", name="brewing"),
+        *used("skills_load", "First do 甲, then 乙.", name="brewing"),
+        *used("skills_load", "There is no such skill.", name="nothing", error=True),
+        *used("skills_load", "Still here.", name="baking"),
+    ]
+    kept = used("skills_load", "Still here.", name="baking")
+    pointers, skills = reattach.attached(Gone(dropped, kept), bench.kit)
+    assert "artifact" in pointers
+    assert skills == "The skill brewing, loaded before:\n\nFirst do 甲, then 乙."
+
+
+def test_what_does_not_fit_is_named(bench: Bench) -> None:
+    bench.configure(soft_tokens=2_000)
+    dropped = [
+        *used("skills_load", "short", name="small"),
+        *used("skills_load", "長い" * 2_000, name="large"),
+    ]
+    (words,) = reattach.attached(Gone(dropped, []), bench.kit)
+    assert words == "Skills loaded before; load again what you need: small, large"
+
+
+def test_where_nothing_was_used_nothing_is_attached(bench: Bench) -> None:
+    said: Message = {"role": "user", "content": [text("hello 👋")]}
+    assert reattach.attached(Gone([said], []), bench.kit) == []
