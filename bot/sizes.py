@@ -11,13 +11,16 @@ _OBJECT = 64  # bytes of anything but text, before what it holds
 def size_of(value: Any) -> int:
     """Bytes of a JSON value in memory. What it costs depends on the number of its parts, not on their length."""
     total = 0
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        total += sys.getsizeof(item) if isinstance(item, str | bytes) else _OBJECT
-        if isinstance(item, dict):
-            waiting.extend(item)
-            waiting.extend(item.values())
+    found = [value]
+    for item in found:  # which grows meanwhile
+        kind = type(item)
+        if kind is str or kind is bytes:
+            total += sys.getsizeof(item)
+            continue
+        total += _OBJECT
+        if kind is dict:
+            found += item
+            found += item.values()
         elif isinstance(item, list | tuple | set | frozenset):
-            waiting.extend(item)
+            found += item
     return total

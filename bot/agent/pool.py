@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentRuntime
-from bot.contracts import Json, TurnOutcome, TurnRequest
+from bot.contracts import Json, Message, TurnOutcome, TurnRequest
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -28,6 +28,7 @@ class AgentPool:
         self._budget = budget
         self._runtimes: OrderedDict[str, AgentRuntime] = OrderedDict()
         self._weights: dict[str, int] = {}
+        self._weighed: dict[str, tuple[Message, ...]] = {}
         self._weight = 0
         self._lent: Counter[str] = Counter()
 
@@ -117,6 +118,10 @@ class AgentPool:
         return self._runtimes[chat_key]
 
     def _weigh(self, chat_key: str, runtime: AgentRuntime) -> None:
+        shown = runtime.store.view()
+        if self._weighed.get(chat_key) is shown:
+            return  # looked at, and not changed: the same in this moment as it was
+        self._weighed[chat_key] = shown
         weight = OVERHEAD + size_of(runtime.store.messages())
         self._weight += weight - self._weights.get(chat_key, 0)
         self._weights[chat_key] = weight
@@ -135,4 +140,5 @@ class AgentPool:
 
     def _forget(self, key: str) -> None:
         del self._runtimes[key]
+        self._weighed.pop(key, None)
         self._weight -= self._weights.pop(key, 0)

@@ -6,6 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
+from bot.agent import pool
 from bot.agent.pool import OVERHEAD, AgentPool
 from bot.contracts import TurnRequest
 from bot.sizes import size_of
@@ -50,6 +53,26 @@ async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
     assert len(bench.pool) == 20
     assert bench.pool._weight == sum(bench.pool._weights.values()) == 20 * (OVERHEAD + 64)
     assert len(bench.pool._weights) == 20
+
+
+async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_somebody_looks(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weighed: list[int] = []
+
+    def counted(value: object) -> int:
+        weighed.append(size_of(value))
+        return weighed[-1]
+
+    monkeypatch.setattr(pool, "size_of", counted)
+    await say(bench, 1)
+    await bench.pool.describe("telegram:chat:1")
+    await bench.pool.describe("telegram:chat:1")
+    assert len(weighed) == 1
+    await say(bench, 1)
+    await bench.pool.reset("telegram:chat:1")
+    assert weighed[1] > weighed[0] > weighed[2]
+    assert bench.pool._weight == OVERHEAD + weighed[2]
 
 
 async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
