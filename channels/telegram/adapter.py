@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
-from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
+from telegram.error import BadRequest, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
@@ -110,11 +110,10 @@ class TelegramChannel:
         shown = render.render(message.text)
         if render.units(shown.text) > LIMIT:
             shown = render.plain(message.text)
-        place, home = dict(message.target), message.target.get("chat_id", "")
-        if not render.visible(shown.text) or not address.valid_id(home):
+        place = dict(message.target)
+        if not render.visible(shown.text) or not address.valid_id(place.get("chat_id", "")):
             raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
-        # Three refusals, each of which says surely that nothing was sent, are answered by asking for less, or where
-        # the chat is now, once.
+        # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
                 return await self._post(bot, place, shown)
@@ -127,23 +126,9 @@ class TelegramChannel:
                 else:
                     raise self._undelivered(exc, place) from None
             except TelegramError as exc:
-                if not isinstance(exc, ChatMigrated) or place["chat_id"] != home:
-                    raise self._undelivered(exc, place) from None
-                place = self._moved(exc)
+                raise self._undelivered(exc, place) from None
             except wire.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
-
-    def _moved(self, exc: ChatMigrated) -> dict[str, str]:
-        """Where a group is that became a supergroup: the same people, and other ids of their messages. What is owed
-        to them is sent there; what they write there counts once the new id is let in.
-        """
-        self._around.log.write(
-            "channel",
-            f"a group became the supergroup {exc.new_chat_id}, which must be let in anew",
-            level="warn",
-            channel="telegram",
-        )
-        return {"chat_id": str(exc.new_chat_id)}
 
     async def find(self, message: Outbound) -> Sent | None:
         raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")

@@ -67,25 +67,6 @@ async def test_a_topic_that_is_gone_is_left_out(chat: Bed) -> None:
     assert len(chat.server.called("sendMessage")) == 2
 
 
-async def test_an_answer_to_a_group_that_became_a_supergroup_is_sent_there(bed: Bed) -> None:
-    bed.server.chat(-5, "group")
-    bed.server.upgrade(-5, GROUP)
-    await bed.channel.send(message("你好", {"chat_id": "-5", "reply_to": "1"}))
-    (seen,) = bed.server.visible(GROUP)
-    assert (seen.text, seen.reply_to) == ("你好", None)
-    assert [str(GROUP) in line.message for line in bed.log.at("warn")] == [True]
-
-
-async def test_a_group_that_moves_again_and_again_is_not_followed_for_ever(bed: Bed) -> None:
-    moved = refusal(
-        400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=GROUP
-    )
-    bed.server.fail("sendMessage", times=9, **moved)
-    with pytest.raises(errors.TargetGone):
-        await bed.channel.send(message("here", {"chat_id": "-5"}))
-    assert len(bed.server.called("sendMessage")) == 2
-
-
 async def test_entities_that_telegram_refuses_are_left_out(chat: Bed) -> None:
     chat.server.fail("sendMessage", **refusal(400, "Bad Request: can't parse entities: unsupported"))
     await chat.channel.send(message("**here**"))
@@ -127,6 +108,7 @@ async def test_a_refusal_that_stays_is_a_failure(chat: Bed, description: str) ->
         (refusal(400, "Bad Request: chat not found"), errors.TargetGone),
         (refusal(400, "Bad Request: not enough rights to send text messages"), errors.TargetGone),
         (refusal(400, "Bad Request: TOPIC_CLOSED"), errors.TargetGone),
+        (refusal(400, "Bad Request: upgraded", migrate_to_chat_id=-1005), errors.TargetGone),
         (refusal(401, "Unauthorized"), errors.DeliveryFailed),
         (refusal(413, "Request Entity Too Large"), errors.DeliveryFailed),
         ({"status": 302, "headers": {"location": "/x"}}, errors.DeliveryFailed),
