@@ -93,6 +93,8 @@ class Upkeep:
     async def before_turn(self, request_id: str) -> None:
         """A turn is about to begin: a compaction that is going on ends first, or is given up."""
         self._request_id = request_id
+        # What the last turn loaded has gone with it.
+        self._asked = 0
         if self._compacting is not None and not await self._ends(self._compacting):
             self._write("a compaction took too long and was given up")
             self._compacting.cancel()
@@ -109,7 +111,7 @@ class Upkeep:
         # What the running turn leaves of the room, less a half of that for what is still to come.
         left = hard - self._epochs.tokens() + self._tokens(self._store.view())
         dropped = self._border(min(kit.compaction.keep_tokens, max(0, left // 2)))
-        if dropped:
+        if self._tokens(self._messages(dropped)) >= compaction.WORTH:
             await self._compact("size", dropped, current=current)
 
     def turn_ended(self) -> None:

@@ -2,6 +2,7 @@
 
 Judged by the rules of the loopback provider, which share nothing with those that the requests are made by.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,7 @@ from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 
 SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
-SHORT = 2_000
+SHORT = 1_000
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
@@ -107,7 +108,8 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
 
 async def compacted(bench: Bench, rng: random.Random) -> None:
     """Compact, or fail to; whatever the model says, the next request is valid and a restart gives the same."""
-    bench.model.answers.append(rng.choice([reply(text(SUMMARY)), reply(text("no")), errors.Overloaded()]))
+    said: list[ModelReply | Exception] = [reply(text(SUMMARY)), reply(text("no")), errors.Overloaded()]
+    bench.model.answers.append(rng.choice(said))
     facts = await bench.pool.compact(KEY)
     assert facts["how"] in {"summary", "nothing", "failed"}
     bench.model.answers.clear()
@@ -164,7 +166,7 @@ async def turn(bench: Bench, rng: random.Random, number: int) -> None:
 class QuietDisk(SystemDisk):
     """Waits for nothing: no test here pulls the plug."""
 
-    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:  # noqa: ARG002
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         super().append(path, data)
 
 

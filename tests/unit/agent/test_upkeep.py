@@ -332,6 +332,31 @@ async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_n
     assert any("go on" in json.dumps(message) for message in request.messages)
 
 
+async def test_a_large_turn_behind_a_small_history_is_not_compacted_for_nothing(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=1_000_000, memories=None)
+    for number in range(6):
+        await bench.say(f"short {number}")
+    bench.model.known = ModelFacts(window=20_000)
+    await bench.kit.windows.ask(bench.model, "scripted")
+    await bench.say("x" * 60_000)
+    assert answers.forks("compaction") == 0
+    assert len(bench.chat.seen) == 7
+
+
+async def test_what_the_last_turn_had_loaded_does_not_count_for_the_next(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=1_000_000, memories=None)
+    await talk(bench, 4)
+    bench.model.known = ModelFacts(window=40_000)
+    await bench.kit.windows.ask(bench.model, "scripted")
+    bench.pool._runtime(KEY).upkeep.answered(Usage(input_tokens=39_000))
+    await bench.say("next")
+    assert answers.forks("compaction") == 0
+
+
 async def test_switched_off_nothing_happens_unasked(bench: Bench, answers: Answers) -> None:
     bench.configure(compaction=Policy(enabled=False))
     await talk(bench, 8)
