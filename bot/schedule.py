@@ -35,7 +35,7 @@ class Housekeeping:
         self._scheduler.add_listener(self._failed, EVENT_JOB_ERROR)
         for chore in chores:
             self._scheduler.add_job(
-                chore.run, "interval", seconds=chore.seconds, id=chore.name, name=chore.name
+                _done, "interval", args=(chore,), seconds=chore.seconds, id=chore.name, name=chore.name
             )
 
     def start(self) -> None:
@@ -55,3 +55,8 @@ class Housekeeping:
             level="error",
             chore=event.job_id,
         )
+
+
+async def _done(chore: Chore) -> None:
+    # APScheduler awaits what is a coroutine function by itself, and nothing that only returns a coroutine.
+    await chore.run()

@@ -1,0 +1,55 @@
+"""Chores are done, whatever they are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from bot.schedule import Chore, Housekeeping
+from bot.testing.log import MemoryLog
+
+
+async def tidy(done: asyncio.Event) -> None:
+    done.set()
+
+
+MADE: dict[str, Callable[[asyncio.Event], Callable[[], Awaitable[None]]]] = {
+    "a partial": lambda done: partial(tidy, done),
+    "a function that returns a coroutine": lambda done: lambda: tidy(done),
+    "a task": lambda done: lambda: asyncio.ensure_future(tidy(done)),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+async def test_a_chore_is_done_whatever_it_is_made_of(made: str) -> None:
+    done, log = asyncio.Event(), MemoryLog()
+    housekeeping = Housekeeping([Chore("tidy", 0.01, MADE[made](done))], log)
+    housekeeping.start()
+    try:
+        async with asyncio.timeout(5):
+            await done.wait()
+    finally:
+        housekeeping.stop()
+    assert log.at("error") == []
+
+
+async def test_a_chore_that_fails_is_told_and_done_again() -> None:
+    log, times, twice = MemoryLog(), [], asyncio.Event()
+
+    async def broken() -> None:
+        times.append(1)
+        if len(times) > 1:
+            twice.set()
+        raise OSError("no space left")
+
+    housekeeping = Housekeeping([Chore("tidy", 0.01, broken)], log)
+    housekeeping.start()
+    try:
+        async with asyncio.timeout(5):
+            await twice.wait()
+    finally:
+        housekeeping.stop()
+    assert log.at("error")[0].message == "the chore tidy failed: OSError: no space left"
