@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-
 from bot import errors
 from bot.agent.ledger import Ledger
 from bot.contracts import Reply, Sent
@@ -25,10 +22,10 @@ class TrackedReply:
         self.settled = False
         self.attempted = False
 
-    async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+    async def send(self, words: str) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
-        await asyncio.gather(self._ledger.flush(), *([after] if after is not None else ()))
+        await self._ledger.flush()
         self.attempted = True
         try:
             sent = await self._inner.send(words)

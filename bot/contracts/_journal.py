@@ -129,8 +129,8 @@ class Outbox(Protocol):
 
     async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
     async def undelivered(self) -> list[DeliveryRecord]:
-        """Replies in the states intent and sending whose inbound is finished, oldest first: they wait for nobody
-        but the platform.
+        """Messages in the states intent and sending whose inbound is finished, or unknown, oldest first: they wait for
+        nobody but the platform.
         """
         ...
 

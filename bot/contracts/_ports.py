@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -139,11 +139,8 @@ class Skills(Protocol):
 class Reply(Protocol):
     """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
 
-    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
-        """Deliver one message (in parts where it is long). Raises `errors.DeliveryFailed`.
-
-        Nothing is shown before `after` is done: what has to be on disk first, written while the message is prepared.
-        """
+    async def send(self, text: str) -> list[Sent]:
+        """Deliver one message (in parts where it is long). Raises `errors.DeliveryFailed`."""
         ...
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from bot import errors
 from bot.contracts import (
@@ -24,6 +25,7 @@ BOT_USER = "bot"
 PATIENCE = 24 * 3600.0
 """Seconds after which a reply that still waits for its platform is given up."""
 Part = tuple[Outbound, Sent]
+Kind = Literal["reply", "notice"]
 
 
 class Expired(errors.DeliveryFailed):
@@ -122,10 +124,22 @@ class Completion:
             await self._courier.put_off(to, self._items(to, left), wait)
         else:
             delivered += await self._deliver(to, left)
-        return (*delivered, *(row.id for row in await self._put_off(to)))
+        return (*delivered, *(row.id for row in await self._put_off(to) if row.kind == "reply"))
+
+    async def told(self, to: Address) -> bool:
+        """After a crash: bring the notice that a message had begun to get to its end; True where its person has it, or
+        will have it once the platform allows that. Raises `errors.StorageError`.
+        """
+        left = await self._left(to, _in_order(await self._journal.deliveries(to.request_id), "notice"))
+        if left and (wait := self._wait(to, left)):
+            await self._courier.put_off(to, self._items(to, left), wait)
+        else:
+            await self._deliver(to, left)
+        rows = _in_order(await self._journal.deliveries(to.request_id), "notice")
+        return any(row.state == "sent" or _waits(row) for row in rows)
 
     async def go_on(self, to: Address) -> None:
-        """Deliver what of an answer was put off. Raises `errors.StorageError` where the outbox cannot be read."""
+        """Deliver what was put off of what one message is owed. Raises `errors.StorageError` where the outbox cannot be read."""
         rows = await self._put_off(to)
         now = self._clock.now()
         late = [row for row in rows if now - row.created_at > PATIENCE]
@@ -143,8 +157,8 @@ class Completion:
         return max(wait, self._courier.frozen(to), 0.001) if earlier else max(wait, 0.0)
 
     async def _put_off(self, to: Address) -> list[DeliveryRecord]:
-        rows = _in_order(await self._journal.deliveries(to.request_id))
-        return [row for row in rows if row.state in {"intent", "sending"} and due(row.detail) is not None]
+        rows = await self._journal.deliveries(to.request_id)
+        return [row for row in (*_in_order(rows), *_in_order(rows, "notice")) if _waits(row)]
 
     async def _left(self, to: Address, rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
         """The rows that are not at their end."""
@@ -164,7 +178,8 @@ class Completion:
 
         async def arrived(message: Outbound, sent: Sent) -> None:
             # Before its row says so: else a crash in between would leave the archive without it.
-            await self._shelf.put_once(to, [(message, sent)])
+            if message.kind == "reply":
+                await self._shelf.put_once(to, [(message, sent)])
             ids.append(sent.message_id)
 
         try:
@@ -176,18 +191,25 @@ class Completion:
     def _items(self, to: Address, rows: Iterable[DeliveryRecord]) -> list[Item]:
         now = self._clock.now()
         return [
-            Item(_message(to, row), lost=row.state == "sending", age=now - row.created_at) for row in rows
+            Item(_message(to, row), owed=True, lost=row.state == "sending", age=now - row.created_at)
+            for row in rows
         ]
 
 
 def _message(to: Address, row: DeliveryRecord) -> Outbound:
-    return Outbound(row.id, row.request_id, row.chat_key, to.target, row.text)
+    kind: Kind = "notice" if row.kind == "notice" else "reply"
+    return Outbound(row.id, row.request_id, row.chat_key, to.target, row.text, kind)
 
 
-def _in_order(rows: Iterable[DeliveryRecord]) -> list[DeliveryRecord]:
-    """Replies as people should see them: a repeat stands where its original would."""
-    replies = [row for row in rows if row.kind == "reply"]
+def _waits(row: DeliveryRecord) -> bool:
+    """Whether a row was put off."""
+    return row.state in {"intent", "sending"} and due(row.detail) is not None
+
+
+def _in_order(rows: Iterable[DeliveryRecord], kind: Kind = "reply") -> list[DeliveryRecord]:
+    """Messages of one kind as people should see them: a repeat stands where its original would."""
+    found = [row for row in rows if row.kind == kind]
     places: dict[str, int] = {}
-    for row in replies:
+    for row in found:
         places.setdefault(original(row.id), len(places))
-    return sorted(replies, key=lambda row: (places[original(row.id)], row.id))
+    return sorted(found, key=lambda row: (places[original(row.id)], row.id))

@@ -75,8 +75,8 @@ class Deferred:
         state = "uncertain" if row.state == "sending" else "failed"
         self._log.write(
             "delivery",
-            f"a reply of a turn that has ended was not delivered: {state}",
-            level="error",
+            f"a {row.kind} of a turn that has ended was not delivered: {state}",
+            level="error" if row.kind == "reply" else "warn",
             chat_key=row.chat_key,
             request_id=row.request_id,
             outbound_id=row.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
@@ -87,24 +88,24 @@ class Delivery:
         words: str,
         *,
         kind: Literal["reply", "notice"] = "reply",
-        after: Awaitable[object] | None = None,
+        owed: bool = False,
     ) -> list[Sent]:
-        """Deliver one message, in parts where it is long, once `after` is done. Raises `errors.DeliveryFailed`.
+        """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
 
-        A reply that was delivered is archived; a notice never is, since the model must not come to see it. One that
-        the platform lets out only later is in the outbox and goes out by itself: `errors.DeliveryDeferred`. So does
-        what comes after it in the same chat.
+        A reply that was delivered is archived; a notice never is, since the model must not come to see it. A reply,
+        and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
+        where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
+        that comes after it in the same chat.
         """
         await self._load()
         parts = await self._split(self._channels[to.channel], self._redact(text.clean(words)))
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
-        items = [
-            Item(Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind))
-            for part in parts
+        messages = [
+            Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind) for part in parts
         ]
-        written = [self._courier.intend([item.message for item in items])]
-        prepared = asyncio.gather(*written, *([after] if after is not None else ()))
+        items = [Item(message, owed or kind == "reply") for message in messages]
+        prepared = asyncio.ensure_future(self._courier.intend(messages))
         if kind == "reply" and to.chat_key in self._waiting.chats:
             await prepared
             wait = self._courier.frozen(to)
@@ -112,7 +113,7 @@ class Delivery:
             raise errors.DeliveryDeferred("an earlier answer still waits for its platform", wait=wait)
         return await self._delivered(to, items, prepared)
 
-    async def _delivered(self, to: Address, items: list[Item], prepared: Awaitable[object]) -> list[Sent]:
+    async def _delivered(self, to: Address, items: list[Item], prepared: Future[None]) -> list[Sent]:
         shown: list[Part] = []
 
         async def arrived(message: Outbound, sent: Sent) -> None:
@@ -138,6 +139,11 @@ class Delivery:
         """
         await self._load()
         return await self._completion.resume(to)
+
+    async def told(self, to: Address) -> bool:
+        """After a crash: bring a notice that was begun to its end; True where its person has it, or will have it."""
+        await self._load()
+        return await self._completion.told(to)
 
     async def reopen(self, channel: str, chat_id: str) -> None:
         """Something came from a chat: where it counted as gone, it can be written to again."""
@@ -202,11 +208,11 @@ class ChatReply:
         self._footnote = footnote
         self._delivered = delivered
 
-    async def send(self, words: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+    async def send(self, words: str) -> list[Sent]:
         if self._footnote:
             words = f"{words}\n\n{self._footnote}"
         try:
-            sent = await self._delivery.send(self._to, words, after=after)
+            sent = await self._delivery.send(self._to, words)
         except errors.DeliveryDeferred:
             await self._settled()
             raise

@@ -15,6 +15,7 @@ from bot.gateway.queueing import belongs, taken_in_at
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import is_stop, stops
 
+TOLD = "told before a restart"
 AT_ONCE = 200
 """Rows that are looked up side by side."""
 TOGETHER = 1.0
@@ -58,7 +59,9 @@ class _Row:
 
 
 class Opening:
-    """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with."""
+    """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with,
+    `notices` which messages had begun to get their answer by a notice.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Opening:
         running: Running,
         aside: Callable[[Inbound], bool],
         again: Callable[[str], None],
+        notices: Callable[[str], None],
         log: Log,
     ) -> None:
         self._agent = agent
@@ -77,6 +81,7 @@ class Opening:
         self._running = running
         self._aside = aside
         self._again = again
+        self._notices = notices
         self._log = log
         self.taken_in: Records
 
@@ -171,6 +176,8 @@ class Opening:
             inbound = row.inbound
             if any(delivery.kind == "reply" for delivery in row.deliveries):
                 self._again(inbound.request_id)
+            if any(map(_begun_notice, row.deliveries)):
+                self._notices(inbound.request_id)
             if stopped(inbound):
                 self._lanes.beside(self._finish(inbound, "stopped"))
             elif inbound.request_id in heads:
@@ -193,8 +200,9 @@ class Opening:
 def _outcome(row: _Row, halts: Sequence[Inbound]) -> str:
     """What an unfinished inbound comes to without a turn; "" where it needs one, or may need one."""
     inbound = row.inbound
-    if any(delivery.kind == "notice" and delivery.state == "sent" for delivery in row.deliveries):
-        return "told before a restart"  # a notice is the last thing that happens to an inbound
+    notices = [delivery for delivery in row.deliveries if delivery.kind == "notice"]
+    if any(notice.state == "sent" for notice in notices) and not any(map(_begun_notice, notices)):
+        return TOLD  # a notice is the last thing that happens to an inbound
     if is_stop(inbound):
         return "nothing runs after a restart"
     if inbound.kind == "delete":
@@ -204,6 +212,10 @@ def _outcome(row: _Row, halts: Sequence[Inbound]) -> str:
     if any(stops(stop, inbound) and stop.request_id > inbound.request_id for stop in halts):
         return "stopped"
     return ""
+
+
+def _begun_notice(delivery: DeliveryRecord) -> bool:
+    return delivery.kind == "notice" and delivery.state in {"intent", "sending"}
 
 
 def _edit_outcome(row: _Row, inside: set[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -38,9 +39,12 @@ Arrived = Callable[[Outbound, Sent], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A message to deliver. `lost`: it was begun, and the answer died with the process. `age` is in seconds."""
+    """A message to deliver. `lost`: it was begun, and the answer died with the process. `age` is in seconds. `owed`:
+    somebody waits for it, so it is put off rather than given up, and repeated where nobody can tell what became of it.
+    """
 
     message: Outbound
+    owed: bool
     lost: bool = False
     age: float = 0.0
 
@@ -87,27 +91,27 @@ class Courier:
         self._owed: list[_Change] = []
 
     async def deliver(
-        self, to: Address, items: Iterable[Item], arrived: Arrived, prepared: Awaitable[object] | None = None
+        self, to: Address, items: Iterable[Item], arrived: Arrived, prepared: Future[None] | None = None
     ) -> None:
-        """Send messages of one answer in order, once `prepared` is done.
+        """Send messages of one answer in order, once `prepared` (their rows are written) is done.
 
         Raises an `errors.DeliveryFailed`; then every row that is not in the chat says what becomes of it: with
-        `DeliveryDeferred` all that is left goes out later, with `DeliveryUncertain` all but the one in doubt,
-        with any other nothing more.
+        `DeliveryDeferred` all that is left goes out later, with `DeliveryUncertain` all that is owed but the one in
+        doubt, with any other nothing more.
         """
         left = deque(items)
         try:
             while left:
                 again = await self._one(to, left[0], arrived, prepared)
-                left.popleft()
-                left.extendleft(Item(message) for message in reversed(again))
+                owed = left.popleft().owed
+                left.extendleft(Item(message, owed) for message in reversed(again))
         except _PutOff as error:
             left[0] = replace(left[0], lost=error.unknown)
             await self.put_off(to, left, error.wait)
             raise
         except errors.DeliveryUncertain as error:
             await self.end(left.popleft().message, error)
-            if left and left[0].message.kind == "reply":
+            if left and left[0].owed:
                 await self.put_off(to, left, AFTER_DOUBT)
             raise
         except errors.DeliveryFailed as error:
@@ -119,7 +123,7 @@ class Courier:
             raise
 
     async def put_off(self, to: Address, items: Collection[Item], wait: float) -> None:
-        """Replies that go out by themselves, in order, `wait` seconds from now."""
+        """What is owed goes out by itself, in order, `wait` seconds from now."""
         detail = deferred(self._clock.now() + wait)
         self.hold(to, wait)
         await asyncio.gather(
@@ -193,7 +197,7 @@ class Courier:
             self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
 
     async def _one(
-        self, to: Address, item: Item, arrived: Arrived, prepared: Awaitable[object] | None
+        self, to: Address, item: Item, arrived: Arrived, prepared: Future[None] | None
     ) -> list[Outbound]:
         """Take one message to its end; what has to be sent in its place, [] where it is in the chat."""
         message, unknown, waited = item.message, item.lost, 0.0
@@ -229,7 +233,7 @@ class Courier:
         return wait
 
     async def _attempt(
-        self, to: Address, message: Outbound, arrived: Arrived, prepared: Awaitable[object] | None
+        self, to: Address, message: Outbound, arrived: Arrived, prepared: Future[None] | None
     ) -> None:
         """Send once, when it may be sent."""
         self._targets.check(to)
@@ -288,17 +292,17 @@ class Courier:
         )
 
     async def _replaced(self, to: Address, item: Item, error: errors.DeliveryUncertain) -> list[Outbound]:
-        """Nobody can tell whether it arrived: a reply goes out once more and says that it may be a repeat, so that it
-        is neither lost nor doubled in silence. A notice is not repeated, nor a repeat, unless a crash came in between.
+        """Nobody can tell whether it arrived: what is owed goes out once more and says that it may be a repeat, so that
+        it is neither lost nor doubled in silence. A repeat is not repeated, unless a crash came in between.
         """
         message = item.message
-        if message.kind == "notice" or (original(message.id) != message.id and not item.lost):
+        if not item.owed or (original(message.id) != message.id and not item.lost):
             raise error
         words = message.text
         if not words.startswith(REPEATED):
             words = REPEATED + words
         again = [
-            Outbound(f"{message.id}-{n}", message.request_id, message.chat_key, message.target, part)
+            replace(message, id=f"{message.id}-{n}", text=part)
             for n, part in enumerate(self._channels[to.channel].split(words), 1)
         ]
         await asyncio.gather(self.intend(again), self.mark(message, "uncertain", detail=REPLACED))
@@ -306,7 +310,7 @@ class Courier:
 
     def _later(self, to: Address, item: Item, *, unknown: bool) -> errors.DeliveryFailed:
         """What a message ends with that the platform does not let out now. The older it is, the rarer it is tried."""
-        if item.message.kind == "reply":
+        if item.owed:
             wait = max(self.frozen(to), min(item.age / 4, SLOWEST_RETRY), UNSAID)
             return _PutOff("the platform asks to wait for long", wait=wait, unknown=unknown)
         if unknown:

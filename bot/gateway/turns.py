@@ -29,7 +29,7 @@ from bot.gateway.commands import BESIDE, Commands
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.lanes import Lanes, Portion
-from bot.gateway.opening import Opening
+from bot.gateway.opening import TOLD, Opening
 from bot.gateway.places import Person
 from bot.gateway.presence import working
 from bot.gateway.queueing import MODES, belongs, follows, joins, person
@@ -75,6 +75,7 @@ class Turns:
         self._mode = MODES[mode]
         self._running: Running = {}
         self._again: set[str] = set()
+        self._notices: set[str] = set()
         self._beside: set[str] = set()
         self.lanes = Lanes(
             self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
@@ -82,7 +83,7 @@ class Turns:
         )  # fmt: skip
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
-            again=self._again.add, log=log,
+            again=self._again.add, notices=self._notices.add, log=log,
         )  # fmt: skip
         self.backlog = Backlog(
             journal=journal, lanes=self.lanes, bring=self.opening.bring, known=self._known, clock=clock, log=log,
@@ -195,7 +196,7 @@ class Turns:
             # The journal keeps its order, so nobody need wait for the claim before the work begins.
             claimed = asyncio.ensure_future(self._recorded(self._journal.claim(inbound.request_id)))
             try:
-                outcome = await handle()
+                outcome = await self._told(inbound) or await handle()
             except errors.ShipmateError as error:
                 self._log.write("error", f"{type(error).__name__}: {error}", level="error")
                 await self._notify(inbound, error.person)
@@ -205,6 +206,19 @@ class Turns:
                 # Before the first: after a crash in between, that one still knows what became of them.
                 await self._close(turn)
             await self._finish(inbound, outcome)
+
+    async def _told(self, inbound: Inbound) -> str:
+        """What a message comes to whose answer by a notice was begun before a restart, and is brought to its end; ""
+        where there was none, or it did not arrive.
+        """
+        if inbound.request_id not in self._notices:
+            return ""
+        self._notices.discard(inbound.request_id)
+        to = Address.of(inbound)
+        if not await self._delivery.told(to):
+            return ""
+        await self._delivered(to)
+        return TOLD
 
     async def _sorry(self, portion: Portion) -> None:
         """Work failed in a way that nobody foresaw: the person hears of it, and it is not tried again."""
@@ -335,7 +349,7 @@ class Turns:
     async def _notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""
         try:
-            await self._delivery.send(Address.of(inbound), words, kind="notice")
+            await self._delivery.send(Address.of(inbound), words, kind="notice", owed=True)
         except errors.DeliveryFailed:
             return
 

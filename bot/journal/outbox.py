@@ -18,7 +18,7 @@ _MARK = """UPDATE outbox SET state = ?, message_id = coalesce(?, message_id), de
 _DELIVERIES = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at
     FROM outbox WHERE request_id = ? ORDER BY rowid"""
 _UNDELIVERED = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at
-    FROM outbox WHERE state IN ('intent', 'sending') AND kind = 'reply' AND NOT EXISTS
+    FROM outbox WHERE state IN ('intent', 'sending') AND NOT EXISTS
         (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.state IN ('received', 'claimed'))
     ORDER BY rowid"""
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"

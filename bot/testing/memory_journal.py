@@ -193,9 +193,7 @@ class MemoryJournal:
 
     @at_once
     def undelivered(self) -> list[DeliveryRecord]:
-        rows = (
-            row for row in self._outbox.values() if row.kind == "reply" and row.state in {"intent", "sending"}
-        )
+        rows = (row for row in self._outbox.values() if row.state in {"intent", "sending"})
         return [row for row in rows if not self._is_open(row.request_id)]
 
     @at_once

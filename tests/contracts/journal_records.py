@@ -174,7 +174,7 @@ class RecordsContract(JournalRig):
         left = [len(await journal.steps(step(1, request=request).request_id)) for request in (1, 2, 3, 9)]
         assert left == [0, 1, 1, 0]
 
-    async def test_replies_wait_for_the_platform_alone_once_their_inbound_is_finished(
+    async def test_messages_wait_for_the_platform_alone_once_their_inbound_is_finished(
         self, journal: Journal, clock: FakeClock
     ) -> None:
         for number in (1, 2):
@@ -190,7 +190,8 @@ class RecordsContract(JournalRig):
         await journal.finish(inbound(1).request_id, "done")
         await journal.mark(outbound(3).id, "intent")
         journal = await self.restart(journal)
-        first, second = await journal.undelivered()
+        first, notice, second = await journal.undelivered()
+        assert (notice.id, notice.kind) == (outbound(1).id, "notice")
         assert (first.id, first.text, first.target) == (outbound(5).id, "先 👍", {"chat_id": "5"})
         assert (first.created_at, first.changed_at) == (began, began)
         assert (second.id, second.state, second.created_at, second.changed_at) == (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,7 @@ class Chat:
     seen: list[str] = field(default_factory=list)
     failures: list[errors.DeliveryFailed] = field(default_factory=list)
 
-    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
-        if after is not None:
-            await after
+    async def send(self, text: str) -> list[Sent]:
         if self.failures:
             raise self.failures.pop(0)
         self.seen.append(text)

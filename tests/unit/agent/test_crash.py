@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -106,9 +105,9 @@ class Mortal(Chat):
         super().__init__()
         self._world = world
 
-    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+    async def send(self, text: str) -> list[Sent]:
         await self._world.alive()
-        return await super().send(text, after=after)
+        return await super().send(text)
 
 
 class Answers(ScriptedModel):

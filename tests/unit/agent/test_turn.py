@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 import pytest
@@ -321,7 +320,7 @@ async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(bench: Be
     on_file: list[list[str]] = []
 
     class Witness(Chat):
-        async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        async def send(self, text: str) -> list[Sent]:
             on_file.append([line.type for line in await bench.transcript.load(KEY)])
             return await super().send(text)
 

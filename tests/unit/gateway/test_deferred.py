@@ -134,6 +134,27 @@ async def test_a_reply_that_waits_for_more_than_a_day_is_given_up_and_the_operat
     assert desk.tele.sent == []
 
 
+async def test_a_notice_that_is_somebodys_answer_waits_too_also_after_a_restart_and_is_not_archived(
+    tmp_path: Path,
+) -> None:
+    first = Desk(tmp_path)
+    await first.asked()
+    first.tele.failures.append(LONG)
+    with pytest.raises(errors.DeliveryDeferred):
+        await first.delivery.send(TO, "I failed.", kind="notice", owed=True)
+    await first.file.finish(TO.request_id, "failed")
+    await first.close()
+    second = Desk(tmp_path)
+    await second.delivery.open(lambda *_: None)
+    await second.slept(HOUR)
+    assert await second.tele.until(1) == ["I failed."]
+    await until(lambda: not second.delivery._waiting.chats)
+    assert [row.kind for row in await second.rows()] == ["notice"]
+    assert await second.states() == [("sent", "m1")]
+    assert await second.lines() == []
+    await second.close()
+
+
 async def test_signs_of_work_and_notices_do_not_disturb_a_platform_that_wants_to_be_left_alone(
     desk: Desk,
 ) -> None:

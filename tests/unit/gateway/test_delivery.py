@@ -118,8 +118,21 @@ async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(benc
     assert len(bench.tele.sent) == 1
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     with pytest.raises(errors.DeliveryUncertain):
-        await bench.delivery.send(TO, "Status.", kind="notice")
-    assert len(bench.tele.sent) == 1, "a notice is not repeated"
+        await bench.delivery.send(TO, "A report.", kind="notice")
+    assert len(bench.tele.sent) == 1, "what nobody waits for is not repeated"
+
+
+async def test_a_notice_that_is_somebodys_answer_is_repeated_as_a_reply_is_and_stays_a_notice(
+    bench: Desk,
+) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    await bench.delivery.send(TO, "Try again 明天.", kind="notice", owed=True)
+    assert [(one.text, one.kind) for one in bench.tele.sent] == [(REPEATED + "Try again 明天.", "notice")]
+    assert [(row.state, row.kind) for row in await bench.rows()] == [
+        ("uncertain", "notice"),
+        ("sent", "notice"),
+    ]
+    assert await bench.lines() == []
 
 
 async def test_a_repeat_that_has_to_wait_still_says_that_it_is_one(bench: Desk) -> None:
@@ -242,18 +255,6 @@ async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_pa
         await bench.tele.until(expected)
     await asyncio.gather(*tasks)
     await bench.close()
-
-
-async def test_nothing_is_shown_before_what_has_to_be_on_disk_first(bench: Desk) -> None:
-    first = asyncio.get_running_loop().create_future()
-    sending = asyncio.create_task(bench.delivery.send(TO, "hello", after=first))
-    async with asyncio.timeout(5):
-        while await bench.states() != [("sending", None)]:  # noqa: ASYNC110 - rows of the outbox tell nobody
-            await asyncio.sleep(0)
-    assert bench.tele.sent == []
-    first.set_result(None)
-    await sending
-    assert bench.tele.texts == ["hello"]
 
 
 async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Desk) -> None:

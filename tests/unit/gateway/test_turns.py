@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, TurnOutcome, TurnRequest
+from bot.contracts import Attachment, Command, Outbound, Sent, TurnOutcome, TurnRequest
 from bot.gateway import stops, turns
+from bot.gateway.outbox import REPEATED
 from tests.unit.gateway.conftest import Bench
 
 
@@ -268,6 +269,53 @@ async def test_a_notice_that_was_given_before_the_crash_is_not_given_again(tmp_p
     assert second.tele.sent == []
     assert await second.journal.unfinished() == []
     await second.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Sent("m1"), []),
+        (None, ["again"]),
+        (errors.DeliveryUncertain("cannot tell"), [REPEATED + "again"]),
+    ],
+)
+@pytest.mark.parametrize("what", ["a command", "a turn that failed"])
+async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is_done_again(
+    what: str, found: Sent | Exception | None, said: list[str], tmp_path: Path
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    first.agent.answer = lambda _: TurnOutcome("failed", notice="again")
+    first.turns.commands.run = lambda _: asyncio.sleep(0, "again")  # type: ignore[method-assign, assignment]
+    sending = asyncio.Event()
+
+    async def cut(message: Outbound) -> Sent:
+        sending.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    first.tele.send = cut  # type: ignore[method-assign]
+    await first.say("/help", **(command("help") if what == "a command" else {}))
+    await sending.wait()
+    await killed(first)
+    second = Bench(tmp_path)
+    second.tele.finds = found
+    assert await second.turns.open("tele") == 1
+    while second.clock.sleeping or second.turns.lanes.busy:
+        await second.clock.advance(2)
+        await asyncio.sleep(0.001)
+    assert second.tele.texts == said
+    assert second.agent.requests == []
+    assert await second.journal.unfinished() == []
+    assert await second.lines() == ([] if what == "a command" else [("user", "/help")])
+    await second.close()
+
+
+async def killed(bench: Bench) -> None:
+    """The process is gone: nothing that it would still write is written."""
+    bench.journal.mark = lambda *_, **__: asyncio.sleep(0)  # type: ignore[method-assign]
+    bench.journal.finish = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
+    await bench.close()
 
 
 async def test_what_comes_in_before_its_channel_is_open_waits_and_keeps_its_place(tmp_path: Path) -> None:
