@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,55 +13,15 @@ from bot.agent import upkeep
 from bot.context import estimate, memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
-from bot.context.memory import Memory
-from bot.contracts import ModelFacts, ModelReply, ModelRequest, Usage
+from bot.contracts import ModelFacts, Usage
 from bot.history.memories import Kept, Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.keeping import MEMORY, SUMMARY, Answers
 
 LONG = "x" * 3_300
 """Some thousand tokens."""
-SUMMARY = (
-    "<analysis>hm</analysis><summary>## What happened\n- 我们谈了船\n## Facts\n- the ship is called 海\n\
-## Decisions\n(none)\n## Preferences\n(none)\n## Open tasks\n- paint it\n</summary>"
-)
-MEMORY = Memory(facts=("the ship is called 海",), open_tasks=("paint it",))
-
-
-class Answers:
-    """Turns are echoed; forks get what `memory` and `summary` say, or fail with it."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.memory: Any = reply(text(MEMORY.markdown))
-        self.summary: Any = reply(text(SUMMARY))
-        self.reads = False
-        self.hold: dict[str, asyncio.Event] = {}
-        self.begun: dict[str, asyncio.Event] = {"memory": asyncio.Event(), "compaction": asyncio.Event()}
-        self.bench = bench
-        self._turns = bench.model.stream
-        bench.model.stream = self.stream  # type: ignore[method-assign]
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
-        if request.purpose == "turn":
-            async for event in self._turns(request):
-                if isinstance(event, ModelReply) and self.reads:
-                    read = round(estimate.request_tokens(request))
-                    yield replace(event, usage=Usage(cache_read_tokens=read))
-                else:
-                    yield event
-            return
-        self.bench.model.requests.append(request)
-        self.begun[request.purpose].set()
-        if request.purpose in self.hold:
-            await self.hold[request.purpose].wait()
-        answer = self.memory if request.purpose == "memory" else self.summary
-        if isinstance(answer, Exception):
-            raise answer
-        yield answer
-
-    def forks(self, purpose: str) -> int:
-        return sum(request.purpose == purpose for request in self.bench.model.requests)
 
 
 @pytest.fixture
@@ -397,6 +354,15 @@ async def test_a_compaction_survives_a_crash_right_behind_it(bench: Bench, answe
         assert json.dumps(shown(bench)) == view
 
 
+async def test_a_memory_that_cannot_be_written_is_remembered_all_the_same(
+    bench: Bench, answers: Answers
+) -> None:
+    (bench.root / "memory").write_text("in the way")
+    await talk(bench, 4)
+    assert bench.pool._runtime(KEY).upkeep._known == MEMORY
+    assert any(entry.message == "the memory could not be written" for entry in bench.log.entries)
+
+
 async def test_a_new_conversation_does_not_remember_the_old_one(bench: Bench, answers: Answers) -> None:
     await talk(bench, 5)
     await bench.pool.reset(KEY)
@@ -420,19 +386,3 @@ async def test_a_stop_of_the_process_gives_up_what_goes_on(bench: Bench, answers
     await bench.pool.close()
     assert not bench.pool._runtime(KEY).busy
     assert not (bench.root / "memory").exists()
-
-
-async def test_a_file_that_somebody_changed_is_not_trusted_to_know_how_far_it_reaches(tmp_path: Path) -> None:
-    memories = Memories(tmp_path, disk=SystemDisk())
-    assert await memories.load(KEY) is None
-    await memories.forget(KEY)
-    await memories.save(KEY, Kept(MEMORY.markdown, "01X", 5, 6))
-    assert await memories.load(KEY) == Kept(MEMORY.markdown, "01X", 5, 6)
-    path = tmp_path / "telegram%3Achat%3A1" / "session.md"
-    path.write_text(MEMORY.markdown + "\n- and more", encoding="utf-8")
-    changed = await memories.load(KEY)
-    assert changed is not None
-    assert changed.covers is None
-    assert changed.markdown.endswith("and more")
-    await memories.forget(KEY)
-    assert await memories.load(KEY) is None

@@ -1,0 +1,77 @@
+"""A memory is on file whole, or the one before is; it says how far it reaches only where that is sure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.history.memories import LARGEST, Kept, Memories
+from bot.system import SystemDisk
+
+KEY = "telegram:chat:1"
+WORDS = "## Facts\n- the ship is called 海 🚢"
+
+
+class Full(SystemDisk):
+    """A disk that is full after so many files."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def replace(self, path: Path, data: bytes) -> None:
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        self.room -= 1
+        super().replace(path, data)
+
+
+async def test_what_is_kept_is_there_again_and_belongs_to_its_chat(tmp_path: Path) -> None:
+    memories = Memories(tmp_path, disk=SystemDisk())
+    assert await memories.load(KEY) is None
+    await memories.forget(KEY)
+    await memories.save(KEY, Kept(WORDS, "01X", 5, 6))
+    again = Memories(tmp_path, disk=SystemDisk())
+    assert await again.load(KEY) == Kept(WORDS, "01X", 5, 6)
+    assert await again.load("telegram:chat:2") is None
+    assert (tmp_path / "telegram%3Achat%3A1" / "session.md").stat().st_mode & 0o777 == 0o600
+    await again.forget(KEY)
+    assert await again.load(KEY) is None
+
+
+@pytest.mark.parametrize("change", ["words", "facts", "torn"])
+async def test_where_something_was_changed_nobody_says_how_far_it_reaches(
+    tmp_path: Path, change: str
+) -> None:
+    memories = Memories(tmp_path, disk=SystemDisk())
+    await memories.save(KEY, Kept(WORDS, "01X", 5, 6))
+    folder = tmp_path / "telegram%3Achat%3A1"
+    if change == "words":
+        (folder / "session.md").write_text(WORDS + "\n- and more", encoding="utf-8")
+    else:
+        (folder / "covers.json").write_bytes(b"[1]\n" if change == "facts" else b'{"v": 1, "cov')
+    kept = await memories.load(KEY)
+    assert kept is not None
+    assert kept.covers is None
+    assert kept.markdown.startswith(WORDS)
+
+
+async def test_a_crash_between_both_files_leaves_words_of_unknown_reach(tmp_path: Path) -> None:
+    await Memories(tmp_path, disk=SystemDisk()).save(KEY, Kept("old", "01X"))
+    with pytest.raises(errors.StorageError):
+        await Memories(tmp_path, disk=Full(1)).save(KEY, Kept("new", "01Y"))
+    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == Kept("new", None)
+
+
+async def test_a_disk_that_refuses_leaves_the_memory_that_was_there(tmp_path: Path) -> None:
+    await Memories(tmp_path, disk=SystemDisk()).save(KEY, Kept("old", "01X"))
+    with pytest.raises(errors.StorageError):
+        await Memories(tmp_path, disk=Full(0)).save(KEY, Kept("new", "01Y"))
+    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == Kept("old", "01X")
+
+
+async def test_a_file_that_is_no_memory_for_its_size_is_not_read(tmp_path: Path) -> None:
+    memories = Memories(tmp_path, disk=SystemDisk())
+    await memories.save(KEY, Kept("x" * (LARGEST + 1), "01X"))
+    assert await memories.load(KEY) is None
