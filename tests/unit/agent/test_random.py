@@ -49,7 +49,8 @@ class Judged(ScriptedModel):
         try:
             rules.check(body, self._leave)
             check_breakpoints(body)
-            self._binding.check(body)
+            if request.purpose == "turn":  # a fork of a chat whose system prompt is not known yet thinks anew
+                self._binding.check(body)
         except rules.Refused as refused:
             self.refused.append(refused.message)
         async for event in super().stream(request):
@@ -102,8 +103,12 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
             await restarted(bench)
         elif step == 3:
             await compacted(bench, rng)
+        elif step == 4:
+            await crashed(bench, rng, number)
         else:
             await turn(bench, rng, number)
+    assert model.refused == []
+    assert not bench.log.of("repair"), "nothing had to be mended either"
 
 
 async def compacted(bench: Bench, rng: random.Random) -> None:
