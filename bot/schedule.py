@@ -1,18 +1,24 @@
 """The clock of housekeeping: APScheduler calls, what it calls decides.
 
-APScheduler 3 skips a job that is late by more than a second, silently; here a late job runs once, however late.
+APScheduler 3 skips a job that is late by more than a second, silently; here a late job runs once, however late. It
+goes by the time of day: where a clock is set back, it would wait until that time has come again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bot.contracts import Log
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks at whether the clock was set back."""
+_SLACK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,7 @@ class Housekeeping:
 
     def __init__(self, chores: list[Chore], log: Log) -> None:
         self._log = log
+        self._look: asyncio.TimerHandle | None = None
         self._scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
@@ -41,11 +48,23 @@ class Housekeeping:
     def start(self) -> None:
         """Begin; needs a running event loop."""
         self._scheduler.start()
+        self._watch()
 
     def stop(self) -> None:
         """End. Safe to call without `start`."""
+        if self._look is not None:
+            self._look.cancel()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+
+    def _watch(self) -> None:
+        """A chore whose next time is further away than it can be: the clock was set back meanwhile."""
+        now = datetime.now(UTC)  # noqa: TID251 - the clock that APScheduler goes by
+        for job in self._scheduler.get_jobs():
+            latest = now + job.trigger.interval
+            if job.next_run_time > latest + _SLACK:
+                job.modify(next_run_time=latest)
+        self._look = asyncio.get_running_loop().call_later(LOOK_EVERY, self._watch)
 
     def _failed(self, event: JobExecutionEvent) -> None:
         error = event.exception

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import partial
 
 import pytest
 
+from bot import schedule
 from bot.schedule import Chore, Housekeeping
 from bot.testing.log import MemoryLog
 
@@ -53,3 +55,20 @@ async def test_a_chore_that_fails_is_told_and_done_again() -> None:
     finally:
         housekeeping.stop()
     assert log.at("error")[0].message == "the chore tidy failed: OSError: no space left"
+
+
+async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "LOOK_EVERY", 0.01)
+    done = asyncio.Event()
+
+    async def tidy() -> None:
+        done.set()
+
+    housekeeping = Housekeeping([Chore("tidy", 0.05, tidy)], MemoryLog())
+    housekeeping.start()
+    # What a clock that goes back by thirty days makes of it.
+    (job,) = housekeeping._scheduler.get_jobs()
+    job.modify(next_run_time=job.next_run_time + timedelta(days=30))
+    async with asyncio.timeout(5):
+        await done.wait()
+    housekeeping.stop()
