@@ -85,7 +85,8 @@ async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) 
             left = _shorter(prefix, error, kit)
             if retry == MAX_RETRIES or not left:
                 raise
-            prefix = Prefix(prefix.system, left)
+            # What was thought behind what is gone would be refused.
+            prefix = Prefix(prefix.system, blocks.without_thinking(left))
         else:
             return memory.read_summary(words, known)
     raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises

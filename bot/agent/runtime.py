@@ -108,7 +108,7 @@ class AgentRuntime:
         await self.fill()
         if not self.upkeep.system:
             # Not what the next turn will have: nobody knows yet from where it comes.
-            self.upkeep.system = await self._system(TurnRequest("", self.chat_key))
+            self.upkeep.stand_in = await self._system(TurnRequest("", self.chat_key))
             self._frozen = None
         return await self.upkeep.compact(focus)
 

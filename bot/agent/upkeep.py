@@ -33,10 +33,13 @@ _FAILED = (errors.ShipmateError, MemoryInvalid)
 
 
 class Upkeep:
-    """The upkeep of one chat. `system` is what stood before the messages of its newest request."""
+    """The upkeep of one chat. `system` is what stood before the messages of its newest request; after a restart nobody
+    knows it before the next turn, and `stand_in` is what a fork says in its place.
+    """
 
     def __init__(self, chat_key: str, declared: Epochs, kit: Kit) -> None:
         self.system: Sequence[Json] = ()
+        self.stand_in: Sequence[Json] = ()
         self.breaker = compaction.Breaker(kit.clock)
         self._chat_key = chat_key
         self._epochs = declared
@@ -154,7 +157,7 @@ class Upkeep:
             await self._ends(self._compacting)
         most = self._tokens(self._store.messages()) // 4
         dropped = self._border(min(self._kit.compaction.keep_tokens, most))
-        if not dropped or not self.system:
+        if not dropped:
             return {"how": "nothing"}
         return await self._beside("compact", dropped, focus=focus)
 
@@ -219,7 +222,7 @@ class Upkeep:
     async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Change:
         """The change in which a summary stands for it, which is the memory from now on."""
         newest = self._newest()
-        prefix = Prefix(self.system, self._store.view(), current)
+        prefix = self._prefix(current)
         self._note_asked(current)
         summary = await forks.summarize(prefix, self._known, focus, self._kit)
         change = self._change(dropped, summary, "summary")
@@ -263,9 +266,15 @@ class Upkeep:
 
     # ------------------------------------------------------------ inside
 
+    def _prefix(self, current: Sequence[Message]) -> Prefix:
+        if self.system:
+            return Prefix(self.system, self._store.view(), current)
+        # What was thought behind another system prompt would be refused.
+        return Prefix(self.stand_in, blocks.without_thinking(self._store.view()), current)
+
     def _note_asked(self, current: Sequence[Message]) -> None:
         """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""
-        if not current:
+        if self.system and not current:
             self._epochs.asked_at = self._kit.clock.monotonic()
 
     def _newest(self) -> str | None:

@@ -18,6 +18,7 @@ from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Provider
 
 SUMMARY = "<analysis>long thoughts</analysis><summary>## What happened\n- 我们谈了\n## Open tasks\n- pay\n</summary>"
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
 def said(words: str) -> Any:
@@ -86,6 +87,16 @@ async def test_a_prompt_that_is_too_long_loses_its_oldest_rounds_by_the_excess(b
     assert second[0]["role"] == "user"
     sizes = [bench.kit.estimator.messages("scripted", one[:-1]) for one in (first, second)]
     assert 0.2 * sizes[0] < sizes[0] - sizes[1] < 0.8 * sizes[0]
+
+
+async def test_what_was_thought_behind_what_is_gone_is_not_sent(bench: Bench) -> None:
+    thought = {"role": "assistant", "content": [THINKING, text("so")]}
+    history = [one for n in range(6) for one in (said(f"question {n}"), thought)]
+    bench.model.answers += [errors.ContextOverflow(), reply(text(SUMMARY))]
+    await forks.summarize(Prefix([text("You are a cat.")], history), None, "", bench.kit)
+    first, second = (json.dumps(list(request.messages)) for request in bench.model.requests)
+    assert "signature" in first
+    assert "signature" not in second
 
 
 async def test_it_is_tried_four_times_at_the_most_and_ever_shorter(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import MEMORY, SUMMARY, Answers
 
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 LONG = "x" * 3_300
 """Some thousand tokens."""
 
@@ -335,9 +336,11 @@ async def test_after_a_restart_head_memory_and_next_request_are_the_same(
 
 async def test_a_person_may_ask_for_it_after_a_restart(bench: Bench, answers: Answers) -> None:
     for number in range(6):
+        bench.model.answers.append(reply(THINKING, tool_use("chat_send", text="答え")))
         await bench.say(f"short {number}")
     bench.restart()
     assert (await bench.pool.compact(KEY))["how"] == "summary"
+    assert "signature" not in json.dumps(bench.model.requests[-1].messages), "it was bound to another prompt"
     await bench.say("still there?")
     assert bench.chat.seen[-1] == "echo: still there?"
     assert "我们谈了船" in bench.sent[0]["content"][0]["text"]
