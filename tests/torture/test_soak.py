@@ -13,7 +13,7 @@ import pytest
 from bot.llm import factory
 from tests.torture.soaking import Parrot, Sample, Soak, slope, soak
 
-EVENTS = int(os.environ.get("EVENTS", "150000"))
+EVENTS = int(os.environ.get("EVENTS", "120000"))
 FEW = 1_000
 LOOKS = 50
 WARM = 0.6
