@@ -276,7 +276,8 @@ class SlackChannel:
             ts = answer.get("ts")
         except failures.CALL_ERRORS as error:
             failure = failures.of_send(error)
-            if isinstance(failure, errors.TargetGone) and await self._whispered(message, markdown):
+            unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
+            if not unsure and await self._whispered(message, markdown):
                 return Sent(message_id=message.id)
             raise failure from None
         if not isinstance(ts, str):

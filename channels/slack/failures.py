@@ -25,10 +25,11 @@ _GONE = frozenset(
         "messages_tab_disabled",
         "restricted_action",
         "restricted_action_read_only_channel",
-        "restricted_action_thread_only_channel",
-        "restricted_action_thread_locked",
     }
 )
+"""What closes a conversation. A thread that is locked, and a channel that takes threads only, do not: there the others
+are open.
+"""
 # Slack says of the first two that a part may have been done all the same.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 _LIMITED = frozenset({"ratelimited", "rate_limited"})

@@ -40,10 +40,10 @@ GONE = (
     "have no rights",
     "chat_write_forbidden",
     "need administrator rights",
-    "topic_closed",
-    "topic_deleted",
 )
-"""Parts of a 400's description that mean that nobody can be reached there."""
+"""Parts of a 400's description that mean that nobody can be reached there. A topic that is closed is not among them:
+the chat's other topics are open.
+"""
 
 CONNECTIONS = 64
 """Requests at once. The service takes some thirty messages a second of one bot; a file may take longer."""

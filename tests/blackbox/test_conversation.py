@@ -12,6 +12,7 @@ import pytest
 
 from bot.testing import anthropic_script as scripts
 from bot.testing.anthropic_script import tool_use
+from bot.testing.telegram import refusal
 from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, World, eventually
 
 GROUP = -1001
@@ -75,6 +76,31 @@ async def test_topics_are_conversations_of_their_own(world: World) -> None:
         f"telegram:chat:{GROUP}:topic:{n}" for n in (5, 6)
     }
     assert "topic 5" not in json.dumps(world.model.bodies[-1])
+
+
+async def test_a_topic_that_is_closed_costs_the_other_topics_nothing(world: World) -> None:
+    world.only("telegram")
+    world.config["channels"]["telegram"]["allow"].append(str(GROUP))
+    await world.start()
+    gate = asyncio.Event()
+
+    async def slow(_: Any) -> str:
+        await gate.wait()
+        return "here"
+
+    world.model.script(slow)
+    name = world.telegram.me["username"]
+    for topic in (5, 6):
+        world.telegram.topic(GROUP, topic)
+    world.telegram.say(f"@{name} open", chat_id=GROUP, user_id=PERSON, thread_id=6)
+    await world.model.until(lambda: world.model.active == 1)
+    world.model.script(None)
+    world.telegram.fail("sendMessage", **refusal(400, "Bad Request: TOPIC_CLOSED"))
+    world.telegram.say(f"@{name} closed", chat_id=GROUP, user_id=PERSON, thread_id=5)
+    await world.turns(1)
+    gate.set()
+    await world.turns(2)
+    assert [m.text for m in world.telegram.visible(GROUP) if m.thread_id == 6] == ["here"]
 
 
 async def test_mentioned_in_an_old_thread_it_reads_what_members_said_and_not_what_strangers_did(

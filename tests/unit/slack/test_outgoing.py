@@ -119,7 +119,17 @@ async def test_a_conversation_that_is_closed_to_the_bot_is_gone(stage: Any, out:
         await stage.slack.send(out("answer", channel))
 
 
-@pytest.mark.parametrize("code", ["token_revoked", "missing_scope", "restricted_everything"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "token_revoked",
+        "missing_scope",
+        "restricted_everything",
+        # Of one thread, or of what stands outside of threads: the conversation goes on.
+        "restricted_action_thread_locked",
+        "restricted_action_thread_only_channel",
+    ],
+)
 async def test_other_refusals_are_plain_failures(stage: Any, out: Any, code: str) -> None:
     stage.server.fail("chat.postMessage", status=200, body={"ok": False, "error": code})
     with pytest.raises(errors.DeliveryFailed, match=code) as caught:
@@ -162,6 +172,18 @@ async def test_a_slash_command_is_answered_to_its_person_where_the_bot_may_not_w
     assert sent.message_id == answer.id
     assert stage.server.whispers == ["You are &lt;\u200b@U0ADA&gt; &amp; @\u200bhere 你好"]
     assert "/commands/" not in str(asked), "the address lets anyone write who has it"
+
+
+async def test_a_slash_command_is_answered_to_its_person_where_only_threads_may_be_written(
+    stage: Any, out: Any
+) -> None:
+    await stage.server.command("whoami", channel=stage.channel, user=stage.ada)
+    (asked,) = await stage.arrived()
+    refusal = {"ok": False, "error": "restricted_action_thread_only_channel"}
+    stage.server.fail("chat.postMessage", status=200, body=refusal)
+    answer = replace(out("You are 你好", stage.channel), target=asked.target)
+    assert (await stage.slack.send(answer)).message_id == answer.id
+    assert stage.server.whispers == ["You are 你好"]
 
 
 @pytest.mark.parametrize("trouble", ["expired", "unreachable", "unknown"])

@@ -107,7 +107,7 @@ async def test_a_refusal_that_stays_is_a_failure(chat: Bed, description: str) ->
         (refusal(403, "Forbidden: bot was kicked from the supergroup chat"), errors.TargetGone),
         (refusal(400, "Bad Request: chat not found"), errors.TargetGone),
         (refusal(400, "Bad Request: not enough rights to send text messages"), errors.TargetGone),
-        (refusal(400, "Bad Request: TOPIC_CLOSED"), errors.TargetGone),
+        (refusal(400, "Bad Request: TOPIC_CLOSED"), errors.DeliveryFailed),
         (refusal(400, "Bad Request: upgraded", migrate_to_chat_id=-1005), errors.TargetGone),
         (refusal(401, "Unauthorized"), errors.DeliveryFailed),
         (refusal(413, "Request Entity Too Large"), errors.DeliveryFailed),
