@@ -242,7 +242,11 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
     ended, _ = await asyncio.gather(gateway.turns.lanes.drain(DRAIN_SECONDS), beside_turns)
     if not ended:
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
-    await _bounded(gateway.log, "write what the transcripts owe", gateway.agent.close(), FLUSH_SECONDS)
+    owed: dict[str, Awaitable[Any]] = {
+        "write what the transcripts owe": gateway.agent.close(),
+        "write what the outbox owes": gateway.delivery.settle(),
+    }
+    await _together(gateway.log, owed, FLUSH_SECONDS)
     closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}
     if gateway.dashboard is not None:
         closings["stop the dashboard"] = gateway.dashboard.stop()

@@ -22,7 +22,9 @@ STOPPED = "stopped"
 
 
 class Deferred:
-    """Everything that waits, and the tasks that deliver it: one a chat. `ready` sees to it that `load` was called."""
+    """Everything that waits, and the tasks that deliver it: one a chat; besides, what the outbox could not record is
+    recorded once that is possible. `ready` sees to it that `load` was called.
+    """
 
     def __init__(
         self,
@@ -88,7 +90,8 @@ class Deferred:
             await self._clock.sleep(RETRY_SECONDS)
         while True:
             self._waiting.changed.clear()
-            wait = self._begin()
+            settled = await self._courier.settle()
+            wait = min(self._begin(), math.inf if settled else RETRY_SECONDS)
             timer = asyncio.ensure_future(self._clock.sleep(wait)) if wait < math.inf else None
             changed = asyncio.ensure_future(self._waiting.changed.wait())
             try:

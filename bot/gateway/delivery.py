@@ -82,6 +82,10 @@ class Delivery:
         """Begin nothing more; what still waits is in the journal."""
         await self.deferred.stop()
 
+    async def settle(self) -> None:
+        """Record what the disk refused, where it takes it now."""
+        await self._courier.settle()
+
     async def send(
         self,
         to: Address,

@@ -89,6 +89,7 @@ class Courier:
         """Told what operators should know: a subject, and words."""
         self._pacer = Pacer(clock)
         self._owed: list[_Change] = []
+        self._settling = asyncio.Lock()
 
     async def deliver(
         self, to: Address, items: Iterable[Item], arrived: Arrived, prepared: Future[None] | None = None
@@ -177,17 +178,36 @@ class Courier:
         """Record a state. A disk that refuses does not keep the message from people; what it owes is recorded as soon
         as it takes something: else a message that is in the chat would count as not yet sent.
         """
-        owed = [*self._owed, (message.id, state, message_id, detail)]
-        self._owed = []
-        while owed:
-            outbound_id, due, known_as, why = owed[0]
-            try:
-                await self._journal.mark(outbound_id, due, message_id=known_as, detail=why)
-            except errors.StorageError as error:
-                self._owed = owed + self._owed
-                self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
-                return
-            del owed[0]
+        change = (message.id, state, message_id, detail)
+        try:
+            if self._owed:
+                self._owed.append(change)
+                await self._settle()
+            else:
+                await self._record(change)
+        except errors.StorageError as error:
+            if change not in self._owed:
+                self._owed.append(change)
+            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+            self._waiting.changed.set()
+
+    async def settle(self) -> bool:
+        """Record what the disk refused; False where it still does."""
+        try:
+            await self._settle()
+        except errors.StorageError:
+            return False
+        return True
+
+    async def _settle(self) -> None:
+        async with self._settling:
+            while self._owed:
+                await self._record(self._owed[0])
+                del self._owed[0]
+
+    async def _record(self, change: _Change) -> None:
+        outbound_id, state, message_id, detail = change
+        await self._journal.mark(outbound_id, state, message_id=message_id, detail=detail)
 
     async def intend(self, messages: list[Outbound]) -> None:
         try:

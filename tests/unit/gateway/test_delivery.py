@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,6 +256,31 @@ async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_pa
         await bench.tele.until(expected)
     await asyncio.gather(*tasks)
     await bench.close()
+
+
+@pytest.mark.parametrize("how", ["by itself", "at the end"])
+async def test_what_was_sent_while_the_journal_refused_is_recorded_though_nothing_else_is_sent(
+    how: str, bench: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = bench.journal.mark
+
+    async def full(*_: Any, **__: Any) -> None:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(bench.journal, "mark", full)
+    await bench.delivery.open(lambda *_: None)
+    await bench.delivery.send(TO, "早上好")
+    assert await bench.states() == [("intent", None)]
+    if how == "by itself":
+        await bench.slept(5)
+        monkeypatch.setattr(bench.journal, "mark", mark)
+        await bench.slept(5)
+        await until(lambda: not bench.delivery._courier._owed)
+    else:
+        await bench.delivery.close()
+        monkeypatch.setattr(bench.journal, "mark", mark)
+        await bench.delivery.settle()
+    assert await bench.states() == [("sent", "m1")]
 
 
 async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Desk) -> None:
