@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import burst, figures, gateway, load, rooms, starts
+from tests.bench import burst, context_report, figures, gateway, load, rooms, starts
 from tests.bench.programs import Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
 
@@ -40,11 +40,14 @@ class Scale:
     load: load.Size
     burst: int
     past: starts.Past
+    context: context_report.Size
 
 
-ORDINARY = Scale(gateway.PAIRS, gateway.ROUNDS, 40, load.SHORT, burst.SHORT, starts.SHORT)
-FULL = Scale(gateway.PAIRS, gateway.ROUNDS, 40, load.FULL, burst.FULL, starts.FULL)
-QUICK = Scale(20, 2, 10, load.QUICK, burst.QUICK, starts.QUICK)
+ORDINARY = Scale(
+    gateway.PAIRS, gateway.ROUNDS, 40, load.SHORT, burst.SHORT, starts.SHORT, context_report.ORDINARY
+)
+FULL = Scale(gateway.PAIRS, gateway.ROUNDS, 40, load.FULL, burst.FULL, starts.FULL, context_report.FULL)
+QUICK = Scale(20, 2, 10, load.QUICK, burst.QUICK, starts.QUICK, context_report.QUICK)
 
 
 async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
@@ -70,6 +73,8 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
     found |= await _told_watch(folder)
     lines = await rooms.measured(folder)
     found |= _told_rooms("rooms", lines)
+    say()
+    found["context"] = await context_report.measured(folder / "context", scale.context, say)
     found |= _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
     return found
 

@@ -1,0 +1,256 @@
+"""The chat of the trace, held by the real runtime: its store, view, epochs, masks, memory, compactions and artifacts.
+
+Only the model is not real: it answers as the trace says, and bills each request as the provider would, by the cache
+rules that the test server has too. Time stands still but where the trace lets it pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from bot.agent.kit import Kit
+from bot.agent.pool import AgentPool
+from bot.chores import IDLE_SECONDS, TEND_SECONDS
+from bot.context.assembly import Prompts
+from bot.context.instructions import InstructionFiles
+from bot.context.skills import SkillFolder
+from bot.contracts import Effect, Inbound, Json, ModelReply, ModelRequest, Sent, TurnRequest, Usage
+from bot.history.archive import ChatStore
+from bot.history.artifacts import ArtifactStore
+from bot.history.memories import Memories
+from bot.history.names import encode
+from bot.history.transcript import Transcript
+from bot.llm.client import body_of
+from bot.system import SystemDisk, UlidSource
+from bot.testing import anthropic_cache as cache
+from bot.testing import anthropic_rules as rules
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.memory_journal import MemoryJournal
+from bot.testing.model import reply, text, tool_use
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from tests.bench import context_bill as bill
+from tests.bench.context_trace import CHARACTERS, Turn, words
+
+KEY = "telegram:chat:1"
+EPOCHS = frozenset({"compaction", "masking", "injection"})
+MEMORY_TOKENS = 500
+"""What a memory or a summary of this chat takes."""
+SECONDS_A_CALL, SECONDS_A_TOKEN = 1.5, 1 / 80
+LOOKED_UNTIL = 310.0
+"""Seconds of quiet after which there is nothing more to be done for a chat."""
+
+
+class Provider:
+    """`contracts.Model` that answers what `answers` holds and refuses what the provider refuses."""
+
+    def __init__(self, clock: FakeClock, log: MemoryLog) -> None:
+        self.bill = bill.Bill()
+        self.answers: list[ModelReply] = []
+        self.turn = 0
+        self.frame = (0, 0)
+        """Tokens of the tools and of the system prompt."""
+        self._clock = clock
+        self._log = log
+        self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
+        self._leave = rules.Leave()
+        self._before: list[tuple[object, int]] = []
+        self._asked = float("-inf")
+        self._told = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        body = json.loads(json.dumps(body_of(request), ensure_ascii=False))
+        rules.check(body, self._leave)
+        cache.check_breakpoints(body)
+        found, keep = self._cache.look(body, cache.count_characters)
+        own = request.purpose == "turn"
+        answer = self.answers.pop(0) if own else reply(text(_written(request.purpose)))
+        usage = Usage(
+            found["input_tokens"],
+            max(1, len(cache.plain(answer.content)) // CHARACTERS),
+            found["cache_read_input_tokens"],
+            found["cache_creation_input_tokens"],
+        )
+        self.bill.sent.append(self._sent(body, request, usage))
+        keep()
+        if own:
+            await self._clock.advance(SECONDS_A_CALL + usage.output_tokens * SECONDS_A_TOKEN)
+        yield ModelReply(answer.content, answer.stop_reason, usage, model=request.model)
+
+    def _sent(self, body: Json, request: ModelRequest, usage: Usage) -> bill.Sent:
+        if request.purpose != "turn":
+            return bill.Sent(usage, self.turn, request.purpose)
+        parts: list[tuple[object, int]] = [
+            (part.digest, part.end) for part in cache.parts_of(body, cache.count_characters)
+        ]
+        tools, system = len(body["tools"]), len(body["system"])
+        self.frame = (parts[tools - 1][1], parts[tools + system - 1][1] - parts[tools - 1][1])
+        entries = self._log.entries
+        told = any(entries[at].kind in EPOCHS for at in range(self._told, len(entries)))
+        stable = bill.shared(self._before, parts) if self._before else None
+        warm = self._clock.now() - self._asked < bill.LIFETIME
+        lost = warm and bool(self._before) and usage.cache_read_tokens < self._before[-1][1]
+        broken = not told and ((stable is not None and stable < 1) or lost)
+        self._before, self._asked, self._told = parts, self._clock.now(), len(entries)
+        return bill.Sent(usage, self.turn, stable=stable, broken=broken)
+
+    async def check(self) -> None: ...
+
+    async def facts(self, model: str) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+
+def _written(purpose: str) -> str:
+    """What a model writes down of this chat: with many facts, as it would be after weeks."""
+    items = "\n".join(f"- {line}" for line in words(MEMORY_TOKENS - 60, "fact").splitlines())
+    sections = (
+        f"## Facts\n{items}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n- (none)"
+    )
+    if purpose == "memory":
+        return f"<memory>\n{sections}\n</memory>"
+    return (
+        f"<analysis>{words(MEMORY_TOKENS, 'thought')}</analysis>\n"
+        f"<summary>\n## What happened\nMuch.\n\n{sections}\n</summary>"
+    )
+
+
+class Query(BaseModel):
+    query: str
+
+
+class Look:
+    """A tool whose results age, of the size that the trace has for them."""
+
+    name = "look_up"
+    description = "Look something up."
+    input = Query
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 60.0
+    ages = True
+
+    def __init__(self) -> None:
+        self.results: list[str] = []
+
+    async def run(self, args: Query) -> str:
+        return self.results.pop(0)
+
+
+class Screen:
+    """`contracts.Reply` that keeps nothing."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+
+    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+        if after is not None:
+            await after
+        return [Sent(str(next(self._ids)))]
+
+
+@dataclass
+class Chat:
+    """One chat in a folder. With `sends` the model answers through `chat_send` and is asked once more, else in plain
+    text; `settings` change the kit's defaults.
+    """
+
+    root: Path
+    sends: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock = FakeClock()
+        self.log = MemoryLog()
+        self.model = Provider(self.clock, self.log)
+        self.look = Look()
+        self._ids = UlidSource()
+        self._screen = Screen()
+        disk, ids, clock, log = SystemDisk(), self._ids, self.clock, self.log
+        archive = ChatStore(self.root / "chats", disk=disk, log=log, clock=clock)
+        artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
+        self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
+        skills = SkillFolder(self.root, [], log)
+        ports = ToolPorts(archive=archive, artifacts=artifacts, skills=skills, clock=clock)
+        registry = Registry([*builtin_tools(ports), self.look])
+        settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
+        instructions = InstructionFiles(self.root, encode=encode, log=log)
+        self.kit = Kit(
+            model=self.model,
+            model_name=bill.MODEL,
+            registry=registry,
+            dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
+            transcript=self._transcript,
+            archive=archive,
+            steps=MemoryJournal(clock),
+            skills=skills,
+            prompts=Prompts(self.root, skills=skills, instructions=instructions, log=log),
+            root=self.root,
+            clock=clock,
+            ids=ids,
+            log=log,
+            rules={"telegram": "Markdown."},
+            **settings,
+        )
+        self.pool = AgentPool(self.kit)
+
+    async def replay(self, turns: Sequence[Turn]) -> bill.Bill:
+        """What the whole chat comes to."""
+        try:
+            for number, turn in enumerate(turns):
+                await self._quiet(turn.gap)
+                self.model.turn = number
+                await self._turn(number, turn)
+        finally:
+            await self.pool.close()
+            await self._transcript.close()
+        return self.model.bill
+
+    async def _turn(self, number: int, turn: Turn) -> None:
+        steps = [tool_use("look_up", query=words(20, f"q{number}")) for _ in turn.results]
+        self.look.results = [words(size, f"r{number}.{at}") for at, size in enumerate(turn.results)]
+        answer = words(turn.answer, f"a{number}")
+        self.model.answers = [reply(step) for step in steps]
+        self.model.answers += [reply(tool_use("chat_send", text=answer)), reply()] if self.sends else []
+        self.model.answers += [] if self.sends else [reply(text(answer))]
+        inbound = self._inbound(number, words(turn.said, f"s{number}"))
+        request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=self._screen)
+        outcome = await self.pool.run(request)
+        if outcome.status != "done" or self.model.answers:
+            raise RuntimeError(f"turn {number}: {outcome.status}, {outcome.detail}")
+        await self._settled()
+
+    async def _quiet(self, gap: float) -> None:
+        """Let the time between two turns pass, with the chores that a gateway does meanwhile."""
+        passed = min(gap, 200.0)
+        await self.clock.advance(passed)
+        while passed < min(gap, LOOKED_UNTIL):
+            step = min(TEND_SECONDS, gap - passed)
+            await self.clock.advance(step)
+            passed += step
+            await self.pool.tend()
+            await self._settled()
+        await self.clock.advance(gap - passed)
+        self.pool.evict(IDLE_SECONDS)
+
+    async def _settled(self) -> None:
+        """What goes on beside the turns takes no time here: the next turn finds it done."""
+        while any(runtime.busy for runtime in self.pool._runtimes.values()):  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+
+    def _inbound(self, number: int, said: str) -> Inbound:
+        fields: dict[str, Any] = {
+            "channel": "telegram", "chat_id": "1", "chat_key": KEY, "chat_type": "direct", "user_id": "77",
+            "keys": (f"k{number}",), "ts": int(self.clock.now() * 1000), "target": {}, "text": said,
+            "message_id": str(number), "request_id": self._ids.ulid(),
+        }  # fmt: skip
+        return Inbound.model_validate(fields)

@@ -1,0 +1,146 @@
+"""The section `context` of the bench: what a chat of months costs a turn, beside other ways to keep its history."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.context.compaction import KEEP_TOKENS, Policy
+from tests.bench.context_bill import Bill
+from tests.bench.context_chat import Chat
+from tests.bench.context_policies import RIVALS
+from tests.bench.context_trace import days, trace
+
+SEED = 1
+LESS = 4_000
+"""The other number of tokens that a compaction may keep."""
+CENTS, READ, STABLE, TOKENS, GROWTH = 2.1, 0.84, 0.96, 35_000, 0.01
+"""The aims."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How many turns; `long` for the growth, 0 where it is left out."""
+
+    turns: int
+    long: int
+
+
+QUICK = Size(60, 0)
+ORDINARY = Size(1_000, 0)
+FULL = Size(1_000, 10_000)
+
+
+async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
+    """Everything, printed as it is found; returns the figures. Works in `folder`, which it makes."""
+    turns = trace(size.turns, SEED)
+    say(f"context: {size.turns:,} turns in {days(turns):.0f} days, prices of Sonnet 5.5")
+    say(f"{'':<42}{'cents':>8}{'read':>8}{'stable':>8}{'tokens':>9}{'largest':>9}{'breaks':>8}")
+    ways = {
+        "shipmate": Chat(_folder(folder, "sends")),
+        "  answers in plain text": Chat(_folder(folder, "plain"), sends=False),
+        f"  keepTokens {LESS:,}": Chat(_folder(folder, "less"), settings=_keeps(LESS)),
+    }
+    found: dict[str, Any] = {}
+    began = time.monotonic()
+    for name, chat in ways.items():
+        bill = await chat.replay(turns)
+        found[name.strip()] = _told(name, bill, size.turns, say)
+    took = time.monotonic() - began
+    frame = ways["shipmate"].model.frame
+    for rival in RIVALS:
+        found[rival.name] = _told(rival.name, rival(*frame).replay(turns), size.turns, say, declares=False)
+    for line in _against(found["shipmate"], found[f"keepTokens {LESS:,}"]):
+        say(line)
+    if size.long:
+        found["growth"] = await _growth(folder, size, say)
+    say(f"  tools {frame[0]:,} and system {frame[1]:,} tokens in every line; took {took:.0f} s")
+    return found
+
+
+def _keeps(tokens: int) -> dict[str, Any]:
+    return {"compaction": dataclasses.replace(Policy(), keep_tokens=tokens)}
+
+
+def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True) -> dict[str, float]:
+    found = {
+        "centsPerTurn": bill.cents(turns),
+        "cacheReadShare": bill.read_share,
+        "prefixStability": bill.stability,
+        "tokensPerTurn": bill.tokens(0, turns),
+        "largest": float(bill.largest),
+    }
+    breaks = f"{bill.breaks:>8}" if declares else f"{'–':>8}"
+    say(
+        f"  {name:<40}{found['centsPerTurn']:>8.2f}{found['cacheReadShare']:>8.3f}{found['prefixStability']:>8.3f}"
+        f"{found['tokensPerTurn']:>9,.0f}{found['largest']:>9,.0f}{breaks}"
+    )
+    return found | ({"undeclaredBreaks": float(bill.breaks)} if declares else {})
+
+
+def _against(ours: dict[str, float], less: dict[str, float]) -> list[str]:
+    """Where an aim is missed, and which number of kept tokens is cheaper."""
+    missed = [
+        words
+        for words, value, met in (
+            (f"cents a turn at most {CENTS}", ours["centsPerTurn"], ours["centsPerTurn"] <= CENTS),
+            (f"read share at least {READ}", ours["cacheReadShare"], ours["cacheReadShare"] >= READ),
+            (f"stability at least {STABLE}", ours["prefixStability"], ours["prefixStability"] >= STABLE),
+            (f"tokens a turn at most {TOKENS:,}", ours["tokensPerTurn"], ours["tokensPerTurn"] <= TOKENS),
+            ("no undeclared break", ours["undeclaredBreaks"], not ours["undeclaredBreaks"]),
+        )
+        if not met
+    ]
+    cheaper = LESS if less["centsPerTurn"] < ours["centsPerTurn"] else KEEP_TOKENS
+    costs = (
+        f"{ours['centsPerTurn']:.3f} cents, {LESS:,} costs {less['centsPerTurn']:.3f}: {cheaper:,} is cheaper"
+    )
+    return [
+        "  every aim is met" if not missed else f"  missed: {'; '.join(missed)}",
+        f"  keepTokens {KEEP_TOKENS:,} (the default) costs {costs}",
+    ]
+
+
+async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
+    """Tokens a turn, around the thousandth turn and at the end of a chat of years.
+
+    The later turns are the first ones over again, so that what grows is the history's doing alone.
+    """
+    part = trace(size.turns, SEED)
+    bill = await Chat(_folder(folder, "long")).replay(part * (size.long // size.turns))
+    early, late = bill.tokens(0, size.turns), bill.tokens(size.long - size.turns, size.long)
+    grows = late / early - 1
+    say(
+        f"  from turn {size.turns:,} to {size.long:,}: {early:,.0f} tokens a turn become {late:,.0f}, {grows:+.1%}"
+    )
+    return {"early": early, "late": late, "growth": grows}
+
+
+def _folder(folder: Path, name: str) -> Path:
+    """A project of its own, with the default instructions."""
+    made = folder / name
+    made.mkdir(parents=True)
+    if Path("Agent.md").exists():
+        shutil.copy("Agent.md", made / "Agent.md")
+    return made
+
+
+def main() -> None:
+    """Measure this section alone: `python -m tests.bench.context_report`, with `--full` the long chat too."""
+    size = FULL if "--full" in sys.argv else ORDINARY
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as folder:
+        asyncio.run(measured(Path(folder), size, lambda line: print(line, flush=True)))  # noqa: T201 - it is the report
+
+
+if __name__ == "__main__":
+    main()
