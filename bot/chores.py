@@ -13,6 +13,7 @@ from bot.gateway.reports import Reports
 from bot.llm.health import WatchedModel
 from bot.memory import LOOK_EVERY, MemoryMonitor
 from bot.schedule import Chore
+from bot.system import Steady
 
 IDLE_SECONDS = 1_800.0
 TEND_SECONDS = 10.0
@@ -67,7 +68,7 @@ class Chores:
         self._reports = reports
         self._logs = logs
         self._artifacts = artifacts
-        self._clock = clock
+        self._steady = Steady(clock)
         self._log = log
 
     def all(self) -> list[Chore]:
@@ -115,7 +116,7 @@ class Chores:
         self._agent.evict(IDLE_SECONDS)
 
     async def sweep_journal(self) -> None:
-        now = self._clock.now()
+        now = self._steady.now()
         await self._journal.sweep(now - KEEP_SECONDS, failed=now - KEEP_FAILED_SECONDS)
 
     async def sweep_logs(self) -> None:

@@ -31,6 +31,19 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+class Steady:
+    """The time of day, as far as it has passed since this was made: where a clock is set forward meanwhile, nothing
+    gets old at once.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.now() - clock.monotonic()
+
+    def now(self) -> float:
+        return min(self._clock.now(), self._began + self._clock.monotonic())
+
+
 class UlidSource:
     """`contracts.Ids`: ULIDs that only grow (github.com/ulid/spec: 48 bits of ms, 80 random bits)."""
 

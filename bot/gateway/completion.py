@@ -20,6 +20,8 @@ from bot.contracts import (
 from bot.gateway.address import Address
 from bot.gateway.outbox import REPEATED, REPLACED, Courier, Item, original
 from bot.gateway.waiting import Waiting, due
+from bot.gateway.waiting import left as seconds_left
+from bot.system import Steady
 
 BOT_USER = "bot"
 PATIENCE = 24 * 3600.0
@@ -100,6 +102,7 @@ class Completion:
         self._shelf = shelf
         self._journal = journal
         self._clock = clock
+        self._steady = Steady(clock)
         self._log = log
 
     async def resume(self, to: Address) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ class Completion:
     async def go_on(self, to: Address) -> None:
         """Deliver what was put off of what one message is owed. Raises `errors.StorageError` where the outbox cannot be read."""
         rows = await self._put_off(to)
-        now = self._clock.now()
+        now = self._steady.now()
         late = [row for row in rows if now - row.created_at > PATIENCE]
         for row in late:
             lost = errors.DeliveryUncertain if row.state == "sending" else Expired
@@ -151,10 +154,10 @@ class Completion:
 
     def _wait(self, to: Address, left: Sequence[DeliveryRecord]) -> float:
         """Seconds that an answer has to wait for its platform, or for an earlier answer in the same chat."""
-        until = max((at for row in left if (at := due(row.detail)) is not None), default=0.0)
-        wait = until - self._clock.now()
+        now = self._clock.now()
+        wait = max((seconds_left(row, now) for row in left), default=0.0)
         earlier = any(one != to.request_id for one in self._waiting.chats.get(to.chat_key, ()))
-        return max(wait, self._courier.frozen(to), 0.001) if earlier else max(wait, 0.0)
+        return max(wait, self._courier.frozen(to), 0.001) if earlier else wait
 
     async def _put_off(self, to: Address) -> list[DeliveryRecord]:
         rows = await self._journal.deliveries(to.request_id)
@@ -189,9 +192,9 @@ class Completion:
         return ids
 
     def _items(self, to: Address, rows: Iterable[DeliveryRecord]) -> list[Item]:
-        now = self._clock.now()
+        now = self._steady.now()
         return [
-            Item(_message(to, row), owed=True, lost=row.state == "sending", age=now - row.created_at)
+            Item(_message(to, row), owed=True, lost=row.state == "sending", age=abs(now - row.created_at))
             for row in rows
         ]
 

@@ -12,7 +12,7 @@ from bot.contracts import Channel, Clock, DeliveryRecord, Journal, Log
 from bot.gateway.address import Address
 from bot.gateway.completion import Completion
 from bot.gateway.outbox import Courier
-from bot.gateway.waiting import Waiting, due
+from bot.gateway.waiting import Waiting, due, left
 from bot.telemetry.context import turn_scope
 
 RETRY_SECONDS = 5.0
@@ -59,7 +59,7 @@ class Deferred:
             elif record.inbound.channel in self._channels:
                 to = Address.of(record.inbound)
                 self._waiting.add(to)
-                self._courier.hold(to, until - self._clock.now())
+                self._courier.hold(to, left(row, self._clock.now()))
 
     def start(self) -> None:
         """Send what waits, from now on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.contracts import DeliveryRecord
 from bot.gateway.address import Address
 
 _MARK = "deferred until "
@@ -22,6 +23,14 @@ def due(detail: str | None) -> float | None:
         return float(detail.removeprefix(_MARK))
     except ValueError:
         return 0.0
+
+
+def left(row: DeliveryRecord, now: float) -> float:
+    """Seconds until an outbox row is to go out, 0 where it may. A clock that was set back makes them no more than they
+    were when it was put off.
+    """
+    until = due(row.detail)
+    return 0.0 if until is None else max(0.0, min(until - now, until - row.changed_at))
 
 
 class Waiting:

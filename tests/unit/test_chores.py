@@ -150,6 +150,23 @@ async def test_the_journal_keeps_what_went_wrong_for_longer(
     assert (KEEP_SECONDS, KEEP_FAILED_SECONDS) == (7 * 24 * HOUR, 30 * 24 * HOUR)
 
 
+async def test_a_clock_that_is_set_forward_makes_nothing_old_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chores, began = house.process("host:1:a"), house.clock.now()
+    swept: list[float] = []
+
+    async def sweep(before: float, *, failed: float | None = None) -> int:
+        swept.append(before)
+        return 0
+
+    monkeypatch.setattr(house.journal, "sweep", sweep)
+    await house.clock.advance(HOUR)
+    house.clock.jump(30 * 24 * HOUR)
+    await house.do(chores, "sweep the journal")
+    assert swept == [began + HOUR - KEEP_SECONDS]
+
+
 async def test_a_lease_that_cannot_be_had_for_a_broken_disk_is_a_line_and_no_failure(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

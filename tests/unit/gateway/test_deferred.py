@@ -155,6 +155,34 @@ async def test_a_notice_that_is_somebodys_answer_waits_too_also_after_a_restart_
     await second.close()
 
 
+@pytest.mark.parametrize("days", [30, -30])
+async def test_a_clock_that_is_set_does_not_make_a_reply_that_waits_too_old_or_too_early(
+    days: int, desk: Desk
+) -> None:
+    await deferred(desk)
+    desk.clock.jump(days * 24 * HOUR)
+    await desk.slept(HOUR - 1)
+    assert desk.tele.sent == []
+    await desk.clock.advance(1)
+    assert await desk.tele.until(1) == ["答え"]
+
+
+async def test_a_clock_that_was_set_back_while_nobody_ran_makes_no_reply_wait_for_longer(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    first = Desk(tmp_path, clock=clock)
+    await first.asked(finished=True)
+    await deferred(first)
+    await first.close()
+    clock.jump(-30 * 24 * HOUR)
+    second = Desk(tmp_path, clock=clock)
+    await second.delivery.open(lambda *_: None)
+    await second.slept(HOUR)
+    assert await second.tele.until(1) == ["答え"]
+    await second.close()
+
+
 async def test_signs_of_work_and_notices_do_not_disturb_a_platform_that_wants_to_be_left_alone(
     desk: Desk,
 ) -> None:
