@@ -96,11 +96,14 @@ class Commands:
 
     async def _status(self, inbound: Inbound) -> str:
         facts = await self._agent.describe(inbound.chat_key)
-        doing = "I am working on a message" if self._lanes.running(inbound.chat_key) else "I am idle"
         waiting = self._lanes.waiting(inbound.chat_key)
-        queue = f", {waiting} more waiting" if waiting else ""
+        if self._lanes.running(inbound.chat_key):
+            doing = "I am working on a message" + (f", {waiting} more waiting" if waiting else "")
+        else:
+            # Others have all the places, or a burst is waited for.
+            doing = f"I have not begun yet, {waiting} waiting" if waiting else "I am idle"
         return (
-            f"{doing}{queue}. Model: {facts['model']}. "
+            f"{doing}. Model: {facts['model']}. "
             f"I have {facts['messages']} of at most {facts['maxMessages']} messages of this conversation in mind."
         )
 

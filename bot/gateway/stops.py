@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -60,14 +61,18 @@ class Stops:
         """
         turn = self._turn(inbound)
         chat_keys = {inbound.chat_key} | ({turn.first.chat_key} if turn is not None else set())
-        here = functools.partial(stops, inbound)
-        count = await self._drop(chat_keys, here) + await self._off_file(inbound)
-        if turn is None and not count and inbound.command is not None:
-            return STOPPED if await self._below(inbound) else NOTHING_RUNS
-        if turn is not None and not self._may(inbound, turn):
-            return STOPPED if count else NOT_YOURS
-        stopped = turn is not None and await self.end(turn)
-        return STOPPED if stopped or count else NOTHING_RUNS
+        count = await self._off_file(inbound)
+        # Out of the lanes first, so that none of it begins; what is running must not wait until all that is on file.
+        gone = self._taken(chat_keys, functools.partial(stops, inbound))
+        may = turn is not None and self._may(inbound, turn)
+        ended = turn is not None and may and await self.end(turn)
+        await self._close(gone)
+        if ended or gone or count:
+            return STOPPED
+        if turn is not None:
+            return NOTHING_RUNS if may else NOT_YOURS
+        below = inbound.command is not None and await self._below(inbound)
+        return STOPPED if below else NOTHING_RUNS
 
     async def end(self, turn: Turn) -> bool:
         """Stop one turn, wherever it is; False where it has ended already."""
@@ -89,17 +94,16 @@ class Stops:
             return person(other) == person(inbound)
 
         turns = [turn for key, turn in self._running.items() if key.startswith(inside) and own(turn.first)]
-        dropped = await self._drop([key for key in self._lanes.chats() if key.startswith(inside)], own)
+        gone = self._taken([key for key in self._lanes.chats() if key.startswith(inside)], own)
         ended = [await self.end(turn) for turn in turns]
-        return bool(dropped) or any(ended)
+        await self._close(gone)
+        return bool(gone) or any(ended)
 
-    async def _drop(self, chat_keys: Iterable[str], wanted: Callable[[Inbound], bool]) -> int:
-        count = 0
-        for chat_key in chat_keys:
-            for other in self._lanes.take(chat_key, wanted):
-                await self._finish(other, "stopped")
-                count += 1
-        return count
+    def _taken(self, chat_keys: Iterable[str], wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+        return [other for chat_key in chat_keys for other in self._lanes.take(chat_key, wanted)]
+
+    async def _close(self, gone: Iterable[Inbound]) -> None:
+        await asyncio.gather(*(self._finish(inbound, "stopped") for inbound in gone))
 
     def _turn(self, inbound: Inbound) -> Turn | None:
         here = self._running.get(inbound.chat_key)

@@ -46,7 +46,7 @@ async def test_a_stop_that_names_the_place_finds_the_turn_whose_lane_has_another
     bench.agent.hold = None
     await bench.idle()
     said = [stops.STOPPED] if command else []
-    assert bench.tele.texts == [*said, "re: elsewhere"]
+    assert sorted(bench.tele.texts) == [*said, "re: elsewhere"]
     assert await bench.journal.unfinished() == []
 
 
@@ -58,6 +58,28 @@ async def test_the_same_place_of_another_chat_is_another_place(bench: Bench) -> 
     bench.agent.hold.set()
     await bench.idle()
     assert bench.tele.texts == ["re: long work"]
+
+
+async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running(bench)
+    for number in range(5):
+        await bench.say(f"waits {number}")
+    slow, finish = asyncio.Event(), bench.journal.finish
+
+    async def finishing(request_id: str, outcome: str) -> None:
+        if outcome == "stopped":
+            await slow.wait()
+        await finish(request_id, outcome)
+
+    monkeypatch.setattr(bench.journal, "finish", finishing)
+    await bench.say("/stop", **STOP)
+    await until(lambda: not bench.agent.running)
+    slow.set()
+    await bench.idle()
+    assert bench.tele.texts == [stops.STOPPED]
+    assert await bench.journal.unfinished() == []
 
 
 class TestAStopOutsideOfThreads:

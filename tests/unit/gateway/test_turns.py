@@ -118,6 +118,21 @@ async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Benc
     assert bench.agent.resets == ["tele:chat:77"]
 
 
+async def test_status_does_not_call_idle_what_waits_for_a_place(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_concurrent=1)
+    await bench.open()
+    bench.agent.hold = asyncio.Event()
+    await bench.say("of somebody else", user_id="1", chat_id="1", chat_key="tele:chat:1")
+    await bench.agent.began.wait()
+    await bench.say("mine")
+    await bench.say("/status", **command("status"))
+    (said,) = await bench.tele.until(1)
+    assert said.startswith("I have not begun yet, 1 waiting.")
+    bench.agent.hold.set()
+    await bench.idle()
+    await bench.close()
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
