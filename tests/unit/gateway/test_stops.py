@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Command, TurnOutcome
+from bot.contracts import Command, Inbound, TurnOutcome
 from bot.gateway import stops
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until
@@ -80,6 +80,37 @@ async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
     await bench.idle()
     assert bench.tele.texts == [stops.STOPPED]
     assert await bench.journal.unfinished() == []
+
+
+async def test_what_waits_in_the_journal_alone_is_not_read_back_while_a_stop_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, most_waiting=20)
+    await bench.open()
+    await running(bench)
+    for number in range(10):
+        await bench.say(f"waits {number}")
+    finish, read = bench.journal.finish, asyncio.Event()
+    unfinished = bench.journal.unfinished
+
+    async def reading(limit: int | None = None) -> list[Inbound]:
+        rows = await unfinished(limit)
+        read.set()
+        return rows
+
+    async def finishing(request_id: str, outcome: str) -> None:
+        if outcome == "stopped":
+            await read.wait()
+        await finish(request_id, outcome)
+
+    monkeypatch.setattr(bench.journal, "finish", finishing)
+    monkeypatch.setattr(bench.journal, "unfinished", reading)
+    await bench.say("/stop", **STOP)
+    bench.agent.hold = None
+    await bench.idle()
+    assert bench.tele.texts == [stops.STOPPED]
+    assert await unfinished() == []
+    await bench.close()
 
 
 class TestAStopOutsideOfThreads:
