@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bot import errors, text
-from bot.agent import epochs
+from bot.agent import epochs, tally
 from bot.agent.continuing import joined
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.incoming import user_message
@@ -20,6 +20,7 @@ from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
 from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
+from bot.tools.builtin.chat_send import ChatSend
 
 INJECTED_TOKENS = 30_000
 """What injected history may cost one run, in estimated tokens."""
@@ -95,6 +96,7 @@ class ActiveTurn:
             self.reply.delivered = 1
             # What the person added after the last answer still wants one.
             self.reply.settled = "sources" not in cut_off.facts
+        self.epochs.tally.resumed(recorded)
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
                 self.steps.end(step.id, {"error": "interrupted"})
@@ -172,6 +174,17 @@ class ActiveTurn:
             words.insert(0, blocks.plain_text(entry.message["content"]))
         return "".join(words)
 
+    def answered(self) -> bool:
+        """Whether the person has the answer and the last step did nothing but give it."""
+        if self.reply is None or not self.reply.settled or len(self._entries) < 2:
+            return False
+        calls = blocks.tool_uses(self._entries[-2].message)
+        results = self._entries[-1].message["content"]
+        return bool(calls) and all(
+            call["name"] == ChatSend.name and not result.get("is_error")
+            for call, result in zip(calls, results, strict=False)
+        )
+
     def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
         self._must_run()
@@ -229,7 +242,9 @@ class ActiveTurn:
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
+        self.epochs.tally.turn()
         facts = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
+        facts[tally.KEY] = self.epochs.tally.facts
         if self._loaded and status != "withdrawn":
             self.epochs.declare("injection", Change("turn_end", facts))
         else:

@@ -30,13 +30,14 @@ async def killed(bench: Bench, request: TurnRequest, reached: asyncio.Event) -> 
 
 
 async def killed_while_asking(bench: Bench, request: TurnRequest, call: int) -> None:
-    """Let the process die in the model's nth call of this turn."""
+    """Let the process die in the model's nth call of this turn, which takes longer than the disk."""
     hold, reached, count = asyncio.Event(), asyncio.Event(), len(bench.model.requests) + call
     original = bench.model.stream
 
     async def stream(asked: Any) -> Any:
         if len(bench.model.requests) + 1 == count:
             bench.model.requests.append(asked)
+            await bench.pool.flush()
             reached.set()
             await hold.wait()
         async for event in original(asked):

@@ -203,6 +203,27 @@ async def test_a_model_failure_is_told_plainly_and_the_message_stays_in_the_hist
     assert outcome.notice not in json.dumps(bench.sent)
 
 
+@pytest.mark.parametrize("failure", [errors.Overloaded("529"), reply(stop_reason="refusal")])
+async def test_a_model_that_fails_after_it_has_given_its_answer_is_the_operators_business(
+    failure: errors.Overloaded | ModelReply, bench: Bench
+) -> None:
+    bench.model.answers += [reply(tool_use("chat_send", text="四十二")), failure]
+    outcome = await bench.say("what is it?")
+    assert (outcome.status, outcome.notice, outcome.delivered) == ("failed", None, 1)
+    assert bench.chat.seen == ["四十二"]
+    assert bench.log.at("error")[-1].details["status"] == "failed"
+
+
+async def test_a_model_that_fails_when_something_else_was_left_to_do_is_told(bench: Bench) -> None:
+    both = reply(tool_use("chat_send", text="I begin."), tool_use("skills_list"))
+    joined = bench.inbound("and this?")
+    alone = reply(tool_use("chat_send", text="So."))
+    for answer, more in ((both, []), (alone, [joined])):
+        bench.model.answers += [answer, errors.Overloaded("529")]
+        outcome = await bench.say("go", take_more=lambda more=more: [more.pop()] if more else [])
+        assert outcome.notice == errors.Overloaded.person
+
+
 async def test_an_unforeseen_error_does_not_end_the_chat(bench: Bench) -> None:
     bench.model.answers += [RuntimeError("/etc/secret")]
     outcome = await bench.say("hello")
