@@ -10,7 +10,7 @@ from bot.contracts import Clock, Inbound, Journal, Log
 from bot.gateway.lanes import Lanes
 from bot.gateway.places import Person
 from bot.gateway.queueing import person
-from bot.gateway.stops import stops
+from bot.gateway.stops import is_stop, stops
 
 LIMIT = 10_000
 """How many inbound wait in memory, over all lanes."""
@@ -153,6 +153,9 @@ class Backlog:
                 break
             # What stands in front belongs to people who have their share, or to channels that are not open.
             window *= 2
+        # A stop that an earlier process was told of may stand behind more than fits.
+        noted = {stop.request_id for stop in self._stops}
+        self._stops += [row for row in fresh if is_stop(row) and row.request_id not in noted]
         self._coming = self._brought = len(chosen)
         try:
             count = await self._bring(chosen, self._stopped)

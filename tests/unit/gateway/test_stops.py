@@ -113,6 +113,23 @@ async def test_what_waits_in_the_journal_alone_is_not_read_back_while_a_stop_is_
     await bench.close()
 
 
+async def test_a_stop_that_was_written_down_behind_a_flood_counts_for_all_of_it_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    before = Bench(tmp_path)
+    for number in range(10):
+        await before.say(f"flood {number}")
+    await before.say("/stop", **STOP)
+    await before.say("after")
+    await before.close()
+    bench = Bench(tmp_path, most_waiting=20)
+    await bench.open()
+    await bench.idle()
+    assert bench.tele.texts == ["re: after"]
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
 class TestAStopOutsideOfThreads:
     """Slack has no slash commands in threads, and keeps its conversations there."""
 
