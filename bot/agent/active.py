@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bot import errors, text
-from bot.agent import epochs
+from bot.agent import epochs, tally
 from bot.agent.continuing import joined
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.incoming import user_message
@@ -96,6 +96,7 @@ class ActiveTurn:
             self.reply.delivered = 1
             # What the person added after the last answer still wants one.
             self.reply.settled = "sources" not in cut_off.facts
+        self.epochs.tally.resumed(recorded)
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
                 self.steps.end(step.id, {"error": "interrupted"})
@@ -241,7 +242,9 @@ class ActiveTurn:
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
-        facts = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
+        self.epochs.tally.turn()
+        facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
+        facts[tally.KEY] = self.epochs.tally.facts
         if self._loaded and status != "withdrawn":
             self.epochs.declare("injection", Change("turn_end", facts))
         else:

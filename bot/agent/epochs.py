@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
+from bot.agent.tally import KEY, Tally
 from bot.context import blocks, masking, replay
 from bot.context.store import AgentContextStore
 from bot.contracts import Json, Message, TurnRequest
@@ -92,6 +93,7 @@ class Epochs:
         """What stands before the messages, by its model and its digest; None where that is not known."""
         self.asked_at: float | None = None
         """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
+        self.tally = Tally()
         self._frame_tokens = 0
         self.store = store
         self.ledger = ledger
@@ -140,8 +142,11 @@ class Epochs:
         request_id: str | None = None
         if self.turn is not None and change.line not in replay.CHANGES:
             request_id = self.turn.request.request_id
+        self.tally.epoch()
         if change.line != "tail":
-            self.ledger.mark(change.line, request_id, {"reason": reason} | change.data)
+            # Within a turn its end will tell: what it has asked is counted from the steps until then.
+            totals = {KEY: self.tally.facts} if self.turn is None else {}
+            self.ledger.mark(change.line, request_id, {"reason": reason} | change.data | totals)
         if change.line in replay.CHANGES:
             replay.apply_change(self.store, change.line, change.data)
         if self.turn is not None and change.line != "tail":
@@ -164,6 +169,11 @@ class Epochs:
         )
         if reason in _ANEW and change.line == "boundary":
             self.mask_old(reason)
+
+    def note_totals(self) -> None:
+        """Write down what the chat has come to, where the end of a running turn will not do so."""
+        if self.turn is None:
+            self.ledger.mark("meta", None, {KEY: self.tally.facts})
 
     def tokens(self) -> int:
         """What is shown now, in estimated tokens, with what stands before it."""

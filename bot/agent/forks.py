@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from bot import errors
 from bot.agent.kit import Kit
+from bot.agent.tally import Tally
 from bot.context import blocks, compaction, memory, repair, view
 from bot.context.memory import Memory
 from bot.contracts import Json, Message, ModelReply, ModelRequest
@@ -31,6 +32,8 @@ class Prefix:
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
+    tally: Tally | None = None
+    """What the chat has come to; the fork adds what it costs."""
 
     @property
     def messages(self) -> list[Message]:
@@ -62,6 +65,8 @@ async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> 
     if reply is None:
         raise errors.StreamBroken("the model's stream ended without a reply")
     kit.learn(asked, reply)
+    if prefix.tally is not None:
+        prefix.tally.asked(reply.usage, reply.cost_usd)
     return kit.redact(blocks.plain_text(reply.content))
 
 
@@ -86,7 +91,7 @@ async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) 
             if retry == MAX_RETRIES or not left:
                 raise
             # What was thought behind what is gone would be refused.
-            prefix = Prefix(prefix.system, blocks.without_thinking(left))
+            prefix = replace(prefix, history=blocks.without_thinking(left), current=())
         else:
             return memory.read_summary(words, known)
     raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises

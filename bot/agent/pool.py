@@ -56,6 +56,18 @@ class AgentPool:
         with self._lend(chat_key) as runtime:
             return await runtime.compact(focus)
 
+    async def stats(self, chat_key: str) -> Json:
+        with self._lend(chat_key) as runtime:
+            return await runtime.stats()
+
+    async def history(self, chat_key: str) -> str:
+        with self._lend(chat_key) as runtime:
+            return await runtime.history()
+
+    async def undo(self, chat_key: str) -> str | None:
+        with self._lend(chat_key) as runtime:
+            return await runtime.undo()
+
     async def describe(self, chat_key: str) -> Json:
         with self._lend(chat_key) as runtime:
             await runtime.fill()

@@ -118,6 +118,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelRep
         raise
     kit.learn(request, reply)
     turn.upkeep.answered(reply.usage)
+    turn.epochs.tally.asked(reply.usage, reply.cost_usd)
     return reply
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from bot import errors
-from bot.agent import epochs
+from bot.agent import epochs, showing
 from bot.agent.active import ActiveTurn
 from bot.agent.epochs import Epochs
 from bot.agent.kit import Kit
@@ -15,7 +15,7 @@ from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
-from bot.context import prompt, replay
+from bot.context import blocks, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
@@ -112,6 +112,35 @@ class AgentRuntime:
             self._frozen = None
         return await self.upkeep.compact(focus)
 
+    async def stats(self) -> Json:
+        """As `contracts.Agent.stats`."""
+        await self.fill()
+        kit, store = self._kit, self.store
+        whole = kit.estimator.messages(kit.model_name, store.messages())
+        kept = set(store.masked)
+        results = [one for one in store.messages() if not kept.isdisjoint(blocks.result_ids(one))]
+        shown = [blocks.masked(one, store.masked) for one in results]
+        hidden = kit.estimator.messages(kit.model_name, results) - kit.estimator.messages(
+            kit.model_name, shown
+        )
+        return self.epochs.tally.facts | {"tokens": whole, "maskedTokens": hidden, "messages": len(store)}
+
+    async def history(self) -> str:
+        """As `contracts.Agent.history`."""
+        await self.fill()
+        return showing.history(self.store.messages(), self._kit.redact)
+
+    async def undo(self) -> str | None:
+        """As `contracts.Agent.undo`."""
+        await self.fill()
+        if not self.store.turns:
+            return None
+        entries = self.store.turns[-1].entries
+        first = entries[0].message
+        self.epochs.declare("undo", epochs.dropped([entry.uuid for entry in entries]))
+        await self._ledger.flush()
+        return self._kit.redact(showing.said(first))
+
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
 
@@ -132,6 +161,7 @@ class AgentRuntime:
                 lines = await self._ledger.load()
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
+            self.epochs.tally.load(lines)
             self.epochs.frame = replay.last_frame(lines)
             if answers := [line.ts for line in lines if line.type == "assistant"]:
                 # It was asked before it answered.

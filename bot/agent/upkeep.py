@@ -247,12 +247,13 @@ class Upkeep:
         """Write the memory anew, beside the turns. What fails is tried again when as much is new once more."""
         newest = self._newest()
         self._since = newest
-        prefix = Prefix(self.system, self._store.view())
+        prefix = Prefix(self.system, self._store.view(), tally=self._epochs.tally)
         self._note_asked(())
         try:
             await self._keep(await forks.remember(prefix, self._known, self._kit), newest)
         except _FAILED as error:
             self._write("the memory could not be written", error)
+        self._epochs.note_totals()
 
     async def _keep(self, known: Memory, covers: str | None) -> None:
         """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""
@@ -268,9 +269,9 @@ class Upkeep:
 
     def _prefix(self, current: Sequence[Message]) -> Prefix:
         if self.system:
-            return Prefix(self.system, self._store.view(), current)
+            return Prefix(self.system, self._store.view(), current, self._epochs.tally)
         # What was thought behind another system prompt would be refused.
-        return Prefix(self.stand_in, blocks.without_thinking(self._store.view()), current)
+        return Prefix(self.stand_in, blocks.without_thinking(self._store.view()), current, self._epochs.tally)
 
     def _note_asked(self, current: Sequence[Message]) -> None:
         """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""

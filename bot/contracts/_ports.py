@@ -206,6 +206,26 @@ class Agent(Protocol):
         """
         ...
 
+    async def stats(self, chat_key: str) -> Json:
+        """What a chat has come to since its beginning, over restarts and `reset`, for `/stats`: `turns`, `epochs`
+        (changes of the view), `calls` of the model, `inputTokens` (neither read from a cache nor written to it),
+        `cacheReadTokens`, `cacheWriteTokens`, `outputTokens`, `costUsd` without the `unpriced` calls. And what is
+        kept now: `messages`, `tokens` (estimated), of these `maskedTokens` that are not shown to the model.
+        """
+        ...
+
+    async def history(self, chat_key: str) -> str:
+        """The beginning of what is kept of a chat, not of what the model is shown, for a person: without secrets,
+        2,000 characters at the most; "" where nothing is kept.
+        """
+        ...
+
+    async def undo(self, chat_key: str) -> str | None:
+        """Take the last turn out of the history; returns the beginning of the message that caused it, None where
+        there is none. The archive keeps it, and what it has done is done.
+        """
+        ...
+
     async def describe(self, chat_key: str) -> Json:
         """Facts for `/status`: `model`, `messages`, `maxMessages`."""
         ...

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from bot import text
-from bot.contracts import Agent, Inbound, Manifest
+from bot.contracts import Agent, Inbound, Json, Manifest
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
 
-BESIDE = frozenset({"start", "help", "receipt", "status", "whoami", "stop"})
+BESIDE = frozenset({"start", "help", "history", "receipt", "stats", "status", "stop", "usage", "whoami"})
 """Commands that do not touch the conversation: they answer at once, whatever runs."""
+
+ALIASES = {"usage": "stats"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +47,24 @@ class Commands:
                 "put a summary in place of what we said before; say what matters most", self._compact
             ),
             "help": Command("what I understand", self._help),
+            "history": Command("the beginning of what I have in mind of this conversation", self._history),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
             "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
             "start": Command("a few words about me", self._start),
+            "stats": Command(
+                "what this conversation has come to: turns, tokens, cost; also usage", self._stats
+            ),
             "status": Command("what I am doing, and with which model", self._status),
             "stop": Command("stop what I am working on", stop),
+            "undo": Command("take the last message and my answer out of what I have in mind", self._undo),
             "whoami": Command("your id here, and what it may do", self._whoami),
         }
 
     async def run(self, inbound: Inbound) -> str:
         """Carry out a command; returns the answer for the person."""
         assert inbound.command is not None  # noqa: S101 - the caller asks for commands only
-        command = self._commands.get(inbound.command.name)
+        name = inbound.command.name
+        command = self._commands.get(ALIASES.get(name, name))
         if command is None:
             asked = text.preview(inbound.command.name, 40)
             prefix = self._prefix(inbound)
@@ -94,6 +102,19 @@ class Commands:
             f"{facts['tokensAfter']}. The messages themselves stay on file."
         )
 
+    async def _stats(self, inbound: Inbound) -> str:
+        return told(await self._agent.stats(inbound.chat_key))
+
+    async def _history(self, inbound: Inbound) -> str:
+        kept = await self._agent.history(inbound.chat_key)
+        return kept or "I have nothing of this conversation in mind yet."
+
+    async def _undo(self, inbound: Inbound) -> str:
+        said = await self._agent.undo(inbound.chat_key)
+        if said is None:
+            return "There is no message of this conversation in my mind that I could take back."
+        return f"I have forgotten the message “{said}” and my answer. What I did for it stays done, and both stay on file."
+
     async def _status(self, inbound: Inbound) -> str:
         facts = await self._agent.describe(inbound.chat_key)
         waiting = self._lanes.waiting(inbound.chat_key)
@@ -112,3 +133,24 @@ class Commands:
         return (
             f"You are {inbound.user_id} on {inbound.channel}, {role} here. This chat is {inbound.chat_key}."
         )
+
+
+def told(facts: Json) -> str:
+    """What a conversation has come to, for a person."""
+    read = facts["cacheReadTokens"]
+    prompts = facts["inputTokens"] + read + facts["cacheWriteTokens"]
+    share = f"{read / prompts:.0%} of that from its cache" if prompts else "nothing of that from its cache"
+    cost = f"${facts['costUsd']:.2f}"
+    if facts["unpriced"]:
+        cost += f", and {_count(facts['unpriced'], 'question')} whose price I do not know"
+    return (
+        f"{_count(facts['turns'], 'turn')} so far, {_count(facts['calls'], 'question')} to the model. It has read "
+        f"{prompts:,} tokens, {share}, and written {facts['outputTokens']:,}. Cost: {cost}.\n"
+        f"In mind: {_count(facts['messages'], 'message')}, about {facts['tokens']:,} tokens, of which "
+        f"{facts['maskedTokens']:,} are masked. What I see of our conversation was rewritten "
+        f"{_count(facts['epochs'], 'time')}."
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

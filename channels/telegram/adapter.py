@@ -29,8 +29,11 @@ COMMANDS = {
     "help": "What I can do",
     "new": "Begin a new conversation",
     "compact": "Sum up what we said before",
+    "undo": "Forget the last message and my answer",
+    "history": "Show what I have in mind",
     "stop": "Stop what I am doing",
     "status": "How things stand",
+    "stats": "What this conversation has come to",
     "receipt": "Show the path of my last answer",
     "whoami": "Show your id",
 }

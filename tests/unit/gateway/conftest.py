@@ -40,6 +40,10 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
 SECRET = "sk-ant-very-secret-000"
+TOTALS = (
+    "turns", "epochs", "calls", "unpriced", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens",
+    "costUsd", "messages", "tokens", "maskedTokens",
+)  # fmt: skip
 
 
 class FakeChannel:
@@ -118,6 +122,10 @@ class FakeAgent:
         self.resets: list[str] = []
         self.compacted: list[tuple[str, str]] = []
         self.compaction: Json = {"how": "nothing"}
+        self.totals: Json = dict.fromkeys(TOTALS, 0)
+        self.kept = ""
+        self.undone: list[str] = []
+        self.last_said: str | None = None
         self.messages = 0
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
@@ -163,6 +171,16 @@ class FakeAgent:
     async def compact(self, chat_key: str, focus: str = "") -> Json:
         self.compacted.append((chat_key, focus))
         return self.compaction
+
+    async def stats(self, chat_key: str) -> Json:
+        return self.totals
+
+    async def history(self, chat_key: str) -> str:
+        return self.kept
+
+    async def undo(self, chat_key: str) -> str | None:
+        self.undone.append(chat_key)
+        return self.last_said
 
     async def describe(self, chat_key: str) -> Json:
         return {"model": "fake", "messages": self.messages, "maxMessages": 60}

@@ -81,6 +81,15 @@ class Scripted:
     async def reset(self, chat_key: str) -> int:
         return 0
 
+    async def stats(self, chat_key: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def history(self, chat_key: str) -> str:
+        raise NotImplementedError
+
+    async def undo(self, chat_key: str) -> str | None:
+        raise NotImplementedError
+
     async def compact(self, chat_key: str, focus: str = "") -> dict[str, Any]:
         return {"how": "nothing"}
 

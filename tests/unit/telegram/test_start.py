@@ -65,7 +65,9 @@ async def test_a_webhook_that_stays_is_waited_for(idle: Bed) -> None:
 
 async def test_the_menu_of_commands_is_filled(bed: Bed) -> None:
     names = [command["command"] for command in bed.server.commands]
-    assert names == ["start", "help", "new", "compact", "stop", "status", "receipt", "whoami"]
+    assert names == [
+        "start", "help", "new", "compact", "undo", "history", "stop", "status", "stats", "receipt", "whoami",
+    ]  # fmt: skip
 
 
 async def test_the_channel_works_without_its_menu(idle: Bed) -> None:

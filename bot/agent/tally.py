@@ -1,0 +1,79 @@
+"""What a chat has come to since its beginning: turns, changes of the view, tokens and money.
+
+It is kept in memory and written with the end of each turn and with each change between turns, the whole of it every
+time, so that the newest line that has it is enough after a restart and in the session after `/new`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from bot.contracts import Json, StepRecord, Usage
+
+KEY = "totals"
+"""Its place in the data of a transcript's line."""
+_TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+_COUNTS = ("turns", "epochs", "calls", "unpriced", *_TOKENS)
+
+
+class _Line(Protocol):
+    @property
+    def data(self) -> Json | None: ...
+
+
+class Tally:
+    """Counts of one chat. `epochs` are the changes of the view; `unpriced` calls cost something, nobody knows what."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._cost = 0.0
+
+    @property
+    def facts(self) -> Json:
+        """All of it, as it is written; `costUsd` is without the `unpriced` calls."""
+        return {**self._counts, "costUsd": round(self._cost, 6)}
+
+    def load(self, lines: Iterable[_Line]) -> None:
+        """Go on from what the lines of a transcript tell; they count from now on where none does."""
+        for line in lines:
+            found = (line.data or {}).get(KEY)
+            if isinstance(found, dict):
+                self._counts = {name: int(found.get(name, 0)) for name in _COUNTS}
+                self._cost = float(found.get("costUsd", 0.0))
+
+    def turn(self) -> None:
+        """A turn has ended."""
+        self._counts["turns"] += 1
+
+    def epoch(self) -> None:
+        """The view has changed other than by appending."""
+        self._counts["epochs"] += 1
+
+    def asked(self, usage: Usage, cost_usd: float | None) -> None:
+        """The model has answered."""
+        self._add(
+            {
+                "inputTokens": usage.input_tokens,
+                "outputTokens": usage.output_tokens,
+                "cacheReadTokens": usage.cache_read_tokens,
+                "cacheWriteTokens": usage.cache_write_tokens,
+            },
+            cost_usd,
+        )
+
+    def resumed(self, recorded: Iterable[StepRecord]) -> None:
+        """A turn goes on that a crash cut off: what the model had answered in it, no line tells yet."""
+        for step in recorded:
+            usage = (step.result or {}).get("usage")
+            if step.kind == "model" and isinstance(usage, dict):
+                self._add(usage, (step.result or {}).get("costUsd"))
+
+    def _add(self, usage: Mapping[str, Any], cost_usd: float | None) -> None:
+        self._counts["calls"] += 1
+        for name in _TOKENS:
+            self._counts[name] += int(usage.get(name, 0))
+        if cost_usd is None:
+            self._counts["unpriced"] += 1
+        else:
+            self._cost += cost_usd
