@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli import access, gateway, history, logs, setup
+from bot.cli import access, gateway, history, logs, setup, stats
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 
 app = typer.Typer(
@@ -47,6 +47,7 @@ app.command()(gateway.run)
 app.command()(gateway.chat)
 app.command()(setup.check)
 app.command()(logs.logs)
+app.command()(stats.stats)
 app.command()(history.chats)
 app.command()(history.history)
 # The id of a group in Telegram begins with a minus, and is no option.

@@ -94,7 +94,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """The operator's log."""
-    start = None if since is None else _timestamp(moment(since))
+    start = None if since is None else timestamp(moment(since))
     wanted = Wanted(chat, request, _level(level), start)
     reader = Reader(root / HOME / "logs", first_day=(start or "")[:10])
     show = _show_json if as_json else _show
@@ -122,7 +122,7 @@ async def _follow(reader: Reader, wanted: Wanted, show: Callable[[str, Line], No
         await clock.sleep(LOOK_EVERY)
 
 
-def _timestamp(time: datetime) -> str:
+def timestamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

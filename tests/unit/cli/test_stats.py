@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Shipmate
+
+
+def line(kind: str, chat: str, day: int = 15, **details: Any) -> str:
+    entry = {"timestamp": f"2027-01-{day}T12:00:00.000Z", "kind": kind, "chatKey": chat, "details": details}
+    return json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def answer(chat: str, read: int, cost: float | None, latency: int, day: int = 15) -> str:
+    usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": read, "cacheWriteTokens": 100}
+    return line("llm_response", chat, day, usage=usage, costUsd=cost, latencyMs=latency)
+
+
+@pytest.fixture
+def folder(project: Path) -> Path:
+    logs = project / ".ship" / "logs"
+    logs.mkdir()
+    (logs / "2027-01-14.jsonl").write_text(answer("web:chat:1", 0, 0.5, 900, day=14))
+    (logs / "2027-01-15.jsonl").write_text(
+        line("llm_request", "web:chat:1", model="x")
+        + answer("web:chat:1", 1_800, 0.25, 400)
+        + line("turn_end", "web:chat:1", status="done")
+        + answer("telegram:chat:群", 1_800, None, 2_000)
+        + line("llm_response", "telegram:chat:群", error="Overloaded")
+        + line("llm_response", "telegram:chat:群", error="Overloaded", usage=None)
+        + line("turn_end", "telegram:chat:群", status="failed")
+        + "torn\n"
+    )
+    return project
+
+
+def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folder: Path) -> None:
+    done = shipmate("stats", "--dir", folder, "--json")
+    assert done.code == 0
+    assert done.lines == [
+        {
+            "chat": None, "turns": 2, "failedTurns": 1, "calls": 3, "errors": {"Overloaded": 2}, "inputTokens": 300,
+            "cacheReadTokens": 3_600, "cacheWriteTokens": 300, "outputTokens": 150, "cacheReadShare": 0.8571,
+            "costUsd": 0.75, "unpricedCalls": 1, "latencyMs": {"p50": 900, "p99": 2_000},
+        }
+    ]  # fmt: skip
+    assert "1 lines cannot be read" in done.err
+
+
+def test_people_read_it_with_the_dearest_chat_first(shipmate: Shipmate, folder: Path) -> None:
+    assert shipmate("stats", "--dir", folder).out.splitlines() == [
+        "turns    2, 1 of them failed",
+        "model    3 answers; failures: Overloaded 2",
+        "tokens   4,200 read, 86% of them from the cache; 150 written",
+        "cost     $0.75, and 1 answers of unknown price",
+        "latency  900 ms (p50), 2,000 ms (p99)",
+        "chats, the dearest first:",
+        "  web:chat:1: 1 turns, 82% from the cache, $0.75",
+        "  telegram:chat:群: 1 turns, 90% from the cache, $0.00, and 1 answers of unknown price",
+    ]
+
+
+def test_one_chat_and_one_time_are_told_alone(shipmate: Shipmate, folder: Path) -> None:
+    (found,) = shipmate("stats", "--dir", folder, "--chat", "web:chat:1", "--json").lines
+    assert (found["calls"], found["costUsd"], found["errors"]) == (2, 0.75, {})
+    (found,) = shipmate("stats", "--dir", folder, "--since", "2027-01-15", "--json").lines
+    assert (found["calls"], found["costUsd"]) == (2, 0.25)
+
+
+def test_without_a_log_there_is_nothing_and_no_failure(shipmate: Shipmate, project: Path) -> None:
+    done = shipmate("stats", "--dir", project)
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "turns    0",
+        "model    0 answers",
+        "tokens   0 read, none of them from the cache; 0 written",
+        "cost     $0.00",
+    ]
