@@ -22,7 +22,17 @@ from bot.chores import IDLE_SECONDS, TEND_SECONDS
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import Effect, Inbound, Json, ModelReply, ModelRequest, Sent, TurnRequest, Usage
+from bot.contracts import (
+    Effect,
+    Inbound,
+    Json,
+    ModelFacts,
+    ModelReply,
+    ModelRequest,
+    Sent,
+    TurnRequest,
+    Usage,
+)
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
@@ -105,8 +115,8 @@ class Provider:
 
     async def check(self) -> None: ...
 
-    async def facts(self, model: str) -> Any:
-        raise NotImplementedError
+    async def facts(self, model: str) -> ModelFacts:
+        return ModelFacts()
 
     async def close(self) -> None: ...
 

@@ -65,4 +65,5 @@ def _turn(rng: random.Random) -> Turn:
 def _result(rng: random.Random) -> int:
     low, high = RESULTS
     share = rng.random()
-    return round(low / (1 - share * (1 - (low / high) ** ALPHA)) ** (1 / ALPHA))
+    size: float = low / (1 - share * (1 - (low / high) ** ALPHA)) ** (1 / ALPHA)
+    return round(size)

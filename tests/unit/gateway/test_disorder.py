@@ -82,13 +82,13 @@ class Scripted:
         return 0
 
     async def stats(self, chat_key: str) -> dict[str, Any]:
-        raise NotImplementedError
+        return {}
 
     async def history(self, chat_key: str) -> str:
-        raise NotImplementedError
+        return ""
 
     async def undo(self, chat_key: str) -> str | None:
-        raise NotImplementedError
+        return None
 
     async def compact(self, chat_key: str, focus: str = "") -> dict[str, Any]:
         return {"how": "nothing"}
