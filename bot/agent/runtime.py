@@ -99,6 +99,7 @@ class AgentRuntime:
         await self._ledger.new_session()
         count = len(self.store)
         self.epochs.declare("new", epochs.dropped("all"))
+        await self._ledger.flush()
         self._frozen = None
         self._filled = True
         return count

@@ -173,7 +173,7 @@ def test_a_bomb_keeps_its_words_and_its_entities_are_valid(name: str) -> None:
     begun = time.process_time()
     said, _ = shown(BOMBS[name])
     took = time.process_time() - begun
-    assert took < 0.5  # a tenth of it on an idle machine
+    assert took < 2  # a twentieth of it on an idle machine that measures nothing else
     for word in ("deep", "item", "x", "y"):
         assert (word in BOMBS[name]) == (word in said)
 
