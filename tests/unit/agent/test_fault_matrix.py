@@ -169,13 +169,14 @@ class HastyClock(FakeClock):
 
 
 @pytest.fixture
-async def server(bench: Bench) -> AsyncIterator[AnthropicServer]:
+async def server(bench: Bench, request: pytest.FixtureRequest) -> AsyncIterator[AnthropicServer]:
+    stalls = request.node.callspec.params["name"] == "stall"
     async with AnthropicServer(bind_thinking=True) as running:
         client = AnthropicModel(
             api_key=API_KEY,
             base_url=running.url,
             clock=SystemClock(),
-            timeouts=Timeouts(connect=2.0, idle=0.15),
+            timeouts=Timeouts(connect=10.0, idle=0.15 if stalls else 10.0),
         )
         model = RetryingModel(client, clock=HastyClock(), rng=random.Random(1))
         bench.configure(model=model, model_name="claude-sonnet-5-5")

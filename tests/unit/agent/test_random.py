@@ -26,7 +26,7 @@ from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 
 SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
-SHORT = 1_000
+SHORT = 600
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
