@@ -93,7 +93,7 @@ async def test_a_search_in_a_large_archive_takes_little_memory(large: Path) -> N
     store = ChatStore(large, disk=SystemDisk(), log=MemoryLog(), clock=FakeClock())
     tracemalloc.start()
     try:
-        page = await store.search("web:chat:1", HistoryQuery(limit=1, keyword="xxx"))
+        page = await store.search("web:chat:1", HistoryQuery(limit=1, keyword="xx"))
         (info,) = await store.chats()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
