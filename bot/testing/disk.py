@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot.contracts import Disk, OpenFile
+from bot.testing.due import due
 
 Kind = Literal["append", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"]
 When = Literal["before", "torn", "after"]
@@ -146,18 +147,7 @@ class FaultyDisk:
             self._seen(kind, path.name)
         with self._lock:
             self.done.append((kind, path.name))
-            for failure in self._failures:
-                if not failure.matches(kind, path):
-                    continue
-                failure.at -= 1
-                if failure.at > 0:
-                    continue
-                if failure.times is not None:
-                    failure.times -= 1
-                    if failure.times <= 0:
-                        self._failures.remove(failure)
-                return failure
-        return None
+            return due(self._failures, lambda failure: failure.matches(kind, path))
 
     def _carry_out(self, failure: Failure, path: Path) -> None:
         if failure.then == "kill":

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from bot import errors
 from bot.contracts import DeliveryRecord, Inbound, InboxRecord, Job, Journal, Json, Outbound, StepRecord
 from bot.testing.disk import kill
+from bot.testing.due import due
 
 R = TypeVar("R")
 
@@ -192,18 +193,7 @@ class FaultyJournal:
             self._seen(name)
         with self._lock:
             self.done.append(name)
-            for failure in self._failures:
-                if not failure.matches(name):
-                    continue
-                failure.at -= 1
-                if failure.at > 0:
-                    continue
-                if failure.times is not None:
-                    failure.times -= 1
-                    if failure.times <= 0:
-                        self._failures.remove(failure)
-                return failure
-        return None
+            return due(self._failures, lambda failure: failure.matches(name))
 
 
 async def _refused(name: str) -> NoReturn:
