@@ -15,9 +15,12 @@ SHOWN_AFTER = 0.4
 
 
 @contextlib.asynccontextmanager
-async def working(delivery: Delivery, to: Address, clock: Clock, every: float) -> AsyncIterator[None]:
-    """Show that work is being done on an address for as long as the block runs. Never fails the block."""
-    shown = False
+async def working(
+    delivery: Delivery, to: Address, clock: Clock, every: float, *, shown: bool = False
+) -> AsyncIterator[None]:
+    """Show that work is being done on an address for as long as the block runs. Never fails the block. `shown`: an
+    earlier process may have shown it, and then it is cleared however soon the work is done.
+    """
 
     async def show() -> None:
         nonlocal shown

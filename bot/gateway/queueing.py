@@ -16,7 +16,7 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 @dataclass(frozen=True, slots=True)
 class Mode:
     """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: what waits of
-    one person for one place is one turn.
+    one person in one chat is one turn.
     """
 
     steers: bool = False
@@ -36,24 +36,16 @@ def person(inbound: Inbound) -> Person:
     return inbound.channel, inbound.user_id
 
 
-def place(inbound: Inbound) -> dict[str, str]:
-    """Where its answer belongs, but for the message that it hangs on."""
-    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
-
-
 def plain(inbound: Inbound) -> bool:
     """Whether it is something for the model, neither a command nor a signal."""
     return inbound.kind == "message" and inbound.command is None
 
 
 def follows(other: Inbound, running: Inbound) -> bool:
-    """Whether it adds to what runs: words of the person who caused that, to be answered in the same place."""
-    return (
-        other.kind in {"message", "edit"}
-        and other.command is None
-        and person(other) == person(running)
-        and place(other) == place(running)
-    )
+    """Whether it adds to what runs in its chat: words of the person who caused that. One conversation is one place,
+    though each message of a direct chat in Slack may open a thread: the answer to all is where the first one's is.
+    """
+    return other.kind in {"message", "edit"} and other.command is None and person(other) == person(running)
 
 
 def belongs(other: Inbound, first: Inbound) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bot.contracts import Inbound, Quoted
@@ -33,6 +32,11 @@ class Turn:
     def first(self) -> Inbound:
         return self.portion.first
 
+    @property
+    def all(self) -> tuple[Inbound, ...]:
+        """Every message that it answers."""
+        return (*self.portion.all, *self.joined)
+
     def join(self, more: list[Inbound]) -> None:
         """Take up what came while it ran."""
         self.joined += more
@@ -40,20 +44,16 @@ class Turn:
 
     def about(self, change: Inbound) -> bool:
         """Whether a change is about a message that this turn answers."""
-        return any(same_message(one, change) for one in self._all())
+        return any(same_message(one, change) for one in self.all)
 
     def withdraw(self, change: Inbound) -> bool:
         """A message of this turn is gone; True where nothing is left of it."""
-        self.withdrawn |= {one.request_id for one in self._all() if same_message(one, change)}
-        return self.withdrawn >= {one.request_id for one in self._all()}
+        self.withdrawn |= {one.request_id for one in self.all if same_message(one, change)}
+        return self.withdrawn >= {one.request_id for one in self.all}
 
     def outcome(self, inbound: Inbound) -> str:
         """What became of a message that was answered together with the first."""
         return "withdrawn" if inbound.request_id in self.withdrawn else f"joined {self.first.request_id}"
-
-    def _all(self) -> Iterator[Inbound]:
-        yield from self.portion.all
-        yield from self.joined
 
 
 Running = dict[str, Turn]

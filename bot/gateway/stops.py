@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from bot.contracts import Agent, Inbound
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
-from bot.gateway.queueing import person, place
+from bot.gateway.queueing import person
 from bot.gateway.running import Running, Turn
 
 STOPPED = "Stopped."
@@ -27,9 +27,14 @@ def stops(stop: Inbound, other: Inbound) -> bool:
     return person(other) == person(stop) and _reaches(stop, other)
 
 
+def _place(inbound: Inbound) -> dict[str, str]:
+    """Where its answer belongs, but for the message that it hangs on."""
+    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
+
+
 def _reaches(stop: Inbound, other: Inbound) -> bool:
     return other.chat_key == stop.chat_key or (
-        other.channel == stop.channel and other.chat_id == stop.chat_id and place(other) == place(stop)
+        other.channel == stop.channel and other.chat_id == stop.chat_id and _place(other) == _place(stop)
     )
 
 
@@ -60,7 +65,10 @@ class Stops:
         ends what its person has in the threads of that.
         """
         turn = self._turn(inbound)
-        chat_keys = {inbound.chat_key} | ({turn.first.chat_key} if turn is not None else set())
+        # What waits for this place may be in the lane of the chat above it, as the turn may.
+        chat_keys = [key for key in self._lanes.chats() if f"{inbound.chat_key}:".startswith(f"{key}:")]
+        if turn is not None and turn.first.chat_key not in chat_keys:
+            chat_keys.append(turn.first.chat_key)
         count = await self._off_file(inbound)
         # Out of the lanes first, so that none of it begins; what is running must not wait until all that is on file.
         gone = self._taken(chat_keys, functools.partial(stops, inbound))
@@ -109,7 +117,8 @@ class Stops:
         here = self._running.get(inbound.chat_key)
         if here is not None:
             return here
-        return next((turn for turn in self._running.values() if _reaches(inbound, turn.first)), None)
+        turns = self._running.values()
+        return next((turn for turn in turns if any(_reaches(inbound, one) for one in turn.all)), None)
 
     def _may(self, inbound: Inbound, turn: Turn) -> bool:
         return (

@@ -263,7 +263,7 @@ class Turns:
             await self._close(turn)
 
         every = self._manifests[first.channel].indicate_every
-        async with working(self._delivery, to, self._clock, every):
+        async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun):
             context = await self._thread(turn)
             delivered = await self._delivered(to)
             if turn.stopped:

@@ -50,6 +50,29 @@ async def test_a_stop_that_names_the_place_finds_the_turn_whose_lane_has_another
     assert await bench.journal.unfinished() == []
 
 
+@pytest.mark.parametrize("mode", ["steer", "followup"])
+async def test_a_stop_in_the_thread_of_a_message_that_joined_or_waits_reaches_it(
+    tmp_path: Path, mode: str
+) -> None:
+    bench = Bench(tmp_path, mode=mode)
+    await bench.open()
+    await running(bench, target={"chat": "77", "thread": "1"})
+    await bench.say("and this", target={"chat": "77", "thread": "2"})
+    if mode == "steer":
+        (request,) = bench.agent.requests
+        assert request.take_more is not None
+        assert len(request.take_more()) == 1
+    there: dict[str, Any] = {"chat_key": "tele:chat:77:thread:2", "target": {"chat": "77", "thread": "2"}}
+    await bench.say("!stop", **STOP, **there)
+    await bench.tele.until(1)
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.tele.texts == [stops.STOPPED, *(["re: long work"] if mode == "followup" else [])]
+    assert await bench.journal.unfinished() == []
+    await bench.close()
+
+
 async def test_the_same_place_of_another_chat_is_another_place(bench: Bench) -> None:
     await running(bench, target={"thread": "1"})
     await bench.say("", kind="stop", user_id="1", chat_id="1", chat_key="tele:chat:1", target={"thread": "1"})
