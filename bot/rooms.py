@@ -27,6 +27,7 @@ from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
+from bot.history.memory_files import MemoryStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
@@ -58,6 +59,7 @@ class Rooms:
     archive: ChatStore
     transcript: Transcript
     artifacts: ArtifactStore
+    memory_files: MemoryStore
     model: WatchedModel
     learned: LearnedFile
     windows: Windows
@@ -68,16 +70,18 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
     limit, llm = settings.history.archive_after_lines, settings.llm
     learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
     learned.load()
+    redact = Redactor(settings.secrets)
     return Rooms(
         settings,
         outside,
         log,
-        Redactor(settings.secrets),
+        redact,
         discovery.manifests(),
         outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
         ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
         Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
         ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
+        MemoryStore(home / "memory", disk=disk, redact=redact),
         model_of(settings, outside, log),
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
@@ -133,7 +137,13 @@ def agent_of(rooms: Rooms) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
-    tool_ports = ToolPorts(archive=rooms.archive, artifacts=rooms.artifacts, skills=skills, clock=clock)
+    tool_ports = ToolPorts(
+        archive=rooms.archive,
+        artifacts=rooms.artifacts,
+        skills=skills,
+        clock=clock,
+        memory=rooms.memory_files,
+    )
     registry = Registry(builtin_tools(tool_ports))
     return AgentPool(
         Kit(

@@ -110,6 +110,8 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         user_id=inbound.user_id if inbound is not None else None,
         reply=turn.reply,
         injection=turn,
+        channel=inbound.channel if inbound is not None else None,
+        private=inbound is not None and inbound.chat_type == "direct",
     )
 
 

@@ -22,6 +22,7 @@ from bot.contracts._journal import (
     StepRecord,
     Steps,
 )
+from bot.contracts._memory import MemoryFile, MemoryFiles, MemoryOwner, Written
 from bot.contracts._model import (
     Learned,
     Model,
@@ -104,6 +105,9 @@ __all__ = [
     "Log",
     "LogLine",
     "Manifest",
+    "MemoryFile",
+    "MemoryFiles",
+    "MemoryOwner",
     "Message",
     "Model",
     "ModelFacts",
@@ -132,4 +136,5 @@ __all__ = [
     "TurnOutcome",
     "TurnRequest",
     "Usage",
+    "Written",
 ]

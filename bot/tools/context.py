@@ -33,13 +33,17 @@ class Injection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """What a tool may know of its turn. `reply` is None where no chat asked."""
+    """What a tool may know of its turn. `reply` is None where no chat asked; `private` says that nobody but `user_id`
+    reads along.
+    """
 
     chat_key: str
     request_id: str
     user_id: str | None
     reply: Reply | None
     injection: Injection
+    channel: str | None = None
+    private: bool = False
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bot.contracts import Archive, Artifacts, Clock, Json, Skills, Tool
+from bot.contracts import Archive, Artifacts, Clock, Json, MemoryFiles, Skills, Tool
 from bot.tools import builtin
 
 
@@ -22,6 +22,7 @@ class ToolPorts:
     artifacts: Artifacts
     skills: Skills
     clock: Clock
+    memory: MemoryFiles
 
 
 class Registry:

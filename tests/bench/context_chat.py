@@ -36,6 +36,7 @@ from bot.contracts import (
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
+from bot.history.memory_files import MemoryStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.llm.client import body_of
@@ -190,7 +191,7 @@ class Chat:
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
         skills = SkillFolder(self.root, [], log)
-        ports = ToolPorts(archive=archive, artifacts=artifacts, skills=skills, clock=clock)
+        ports = ToolPorts(archive, artifacts, skills, clock, MemoryStore(self.root / "memory", disk=disk))
         registry = Registry([*builtin_tools(ports), self.look])
         settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
         instructions = InstructionFiles(self.root, encode=encode, log=log)

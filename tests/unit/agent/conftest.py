@@ -19,6 +19,7 @@ from bot.context.skills import SkillFolder
 from bot.contracts import ArchiveLine, Disk, Inbound, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.memory_files import MemoryStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
@@ -64,12 +65,10 @@ class Bench:
         self.artifacts = ArtifactStore(
             root / "artifacts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
         )
+        self.memory_files = MemoryStore(root / "memory", disk=disk)
         skills = SkillFolder(root, [], self.log)
-        self.registry = Registry(
-            builtin_tools(
-                ToolPorts(archive=self.archive, artifacts=self.artifacts, skills=skills, clock=self.clock)
-            )
-        )
+        ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files)
+        self.registry = Registry(builtin_tools(ports))
         self.kit = Kit(
             model=self.model,
             model_name="scripted",

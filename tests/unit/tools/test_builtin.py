@@ -13,6 +13,7 @@ from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
+from bot.history.memory_files import MemoryStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from bot.tools import builtin
@@ -26,9 +27,9 @@ def registry(root: Path) -> Registry:
         root / "artifacts", disk=SystemDisk(), ids=UlidSource(), clock=SystemClock(), log=log
     )
     skills = SkillFolder(root, [], log)
-    return Registry(
-        builtin_tools(ToolPorts(archive=archive, artifacts=artifacts, skills=skills, clock=SystemClock()))
-    )
+    memory = MemoryStore(root / "memory", disk=SystemDisk())
+    ports = ToolPorts(archive, artifacts, skills, SystemClock(), memory)
+    return Registry(builtin_tools(ports))
 
 
 def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
         module.name for module in pkgutil.iter_modules(builtin.__path__)
     )
     assert registry(tmp_path).names() == [
-        "chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load",
+        "chat_load_history", "chat_send", "memory", "read_artifact", "skills_list", "skills_load",
     ]  # fmt: skip
 
 
@@ -46,6 +47,7 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
     assert ages == {
         "chat_load_history": False,
         "chat_send": False,
+        "memory": True,
         "read_artifact": True,
         "skills_list": True,
         "skills_load": False,

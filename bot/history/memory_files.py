@@ -1,0 +1,296 @@
+"""`MemoryStore`: the memory files of chats and people, and beside each where its lines come from.
+
+Every owner has one flat folder. A path is the encoded name of a file in it, so no path can lead anywhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from bot import errors, text
+from bot.contracts import Disk, Json, MemoryFile, MemoryOwner, Redact, Written
+from bot.history import jsonl, names
+from bot.history.provenance import carried
+
+LARGEST = 32 * 1024
+"""Bytes of one file."""
+MOST_LINES = 2_000
+ALL_BYTES = 256 * 1024
+MOST_FILES = 100
+"""What one owner may have."""
+DEEPEST = 4
+LONGEST = 180
+"""Bytes of a name on disk."""
+SESSION = "session.md"
+"""The memory of the conversation itself (`bot.history.memories`): part of a chat's files, and only read here."""
+_WORDS, _ABOUT = ".md", ".lines"
+_PEOPLE = "people"
+_R = TypeVar("_R")
+
+
+class MemoryStore:
+    """`contracts.MemoryFiles` in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`."""
+
+    def __init__(self, folder: Path, *, disk: Disk, redact: Redact = str) -> None:
+        self._folder = folder
+        self._disk = disk
+        self._redact = redact
+
+    async def sizes(self, owner: MemoryOwner) -> dict[str, int]:
+        return await self._done(lambda: self._sizes(owner), shared=True)
+
+    async def read(self, owner: MemoryOwner, path: str) -> MemoryFile | None:
+        name = checked(path)
+        return await self._done(lambda: self._read(owner, name), shared=True)
+
+    async def change(
+        self, owner: MemoryOwner, path: str, change: Callable[[str | None], str], by: Written
+    ) -> MemoryFile:
+        name = checked(path)
+        return await self._done(lambda: self._change(owner, name, change, by))
+
+    async def remove(self, owner: MemoryOwner, path: str) -> int:
+        name = checked(path)
+        return await self._done(lambda: self._remove(owner, name))
+
+    async def move(self, owner: MemoryOwner, old: str, new: str) -> int:
+        source, target = checked(old), checked(new)
+        return await self._done(lambda: self._move(owner, source, target))
+
+    async def forget(self, owner: MemoryOwner, requests: Iterable[str]) -> int:
+        """Remove every line that came from one of these turns; how many lines went."""
+        gone = frozenset(requests)
+        return await self._done(lambda: self._forget(owner, gone))
+
+    async def people(self) -> list[str]:
+        """Every person who has files, as `<channel>:<user id>`."""
+        return await self._done(self._people, shared=True)
+
+    async def chats(self) -> list[str]:
+        """The chatKeys that have files or a memory of the conversation; a name that is hashed as it is."""
+        return await self._done(self._chats, shared=True)
+
+    # On any thread.
+
+    async def _done(self, work: Callable[[], _R], *, shared: bool = False) -> _R:
+        def locked() -> _R:
+            with jsonl.locked(self._folder, shared=shared):
+                return work()
+
+        try:
+            return await asyncio.to_thread(locked)
+        except OSError as error:
+            raise errors.StorageError(f"memory files cannot be used: {error}") from error
+
+    def _place(self, owner: MemoryOwner) -> Path:
+        if owner.kind == "chat":
+            return self._folder / names.encode(owner.key) / "files"
+        channel, _, user_id = owner.key.partition(":")
+        return self._folder / _PEOPLE / f"{names.encode(channel)}-{names.encode(user_id)}"
+
+    def _path(self, owner: MemoryOwner, name: str) -> Path:
+        if owner.kind == "chat" and name == SESSION:
+            return self._folder / names.encode(owner.key) / SESSION
+        return self._place(owner) / f"{names.encode(name)}{_WORDS}"
+
+    def _sizes(self, owner: MemoryOwner) -> dict[str, int]:
+        place = self._place(owner)
+        found = {} if place.is_symlink() else self._listed(place)
+        if owner.kind == "chat" and (size := self._disk.size(self._path(owner, SESSION))):
+            found[SESSION] = size
+        return dict(sorted(found.items()))
+
+    def _listed(self, place: Path) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for file in self._disk.names(place):
+            name = names.decode(file.removesuffix(_WORDS)) if file.endswith(_WORDS) else None
+            if name is not None and not (place / file).is_symlink():
+                found[name] = self._disk.size(place / file)
+        return found
+
+    def _read(self, owner: MemoryOwner, name: str) -> MemoryFile | None:
+        if name not in self._sizes(owner):
+            return None
+        path = self._path(owner, name)
+        raw = self._disk.read(path)
+        words = raw[: 8 * LARGEST].decode("utf-8", "replace")
+        about = jsonl.loads(self._disk.read(path.with_suffix(_ABOUT))) or {}
+        return MemoryFile(name, words, _sources(about, raw, words.count("\n") + 1))
+
+    def _change(
+        self, owner: MemoryOwner, name: str, change: Callable[[str | None], str], by: Written
+    ) -> MemoryFile:
+        _own(owner, name)
+        sizes = self._sizes(owner)
+        old = self._read(owner, name)
+        words = self._kept(change(old.text if old is not None else None))
+        if old is None:
+            _free(sizes, name)
+        size = len(words.encode())
+        others = sum(size for path, size in sizes.items() if path not in {name, SESSION})
+        if size > LARGEST or words.count("\n") >= MOST_LINES:
+            raise errors.ToolError(
+                f"A memory file holds at most {LARGEST // 1024} kB and {MOST_LINES} lines. Nothing was written; make "
+                "it shorter, or use several files."
+            )
+        if others + size > ALL_BYTES or (old is None and len(sizes) >= MOST_FILES):
+            raise errors.ToolError(
+                f"There is room for {ALL_BYTES // 1024} kB in {MOST_FILES} memory files here. Nothing was written; "
+                "delete what is no longer needed."
+            )
+        before = list(zip(old.text.split("\n"), old.written, strict=True)) if old is not None else []
+        sources = tuple(carried(before, words.split("\n"), [by]))
+        file = MemoryFile(name, words, sources)
+        self._write(owner, file)
+        return file
+
+    def _kept(self, words: str) -> str:
+        """A text as it is kept: without known secrets, and nothing in it but text."""
+        clean = text.clean(self._redact(words)).replace("\r\n", "\n")
+        if any(char not in "\n\t" and unicodedata.category(char) == "Cc" for char in clean):
+            raise errors.ToolError("Memory files hold text only, without control characters.")
+        return clean
+
+    def _write(self, owner: MemoryOwner, file: MemoryFile) -> None:
+        path, raw = self._path(owner, file.path), file.text.encode()
+        place = self._place(owner)
+        if place.is_symlink() or place.parent.is_symlink():
+            raise errors.ToolError(
+                "This memory folder cannot be used. Tell the person that an operator must look."
+            )
+        jsonl.tidy(self._disk, place)
+        # First the words: a crash in between leaves lines of which nobody says where they come from.
+        self._disk.replace(path, raw)
+        writers = list(dict.fromkeys(by for line in file.written for by in line))
+        about: Json = {
+            "v": 1,
+            "sha256": _digest(raw),
+            "writers": [asdict(by) for by in writers],
+            "lines": [[writers.index(by) for by in line] for line in file.written],
+        }
+        self._disk.replace(path.with_suffix(_ABOUT), json.dumps(about, ensure_ascii=False).encode() + b"\n")
+
+    def _under(self, owner: MemoryOwner, name: str) -> list[str]:
+        """The file of this name, or those below a folder of this name."""
+        return [path for path in self._sizes(owner) if path == name or path.startswith(f"{name}/")]
+
+    def _remove(self, owner: MemoryOwner, name: str) -> int:
+        _own(owner, name)
+        found = self._under(owner, name)
+        for path in found:
+            self._unlink(owner, path)
+        return len(found)
+
+    def _unlink(self, owner: MemoryOwner, name: str) -> None:
+        path = self._path(owner, name)
+        self._disk.remove(path.with_suffix(_ABOUT))
+        self._disk.remove(path)
+
+    def _move(self, owner: MemoryOwner, source: str, target: str) -> int:
+        _own(owner, source)
+        _own(owner, target)
+        found = self._under(owner, source)
+        moved = {path: checked(target + path.removeprefix(source)) for path in found}
+        rest = dict.fromkeys(path for path in self._sizes(owner) if path not in moved)
+        for path in moved.values():
+            _free(rest, path)
+        for old, new in moved.items():
+            file = self._read(owner, old)
+            if file is not None and old != new:
+                self._write(owner, MemoryFile(new, file.text, file.written))
+                self._unlink(owner, old)
+        return len(found)
+
+    def _forget(self, owner: MemoryOwner, gone: frozenset[str]) -> int:
+        count = 0
+        for name in self._sizes(owner):
+            file = None if name == SESSION else self._read(owner, name)
+            if file is None:
+                continue
+            lines = zip(file.text.split("\n"), file.written, strict=True)
+            kept = [(line, by) for line, by in lines if gone.isdisjoint(one.request_id for one in by)]
+            if lost := len(file.written) - len(kept):
+                count += lost
+                if any(line.strip() for line, _ in kept):
+                    words = "\n".join(line for line, _ in kept)
+                    self._write(owner, MemoryFile(name, words, tuple(by for _, by in kept)))
+                else:
+                    self._unlink(owner, name)
+        return count
+
+    def _people(self) -> list[str]:
+        found: list[str] = []
+        for folder in self._disk.names(self._folder / _PEOPLE):
+            channel, _, user_id = folder.partition("-")
+            name = names.decode(user_id)
+            if name is not None and self._disk.names(self._folder / _PEOPLE / folder):
+                found.append(f"{channel}:{name}")
+        return found
+
+    def _chats(self) -> list[str]:
+        found: list[str] = []
+        for folder in self._disk.names(self._folder):
+            if folder in {_PEOPLE, jsonl.LOCK} or not (self._folder / folder).is_dir():
+                continue
+            key = names.decode(folder)
+            if key is not None and self._sizes(MemoryOwner("chat", key)):
+                found.append(key)
+        return found
+
+
+def checked(path: str) -> str:
+    """A relative path in the one form in which it is kept. Raises `errors.ToolError` for any that is not plain."""
+    name = unicodedata.normalize("NFC", path)
+    parts = name.split("/")
+    if len(parts) > DEEPEST or not all(map(_plain, parts)):
+        raise errors.ToolError(
+            "This is no path for a memory file. Use letters, digits, '-', '_', '.' and spaces, at most "
+            f"{DEEPEST - 1} folders deep, as in notes/people.md."
+        )
+    if len(names.encode(name)) > LONGEST:
+        raise errors.ToolError("This path is too long for a memory file. Use a shorter one.")
+    return name
+
+
+def _plain(part: str) -> bool:
+    letters = all(char in "-_. " or unicodedata.category(char)[0] in "LMN" for char in part)
+    return bool(part) and letters and part == part.strip(" ") and part[0] != "." and part[-1] != "."
+
+
+def _own(owner: MemoryOwner, name: str) -> None:
+    """Refuse to change what is written by somebody else."""
+    if owner.kind == "chat" and name.casefold().partition("/")[0] == SESSION:
+        raise errors.ToolError(f"{SESSION} is written by Shipmate itself and can only be viewed.")
+
+
+def _free(taken: Iterable[str], name: str) -> None:
+    """Refuse a path where there is something, also where a disk takes upper and lower case for the same."""
+    folded = name.casefold()
+    for other in taken:
+        there = other.casefold()
+        if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
+            raise errors.ToolError(f"There is {other!r} already. Use another path, or delete that first.")
+
+
+def _sources(about: Json, raw: bytes, count: int) -> tuple[tuple[Written, ...], ...]:
+    """Where each of so many lines comes from, as it was noted; nobody knows it of a text that was changed since."""
+    unknown: tuple[tuple[Written, ...], ...] = ((),) * count
+    if about.get("sha256") != _digest(raw):
+        return unknown
+    try:
+        writers = [Written(**one) for one in about["writers"]]
+        found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
+    except (KeyError, TypeError, IndexError):
+        return unknown
+    return found if len(found) == count else unknown
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

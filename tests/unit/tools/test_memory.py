@@ -1,0 +1,135 @@
+"""The `memory` tool: what it does with files, and whose it reaches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot.contracts import Json
+from bot.history.memory_files import MemoryStore
+from bot.system import SystemDisk
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.model import tool_use
+from bot.tools.builtin import memory
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry, ToolPorts
+
+
+class Turn:
+    """A turn of one person in one chat."""
+
+    def __init__(self, root: Path, chat_key: str, user_id: str | None, *, private: bool) -> None:
+        clock = FakeClock()
+        ports = type("Ports", (), {"memory": MemoryStore(root, disk=SystemDisk()), "clock": clock})
+        registry = Registry([memory.build(cast("ToolPorts", ports))])
+        self._dispatcher = Dispatcher(registry, clock=clock, log=MemoryLog())
+        self._context = ToolExecutionContext(
+            chat_key, "R1", user_id, None, cast("Any", None), "telegram", private
+        )
+
+    async def call(self, command: str, **arguments: Any) -> Json:
+        with tool_scope(self._context):
+            (result,) = await self._dispatcher.run([tool_use("memory", command=command, **arguments)])
+        return result
+
+    async def does(self, command: str, **arguments: Any) -> str:
+        result = await self.call(command, **arguments)
+        assert "is_error" not in result, result
+        return str(result["content"])
+
+    async def fails(self, command: str, **arguments: Any) -> str:
+        result = await self.call(command, **arguments)
+        assert result["is_error"] is True
+        return str(result["content"])
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Turn:
+    return Turn(tmp_path, "telegram:chat:-5", "1", private=False)
+
+
+@pytest.fixture
+def direct(tmp_path: Path) -> Turn:
+    return Turn(tmp_path, "telegram:chat:1", "1", private=True)
+
+
+async def test_a_file_from_its_creation_to_its_end(group: Turn) -> None:
+    path = "/memories/chat/plan.md"
+    assert await group.does("view", path="/memories") == "/memories/chat/ (empty)"
+    assert await group.does("create", path=path, file_text="one\ntwo") == f"{path} is written: 2 lines."
+    assert await group.does("view", path=path) == f"{path}, lines 1 to 2 of 2:\n    1\tone\n    2\ttwo"
+    await group.does("str_replace", path=path, old_str="two", new_str="2\n3")
+    await group.does("insert", path=path, insert_line=0, insert_text="zero\n")
+    shown = await group.does("view", path=path, view_range=[1, -1])
+    assert shown.endswith("    1\tzero\n    2\tone\n    3\t2\n    4\t3")
+    assert (await group.does("view", path=path, view_range=[2, 3])).endswith(":\n    2\tone\n    3\t2")
+    await group.does("rename", old_path=path, new_path="/memories/chat/done/plan.md")
+    listing = "/memories/chat/\n/memories/chat/done/plan.md  12 B"
+    assert await group.does("view", path="/memories/chat/") == listing
+    assert await group.does("view", path="/memories/chat/done") == (
+        "/memories/chat/done/\n/memories/chat/done/plan.md  12 B"
+    )
+    assert await group.does("delete", path="/memories/chat/done") == "Deleted: 1 file."
+    assert await group.does("view", path="/memories") == "/memories/chat/ (empty)"
+
+
+async def test_what_cannot_be_done_says_why(group: Turn) -> None:
+    path = "/memories/chat/a.md"
+    await group.does("create", path=path, file_text="x\nx")
+    assert "there already" in await group.fails("create", path=path, file_text="y")
+    twice = await group.fails("str_replace", path=path, old_str="x", new_str="y")
+    assert "occurs 2 times, near the lines 1, 2" in twice
+    assert "occurs 0 times" in await group.fails("str_replace", path=path, old_str="z")
+    assert "has 2 lines" in await group.fails("insert", path=path, insert_line=3, insert_text="y")
+    for asked in ([0, 1], [3, 3], [2, 1]):
+        assert "no such range" in await group.fails("view", path=path, view_range=asked)
+    for command in ("view", "delete"):
+        assert "There is no /memories/chat/b.md" in await group.fails(command, path="/memories/chat/b.md")
+    assert "Create it first" in await group.fails(
+        "insert", path="/memories/chat/b.md", insert_line=0, insert_text="y"
+    )
+    missing = await group.fails("rename", old_path="/memories/chat/b.md", new_path="/memories/chat/c.md")
+    assert "There is no" in missing
+    assert "the folder itself" in await group.fails("delete", path="/memories/chat")
+    assert "needs insert_line and insert_text" in await group.fails("insert", path=path)
+    assert await group.does("view", path=path) == f"{path}, lines 1 to 2 of 2:\n    1\tx\n    2\tx"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "/memories/../x", "/memories/chat/../../x", "/memories/chatter/a", "chat/a", "",
+     "/memories/people/telegram-2/a.md", "/memories/chat/a%2fb", "/memories/chat//a"],
+)  # fmt: skip
+async def test_no_other_path_means_anything(group: Turn, path: str) -> None:
+    for command in ("view", "delete"):
+        await group.fails(command, path=path)
+    await group.fails("create", path=path, file_text="x")
+    await group.does("create", path="/memories/chat/a.md", file_text="x")
+    await group.fails("rename", old_path="/memories/chat/a.md", new_path=path)
+
+
+async def test_the_files_of_a_person_are_there_in_their_direct_chat_alone(
+    tmp_path: Path, direct: Turn, group: Turn
+) -> None:
+    path = "/memories/me/diet.md"
+    await direct.does("create", path=path, file_text="no nuts")
+    assert "no nuts" in await direct.does("view", path=path)
+    assert path in await direct.does("view", path="/memories")
+    nobody = Turn(tmp_path, "telegram:chat:1", None, private=True)
+    other = Turn(tmp_path, "telegram:chat:2", "2", private=True)
+    for turn in (group, nobody):
+        assert "direct chats only" in await turn.fails("view", path=path)
+        assert "direct chats only" in await turn.fails("create", path=path, file_text="x")
+        assert "/memories/me" not in await turn.does("view", path="/memories")
+    assert "There is no" in await other.fails("view", path=path)
+
+
+async def test_what_is_private_does_not_move_into_a_chat(direct: Turn) -> None:
+    await direct.does("create", path="/memories/me/a.md", file_text="x")
+    assert "stay apart" in await direct.fails(
+        "rename", old_path="/memories/me/a.md", new_path="/memories/chat/a.md"
+    )
