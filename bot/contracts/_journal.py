@@ -140,6 +140,14 @@ class Outbox(Protocol):
         """
         ...
 
+    async def delivered_near(
+        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+    ) -> str | None:
+        """The same of what a person was answered beside this chat: in its threads (whose chatKeys go on with `:`), or to
+        exactly this `target` from the conversation that it is a thread of.
+        """
+        ...
+
     async def close_target(self, channel: str, chat_id: str, reason: str) -> None:
         """Remember that a chat can no longer be written to."""
         ...

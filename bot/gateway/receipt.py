@@ -36,7 +36,7 @@ class _Event:
 
 
 class Receipts:
-    """Shows a chat its own turns, and never those of another one."""
+    """Shows a chat its own turns, and a person theirs in its threads; never those of another chat."""
 
     def __init__(self, journal: Records) -> None:
         self._journal = journal
@@ -48,41 +48,46 @@ class Receipts:
         """
         words = inbound.command.args.split() if inbound.command is not None else []
         asked = words[0] if words else inbound.answers
-        request_id = await self._found(inbound.chat_key, asked)
+        request_id = await self._found(inbound, asked)
         if request_id is None:
             return UNKNOWN.format(asked=text.preview(asked, 60)) if asked else NOTHING_YET
-        return await self._receipt(inbound.chat_key, request_id)
+        return await self._receipt(request_id)
 
-    async def _found(self, chat_key: str, asked: str | None) -> str | None:
-        """The requestId that is meant: given itself, or by the id of a reply or of a message to us."""
-        if asked is None:
-            return await self._journal.delivered_as(chat_key, None)
-        if await self._here(chat_key, asked):
+    async def _found(self, inbound: Inbound, asked: str | None) -> str | None:
+        """The requestId that is meant: given itself, or by the id of a reply or of a message to us. Where a place has
+        none, what its person was answered in its threads, or in it as the thread of a message.
+        """
+        chat_key = inbound.chat_key
+        if asked is not None and await self._here(inbound, asked):
             return asked
         shown = await self._journal.delivered_as(chat_key, asked)
-        if shown is not None:
+        if shown is None:
+            shown = await self._journal.delivered_near(chat_key, inbound.user_id, inbound.target, asked)
+        if shown is not None or asked is None:
             return shown
         about = await self._journal.about(chat_key, asked)
         return about[0].inbound.request_id if about else None
 
-    async def _here(self, chat_key: str, request_id: str) -> bool:
+    async def _here(self, inbound: Inbound, request_id: str) -> bool:
         record = await self._journal.inbound(request_id)
         if record is not None:
-            return record.inbound.chat_key == chat_key
+            asked = record.inbound
+            below = asked.chat_key.startswith(f"{inbound.chat_key}:") and asked.user_id == inbound.user_id
+            return asked.chat_key == inbound.chat_key or below
         rows = await self._journal.deliveries(request_id)
-        return bool(rows) and all(row.chat_key == chat_key for row in rows)
+        return bool(rows) and all(row.chat_key == inbound.chat_key for row in rows)
 
-    async def _receipt(self, chat_key: str, request_id: str) -> str:
+    async def _receipt(self, request_id: str) -> str:
         record = await self._journal.inbound(request_id)
         head: list[str] = []
         if record is not None and (record.outcome or "").startswith(_JOINED):
             # What joined a running turn was answered with it.
-            other = (record.outcome or "").removeprefix(_JOINED)
-            if await self._here(chat_key, other):
+            other = await self._journal.inbound((record.outcome or "").removeprefix(_JOINED))
+            if other is not None and other.inbound.chat_key == record.inbound.chat_key:
                 head = [
                     f"Message {record.inbound.message_id or request_id} was answered together with another one."
                 ]
-                request_id, record = other, await self._journal.inbound(other)
+                request_id, record = other.inbound.request_id, other
         events = [
             *_received(record),
             *(event for step in await self._journal.steps(request_id) for event in _step(step)),

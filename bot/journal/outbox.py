@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from bot import text
 from bot.contracts import DeliveryRecord, Outbound
 from bot.journal.part import Part, clean, done, dumps, loads
 
@@ -24,6 +25,13 @@ _UNDELIVERED = """SELECT id, request_id, chat_key, text, kind, state, message_id
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
 _SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
 _NEWEST = "SELECT request_id FROM outbox WHERE kind = 'reply' AND chat_key = ? ORDER BY rowid DESC LIMIT 1"
+# What is below a chat goes on with ":", which ";" follows; what is above it is one of the beginnings of its name.
+_NEAR = """SELECT request_id FROM outbox WHERE kind = 'reply'
+    AND (chat_key > :below AND chat_key < :behind
+        OR chat_key IN (SELECT value FROM json_each(:above)) AND target = :target)
+    AND (:message_id IS NULL OR state = 'sent' AND message_id = :message_id)
+    AND EXISTS (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.user_id = :user_id)
+    ORDER BY rowid DESC LIMIT 1"""
 _CLOSE = "INSERT OR REPLACE INTO closed_targets VALUES (?, ?, ?, ?)"
 _OPEN = "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?"
 _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
@@ -75,6 +83,21 @@ class SqliteOutbox(Part):
             row = await self._row(_NEWEST, (chat_key,))
         else:
             row = await self._row(_SHOWN_AS, (chat_key, message_id))
+        return row[0] if row else None
+
+    async def delivered_near(
+        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+    ) -> str | None:
+        parts = text.clean(chat_key).split(":")
+        values = {
+            "below": ":".join([*parts, ""]),
+            "behind": f"{':'.join(parts)};",
+            "above": dumps([":".join(parts[:count]) for count in range(1, len(parts))]),
+            "target": dumps(dict(target)),
+            "message_id": None if message_id is None else text.clean(message_id),
+            "user_id": text.clean(user_id),
+        }
+        row = await self._base.read(lambda db: db.execute(_NEAR, values).fetchone())
         return row[0] if row else None
 
     def close_target(self, channel: str, chat_id: str, reason: str) -> Coroutine[Any, Any, None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -128,6 +128,13 @@ class FaultyJournal:
 
     def delivered_as(self, chat_key: str, message_id: str | None) -> Coroutine[Any, Any, str | None]:
         return self._call("delivered_as", lambda: self._inner.delivered_as(chat_key, message_id))
+
+    def delivered_near(
+        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+    ) -> Coroutine[Any, Any, str | None]:
+        return self._call(
+            "delivered_near", lambda: self._inner.delivered_near(chat_key, user_id, target, message_id)
+        )
 
     def close_target(self, channel: str, chat_id: str, reason: str) -> Coroutine[Any, Any, None]:
         return self._call("close_target", lambda: self._inner.close_target(channel, chat_id, reason))

@@ -206,6 +206,22 @@ class MemoryJournal:
         return None
 
     @at_once
+    def delivered_near(
+        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+    ) -> str | None:
+        here = f"{text.clean(chat_key)}:"
+        for row in reversed(self._outbox.values()):
+            below = row.chat_key.startswith(here)
+            above = here.startswith(f"{row.chat_key}:") and here != f"{row.chat_key}:"
+            near = below or (above and row.target == dict(target))
+            named = message_id is None or (row.state, row.message_id) == ("sent", text.clean(message_id))
+            asked = self._inbox.get(row.request_id)
+            theirs = asked is not None and asked.inbound.user_id == text.clean(user_id)
+            if row.kind == "reply" and near and named and theirs:
+                return row.request_id
+        return None
+
+    @at_once
     def close_target(self, channel: str, chat_id: str, reason: str) -> None:
         self._closed[text.clean(channel), text.clean(chat_id)] = text.clean(reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -221,6 +222,30 @@ class RecordsContract(JournalRig):
         for unknown in ("m3", "m5", "m7", ""):
             assert await journal.delivered_as(CHAT, unknown) is None
         assert await journal.delivered_as("telegram:chat:9", None) is None
+
+    async def test_a_reply_is_found_by_who_was_answered_below_a_chat_and_above_a_thread(
+        self, journal: Journal
+    ) -> None:
+        top, thread, other = "slack:chat:C1", "slack:chat:C1:thread:1.2", "slack:chat:C11:thread:1.2"
+        for number, (chat, who) in enumerate(((thread, "U1"), (thread, "U2"), (other, "U1"), (top, "U1")), 1):
+            await journal.receive(inbound(number, chat_key=chat, user_id=who))
+            target = {"channel": "C1", "thread_ts": f"{number}.0"}
+            await journal.intend([replace(outbound(number, request=number, chat_key=chat), target=target)])
+            await journal.mark(outbound(number).id, "sent", message_id=f"m{number}")
+        journal = await self.restart(journal)
+        place = {"channel": "C1", "thread_ts": "4.0"}
+
+        async def found(chat: str, who: str, message_id: str | None = None) -> str | None:
+            return await journal.delivered_near(chat, who, place, message_id)
+
+        one, two, four = (inbound(number).request_id for number in (1, 2, 4))
+        assert [await found(top, who) for who in ("U1", "U2", "U3")] == [one, two, None]
+        assert [await found(top, "U1", name) for name in ("m1", "m2", "m3")] == [one, None, None]
+        assert await found("slack:chat:C1:thread:4.0", "U1") == four
+        assert await found("slack:chat:C1:thread:4.0", "U2") is None
+        assert await found("slack:chat:C1:thread:4.0", "U1", "m4") == four
+        place["thread_ts"] = "5.0"
+        assert await found("slack:chat:C1:thread:5.0", "U1") is None
 
     async def test_a_chat_that_is_gone_is_remembered_until_it_is_open_again(self, journal: Journal) -> None:
         await journal.close_target("telegram", "5", "blocked")

@@ -25,6 +25,7 @@ FEW = st.integers(1, 5)
 NAMES = st.sampled_from(["a", "乙", "ג"])
 WORDS = st.sampled_from(["", "a", "你好 👩‍👩‍👧", "שלום\u202e", "x\ud800\x00"])
 CHATS = st.sampled_from(["telegram:chat:5", "slack:chat:C1:thread:1.5"])
+NEAR = ("telegram:chat", "telegram:chat:5", "telegram:chat:5:topic:7")
 STATES = st.sampled_from(["intent", "sending", "sent", "uncertain", "failed", "lost"])
 
 Call = Callable[[Journal], Awaitable[Any]]
@@ -162,6 +163,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
             *(_asking(call, name) for call in ("inbound", "steps", "deliveries") for name in names),
             *(_asking("about", "telegram:chat:5", name) for name in ("m1", "m2")),
             *(_asking("delivered_as", "telegram:chat:5", name) for name in (None, "a", "乙")),
+            *(_asking("delivered_near", chat, "5", {"chat_id": "5"}, None) for chat in NEAR),
         )
 
 

@@ -160,6 +160,40 @@ async def test_another_chat_is_shown_nothing(desk: Desk, asked: str) -> None:
     assert await shown(desk, chat="78") == [NOTHING_YET]
 
 
+async def answered(bench: Bench, chat_key: str, words: str, **more: Any) -> str:
+    """The id of a reply that somebody gets in a thread."""
+    await bench.say(words, chat_id="-100", chat_key=chat_key, chat_type="group", **more)
+    await bench.idle()
+    return f"m{len(bench.tele.sent)}"
+
+
+async def test_asked_outside_of_threads_it_is_of_what_its_person_was_answered_in_them(bench: Bench) -> None:
+    first = await answered(bench, "tele:chat:-100:thread:1", "one")
+    mine = await answered(bench, "tele:chat:-100:thread:2", "two")
+    theirs = await answered(bench, "tele:chat:-100:thread:1", "not mine", user_id="5")
+    await answered(bench, "tele:chat:-1001:thread:1", "elsewhere")
+    here = asking(chat="-100")
+    assert f"reply: delivered as message {mine}" in await Receipts(bench.journal).run(here)
+    for known, asked in ((True, first), (False, theirs), (False, "m4")):
+        found = await Receipts(bench.journal).run(asking(asked, chat="-100"))
+        assert (f"reply: delivered as message {asked}" in found) is known
+    one, _, other = (message.request_id for message in bench.tele.sent[:3])
+    assert (await Receipts(bench.journal).run(asking(one, chat="-100"))).startswith(f"Receipt of {one}")
+    assert (await Receipts(bench.journal).run(asking(other, chat="-100"))).startswith("I know nothing")
+
+
+async def test_asked_in_the_thread_that_a_message_opened_it_is_of_the_answer_that_is_there(
+    bench: Bench,
+) -> None:
+    for thread in ("1", "2"):
+        await bench.say(f"top {thread}", target={"chat": "77", "thread": thread})
+        await bench.idle()
+    where = {"chat_key": "tele:chat:77:thread:1", "target": {"chat": "77", "thread": "1"}}
+    assert "delivered as message m1" in await Receipts(bench.journal).run(asking().model_copy(update=where))
+    other = {"chat_key": "tele:chat:77:thread:3", "target": {"chat": "77", "thread": "3"}}
+    assert await Receipts(bench.journal).run(asking().model_copy(update=other)) == NOTHING_YET
+
+
 async def test_it_answers_beside_a_running_turn_as_a_notice(bench: Bench) -> None:
     await bench.say("hello")
     await bench.tele.until(1)
