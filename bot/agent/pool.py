@@ -80,7 +80,7 @@ class AgentPool:
     async def tend(self) -> None:
         """Compact what has been quiet for so long that it is about to leave the provider's cache."""
         for runtime in list(self._runtimes.values()):
-            if not runtime.busy:
+            if not runtime.at_work:
                 runtime.upkeep.look()
 
     async def close(self) -> None:

@@ -65,7 +65,12 @@ class AgentRuntime:
 
     @property
     def busy(self) -> bool:
-        return self._task is not None or bool(self._left) or self.upkeep.busy
+        return self.at_work or self.upkeep.busy
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a turn runs, or what it left behind."""
+        return self._task is not None or bool(self._left)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         """One turn, as `contracts.Agent.run`."""
@@ -134,11 +139,13 @@ class AgentRuntime:
     async def undo(self) -> str | None:
         """As `contracts.Agent.undo`."""
         await self.fill()
+        await self.upkeep.stop()
         if not self.store.turns:
             return None
         entries = self.store.turns[-1].entries
-        first = entries[0].message
-        self.epochs.declare("undo", epochs.dropped([entry.uuid for entry in entries]))
+        first, gone = entries[0].message, [entry.uuid for entry in entries]
+        await self.upkeep.undo(gone)
+        self.epochs.declare("undo", epochs.dropped(gone))
         await self._ledger.flush()
         return self._kit.redact(showing.said(first))
 

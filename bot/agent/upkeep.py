@@ -8,7 +8,7 @@ what is too large in the end is halved (`bot.agent.recovery`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from bot import errors
@@ -27,6 +27,8 @@ WAIT_SECONDS = 15.0
 IDLE_AFTER = epochs.COLD_AFTER - 30.0
 IDLE_UNTIL = epochs.COLD_AFTER - 5.0
 """When a quiet chat is compacted, in seconds from its last request: while the provider still has it in its cache."""
+LONGEST_SECONDS = 90.0
+"""How long a person waits for the compaction that they asked for."""
 ENOUGH = 0.5
 """Of what should go the memory must know this part: else a summary is worth its price."""
 _FAILED = (errors.ShipmateError, MemoryInvalid)
@@ -49,6 +51,7 @@ class Upkeep:
         self._known: Memory | None = None
         self._covers: str | None = None
         self._since: str | None = None
+        self._before: tuple[Memory, str] | None = None
         self._reads = False
         self._asked = 0
         self._extracting: asyncio.Task[None] | None = None
@@ -75,15 +78,30 @@ class Upkeep:
         await self.stop()
         if self._kit.memories is not None:
             await self._kit.memories.forget(self._chat_key)
-        self._known = self._covers = self._since = None
+        self._known = self._covers = self._since = self._before = None
         self._asked = 0
+
+    async def undo(self, gone: Collection[str]) -> None:
+        """These are taken back: a memory that knows of them gives way to the one before, or to none, and is written
+        anew without them once enough is new. Raises `errors.StorageError`.
+        """
+        if self._since in gone:
+            self._since = self._covers
+        if self._covers not in gone:
+            return
+        before, self._before = self._before, None
+        if before is not None and before[1] not in gone:
+            await self._keep(*before)
+            return
+        self._known = self._covers = self._since = None
+        if self._kit.memories is not None:
+            await self._kit.memories.forget(self._chat_key)
 
     async def stop(self) -> None:
         """Give up what is going on; nothing is lost by it."""
         for task in (self._extracting, self._compacting):
             if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+                await _given_up(task)
 
     # ------------------------------------------------------------ the moments at which something may be due
 
@@ -100,8 +118,9 @@ class Upkeep:
         self._asked = 0
         if self._compacting is not None and not await self._ends(self._compacting):
             self._write("a compaction took too long and was given up")
-            self._compacting.cancel()
-            await asyncio.wait([self._compacting])
+            # Else every turn would begin another, and the next one wait for it.
+            self.breaker.failed()
+            await _given_up(self._compacting)
 
     async def before_asking(self, current: Sequence[Message]) -> None:
         """The running turn asks the model next: where that may not fit, the history before it is compacted now."""
@@ -120,9 +139,11 @@ class Upkeep:
     def turn_ended(self) -> None:
         """A turn has ended and been answered: what is due begins beside whatever comes next."""
         kit = self._kit
-        if not kit.compaction.enabled or self.busy:
+        if not kit.compaction.enabled or self._compacting is not None:
             return
         if self._epochs.tokens() > kit.budget().limit and self._begin_compacting("size"):
+            return
+        if self._extracting is not None:
             return
         new = list(compaction.since(self._store.turns, self._since))
         calls = sum(len(blocks.tool_uses(message)) for message in new)
@@ -135,7 +156,7 @@ class Upkeep:
         more is cheap: its next turn then begins with little.
         """
         policy, asked = self._kit.compaction, self._epochs.asked_at
-        if asked is None or self.busy or self._epochs.turn is not None or not self._reads:
+        if asked is None or self._compacting is not None or self._epochs.turn is not None or not self._reads:
             return
         quiet = self._kit.clock.monotonic() - asked
         due = policy.enabled and policy.idle and IDLE_AFTER <= quiet < IDLE_UNTIL
@@ -153,13 +174,18 @@ class Upkeep:
 
         `how` is "memory", "summary", "nothing" (there was nothing to gain) or "failed".
         """
-        if self._compacting is not None:
-            await self._ends(self._compacting)
+        if self._compacting is not None and not await self._ends(self._compacting):
+            await _given_up(self._compacting)
         most = self._tokens(self._store.messages()) // 4
         dropped = self._border(min(self._kit.compaction.keep_tokens, most))
         if not dropped:
             return {"how": "nothing"}
-        return await self._beside("compact", dropped, focus=focus)
+        task = self._beside("compact", dropped, focus=focus)
+        if await self._ends(task, LONGEST_SECONDS) and not task.cancelled():
+            return task.result()
+        self._write("a compaction took too long and was given up")
+        await _given_up(task)
+        return {"how": "failed"}
 
     # ------------------------------------------------------------ compaction
 
@@ -184,8 +210,9 @@ class Upkeep:
         self, reason: Reason, dropped: Sequence[str], *, focus: str = "", current: Sequence[Message] = ()
     ) -> Json:
         """Let these go, and something shorter stand for them. What fails is told to the operator and changes nothing."""
-        if self._extracting is not None:
-            await self._ends(self._extracting)
+        if self._extracting is not None and not await self._ends(self._extracting):
+            # It would put what it knows in the place of a memory that knows more.
+            await _given_up(self._extracting)
         before = self._epochs.tokens()
         try:
             change = None if focus else self._from_memory(dropped)
@@ -257,6 +284,8 @@ class Upkeep:
 
     async def _keep(self, known: Memory, covers: str | None) -> None:
         """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""
+        if self._known is not None and self._covers is not None:
+            self._before = (self._known, self._covers)
         self._known, self._covers, self._since = known, covers, covers
         markdown = known.markdown
         tokens = round(estimate.text_tokens(markdown))
@@ -296,9 +325,9 @@ class Upkeep:
         with turn_scope(chat_key=self._chat_key, request_id=self._request_id):
             return await work()
 
-    async def _ends(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a task ends within what a compaction or a turn waits for it."""
-        patience = asyncio.create_task(self._kit.clock.sleep(WAIT_SECONDS))
+    async def _ends(self, task: asyncio.Task[Any], seconds: float = WAIT_SECONDS) -> bool:
+        """Whether a task ends within what a compaction, a turn or a person waits for it."""
+        patience = asyncio.create_task(self._kit.clock.sleep(seconds))
         try:
             await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -310,7 +339,8 @@ class Upkeep:
         self._report(task)
 
     def _compacted(self, task: asyncio.Task[Json]) -> None:
-        self._compacting = None
+        if self._compacting is task:
+            self._compacting = None
         self._report(task)
 
     def _report(self, task: asyncio.Task[Any]) -> None:
@@ -327,3 +357,8 @@ class Upkeep:
             request_id=self._request_id,
             cause=cause,
         )
+
+
+async def _given_up(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Memories:
     def __init__(self, folder: Path, *, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
+        self._forgotten: Counter[str] = Counter()
 
     async def load(self, chat_key: str) -> Kept | None:
         """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
@@ -46,12 +48,13 @@ class Memories:
     async def save(self, chat_key: str, kept: Kept) -> None:
         """Keep a redacted memory in place of the one before. Raises `errors.StorageError`."""
         try:
-            await asyncio.to_thread(self._save, chat_key, kept)
+            await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
         except OSError as error:
             raise errors.StorageError(f"the memory cannot be written: {error}") from error
 
     async def forget(self, chat_key: str) -> None:
-        """Begin without one. Raises `errors.StorageError`."""
+        """Begin without one; one that is on its way to the disk does not arrive. Raises `errors.StorageError`."""
+        self._forgotten[chat_key] += 1
         try:
             await asyncio.to_thread(self._forget, chat_key)
         except OSError as error:
@@ -80,17 +83,19 @@ class Memories:
             tokens if isinstance(tokens, int) else 0,
         )
 
-    def _save(self, chat_key: str, kept: Kept) -> None:
+    def _save(self, chat_key: str, kept: Kept, forgotten: int) -> None:
         words, facts = self._paths(chat_key)
         raw = text.clean(kept.markdown).encode()
         about = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens, "sha256": _digest(raw)}
         with jsonl.locked(self._folder):
+            if self._forgotten[chat_key] != forgotten:
+                return  # whoever wanted it saved has been stopped meanwhile, but not the thread
             self._disk.replace(words, raw)
             self._disk.replace(facts, json.dumps(about).encode() + b"\n")
 
     def _forget(self, chat_key: str) -> None:
         words, facts = self._paths(chat_key)
-        if not self._disk.names(words.parent):
+        if not self._disk.names(self._folder):
             return
         with jsonl.locked(self._folder):
             for path in (facts, words):

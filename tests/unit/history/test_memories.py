@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -74,4 +76,40 @@ async def test_a_disk_that_refuses_leaves_the_memory_that_was_there(tmp_path: Pa
 async def test_a_file_that_is_no_memory_for_its_size_is_not_read(tmp_path: Path) -> None:
     memories = Memories(tmp_path, disk=SystemDisk())
     await memories.save(KEY, Kept("x" * (LARGEST + 1), "01X"))
+    assert await memories.load(KEY) is None
+
+
+class Slow(SystemDisk):
+    """A disk that takes its time for the first file."""
+
+    def __init__(self) -> None:
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def replace(self, path: Path, data: bytes) -> None:
+        self.begun.set()
+        self.may.wait(5)
+        super().replace(path, data)
+
+
+async def test_what_is_forgotten_while_it_is_written_does_not_come_back(tmp_path: Path) -> None:
+    disk = Slow()
+    memories = Memories(tmp_path, disk=disk)
+    saving = asyncio.create_task(memories.save(KEY, Kept(WORDS, "01X")))
+    await asyncio.to_thread(disk.begun.wait, 5)
+    saving.cancel()
+    await asyncio.wait([saving])
+    forgetting = asyncio.create_task(memories.forget(KEY))
+    await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
+    disk.may.set()
+    await forgetting
+    while list(tmp_path.glob("*/*")):
+        await asyncio.to_thread(lambda: None)
+    assert await memories.load(KEY) is None
+
+
+async def test_what_is_on_its_way_when_it_is_forgotten_does_not_arrive(tmp_path: Path) -> None:
+    memories = Memories(tmp_path, disk=SystemDisk())
+    late = memories._forgotten[KEY]
+    await memories.forget(KEY)
+    memories._save(KEY, Kept(WORDS, "01X"), late)
     assert await memories.load(KEY) is None
