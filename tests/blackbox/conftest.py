@@ -18,6 +18,7 @@ from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from bot.testing.telegram import TelegramServer
+from tests import quick
 
 START_SECONDS = 40.0  # importing the platforms' libraries takes seconds on a busy machine
 PERSON = 1001
@@ -27,17 +28,18 @@ ROOM = "C0ROOM"
 
 
 class Process:
-    """`shipmate run` as a process; `lines` is its stdout so far."""
+    """`shipmate run` as a process; `lines` is its stdout so far. A `fresh` one imports everything by itself."""
 
-    def __init__(self, root: Path, env: dict[str, str]) -> None:
+    def __init__(self, root: Path, env: dict[str, str], *, fresh: bool = False) -> None:
         self.root = root
         self.env = env
+        self.fresh = fresh
         self.module = ["bot"]
         self.before: list[str] = []
         """What the process is started through."""
         self.lines: list[str] = []
         self.stderr = ""
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | quick.Forked | None = None
         self._ready = asyncio.Event()
         self._readers: list[asyncio.Task[None]] = []
 
@@ -45,11 +47,16 @@ class Process:
         """Start it; unless `wait` is False, return once it is ready."""
         self._ready = asyncio.Event()
         self.lines, self.stderr = [], ""
-        self._process = await asyncio.create_subprocess_exec(
-            *self.before, sys.executable, "-m", *self.module, *command[:1], "--dir", str(self.root), *command[1:],
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-            env={**os.environ, **self.env},
-        )  # fmt: skip
+        argv = [*self.module, *command[:1], "--dir", str(self.root), *command[1:]]
+        env = {**os.environ, **self.env}
+        if self.fresh or self.before:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.before, sys.executable, "-m", *argv,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+                env=env,
+            )  # fmt: skip
+        else:
+            self._process = await quick.start(argv, env)
         self._readers = [asyncio.create_task(self._read_out()), asyncio.create_task(self._read_err())]
         if wait:
             async with asyncio.timeout(START_SECONDS):

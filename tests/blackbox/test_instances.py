@@ -87,6 +87,7 @@ async def test_a_stop_before_anything_can_be_reached_ends_at_once(world: World) 
 
 async def test_a_stop_while_libraries_are_imported_exits_with_0(world: World) -> None:
     world.only("telegram", "slack")
+    world.process.fresh = True
     await world.start(wait=False)
     await eventually((world.root / ".ship" / "pid").exists)
     assert await world.process.stop() == 0

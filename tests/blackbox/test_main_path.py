@@ -10,6 +10,7 @@ from tests.blackbox.conftest import ANN, PERSON, ROOM, World
 
 async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(world: World) -> None:
     world.only("telegram")
+    world.process.fresh = True
     await world.start()
     world.model.answer(tool_use("chat_send", {"text": "**Hello** Ann, 你好 👩‍👩‍👧"}))
     world.model.answer()
@@ -30,6 +31,7 @@ async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(w
 
 async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World) -> None:
     world.only("slack")
+    world.process.fresh = True
     await world.start()
     top = await world.slack.say("hello from the side", channel=ROOM, user=ANN)
     root = await world.slack.say("<@U0SHIP> what is up?", channel=ROOM, user=ANN)

@@ -131,7 +131,7 @@ async def test_a_channel_in_a_new_folder_is_found_configured_and_talks(tmp_path:
     )
     out, _ = await where.communicate()
     assert str(code) in out.decode(), "the copy is what runs"
-    process = await Process(home, {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}).start()
+    process = await Process(home, {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"}, fresh=True).start()
     assert process.ready_line.startswith("ready parrot tcp://127.0.0.1:")
     reader, writer = await asyncio.open_connection("127.0.0.1", int(process.ready_line.rpartition(":")[2]))
     assert await reader.readline() == b"ahoy\n"

@@ -1,0 +1,174 @@
+"""Quick starts of real processes: each is forked off one that has imported everything.
+
+An import of the platforms' libraries takes seconds of CPU, a fork milliseconds. From there on nothing differs: a pid, an
+environment, pipes and signals of its own. What is about starting itself does without (`Process.fresh`).
+
+`python -m tests.quick SOCKET` is the one that forks. Each connection asks for one process: a line of JSON with `argv` and
+`env`, and its stdout and stderr. It is answered with a line for the pid and one for the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+WARM = (
+    "bot.app",
+    "bot.cli.entry",
+    "bot.testing.clock",
+    "bot.testing.faults",
+    "channels.console.adapter",
+    "channels.slack.adapter",
+    "channels.telegram.adapter",
+    "channels.web.adapter",
+    "anthropic",
+    "slack_bolt.async_app",
+    "slack_bolt.adapter.socket_mode.aiohttp",
+    "telegram.ext",
+)
+
+
+class Forked:
+    """A process as `asyncio.subprocess.Process` has it, as far as the tests need one."""
+
+    def __init__(
+        self,
+        pid: int,
+        stdout: asyncio.StreamReader,
+        stderr: asyncio.StreamReader,
+        line: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self.returncode: int | None = None
+        self._end = asyncio.create_task(self._ended(*line))
+
+    async def _ended(self, told: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+        try:
+            self.returncode = int(await told.readline())
+        finally:
+            writer.close()
+        await writer.wait_closed()
+        return self.returncode
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+async def start(argv: Sequence[str], env: Mapping[str, str]) -> Forked:
+    """`python -m` with these arguments, in this environment."""
+    address = await asyncio.to_thread(_nursery)
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    request = json.dumps({"argv": list(argv), "env": dict(env)}).encode() + b"\n"
+    socket.send_fds(connection, [request[:1]], [out_end, err_end])
+    connection.sendall(request[1:])
+    os.close(out_end)
+    os.close(err_end)
+    line = await asyncio.open_unix_connection(sock=connection)
+    return Forked(int(await line[0].readline()), await _reader(out), await _reader(err), line)
+
+
+async def _reader(end: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(end, "rb")
+    )
+    return reader
+
+
+@functools.cache
+def _nursery() -> str:
+    """The socket of this test run's forking process, which is started once and ends with it."""
+    folder = tempfile.TemporaryDirectory(prefix="quick-")
+    address = f"{folder.name}/socket"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.quick", address],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+
+    def end() -> None:
+        process.communicate()
+        folder.cleanup()
+
+    atexit.register(end)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"warm\n"
+    return address
+
+
+def _serve(address: str) -> Sequence[str]:
+    """Fork for whoever connects, until stdin ends. Returns in each forked process, with its arguments."""
+    for name in WARM:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen()
+        sys.stdout.write("warm\n")
+        sys.stdout.flush()
+        while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
+            connection, _ = server.accept()
+            if os.fork():
+                connection.close()
+                continue
+            server.close()
+            return _keep(connection)
+    sys.exit(0)
+
+
+def _keep(connection: socket.socket) -> Sequence[str]:
+    """Fork the process that is asked for and tell of its end. Returns in that process alone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    data, ends, *_ = socket.recv_fds(connection, 1 << 16, 2)
+    while not data.endswith(b"\n"):
+        data += connection.recv(1 << 16)
+    request = json.loads(data)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    pid = os.fork()
+    if not pid:
+        connection.close()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for have, want in zip((nothing, *ends), range(3), strict=True):
+            os.dup2(have, want)
+            os.close(have)
+        # What stood there before was of another kind, and Python has remembered it.
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open to the end
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+        return list(request["argv"])
+    for end in ends:
+        os.close(end)
+    connection.sendall(f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    module, *arguments = _serve(sys.argv[1])
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
