@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -61,6 +61,10 @@ class MemoryFiles(Protocol):
 
     async def remove(self, owner: MemoryOwner, path: str) -> int:
         """Remove a file, or a folder with all that is in it; how many files went."""
+        ...
+
+    async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
+        """Remove every line that has something of these turns in it; how many lines went."""
         ...
 
     async def move(self, owner: MemoryOwner, old: str, new: str) -> int:

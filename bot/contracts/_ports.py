@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -58,6 +58,11 @@ class Archive(Protocol):
         ...
 
     async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage: ...
+    async def removals(self, chat_key: str) -> list[ArchiveLine]:
+        """The lines that say of messages of a chat that they were removed (`bot.history.revisions`). `meta.of` has the
+        requestIds that are meant, `meta.ofRole` whose words they were. Raises `errors.StorageError`.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,10 @@ class Artifacts(Protocol):
 
         Raises as `read` does.
         """
+        ...
+
+    async def forget(self, chat_key: str, requests: Collection[str]) -> int:
+        """Remove what these turns of a chat have made; how many that were. Raises `errors.StorageError`."""
         ...
 
 

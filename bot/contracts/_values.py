@@ -150,7 +150,8 @@ class LogLine(Frozen):
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
     """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
-    inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied.
+    inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied. What was removed,
+    and what an edit has taken the place of, is left out but where `everything` counts.
     """
 
     limit: int = 30
@@ -160,6 +161,7 @@ class HistoryQuery:
     before: int | None = None
     after: int | None = None
     skip: Callable[[ArchiveLine], bool] | None = None
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Shelf:
         def other(line: ArchiveLine) -> bool:
             return (line.meta or {}).get("requestId") != to.request_id
 
-        query = HistoryQuery(limit=200, role="assistant", skip=other)
+        query = HistoryQuery(limit=200, role="assistant", skip=other, everything=True)
         try:
             page = await self._archive.search(to.chat_key, query)
         except errors.StorageError as error:

@@ -245,7 +245,7 @@ class GatewayIntake:
         def other(line: ArchiveLine) -> bool:
             return (line.meta or {}).get("requestId") not in missing
 
-        query = HistoryQuery(limit=len(missing), role="user", skip=other)
+        query = HistoryQuery(limit=len(missing), role="user", skip=other, everything=True)
         for line in (await self._archive.search(chat_key, query)).lines:
             missing.pop(str((line.meta or {}).get("requestId")), None)
         for inbound in missing.values():

@@ -13,6 +13,7 @@ from bot import errors, system
 from bot.batch import Batcher
 from bot.contracts import ArchiveLine, Clock, Disk, HistoryPage, HistoryQuery, Log, OpenFile
 from bot.history import jsonl, names, pieces, rotation
+from bot.history.revisions import Revisions, may_revise, revisions
 from bot.history.window import Span, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
@@ -62,6 +63,7 @@ class ChatStore:
         self._kept: dict[str, list[bytes]] = {}
         self._tidy = False
         self._spans: OrderedDict[Path, Span] = OrderedDict()
+        self._revised: OrderedDict[Path, tuple[int, Revisions]] = OrderedDict()
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept in
@@ -77,9 +79,10 @@ class ChatStore:
         The exact number has a price: every file of the chat is read, but for archives known to lie outside the
         time asked for. `query.skip` is called on other threads.
         """
-        window = Window(query)
         name = names.encode(chat_key)
         try:
+            revised = None if query.everything else await asyncio.to_thread(self._revisions, name)
+            window = Window(query, revised)
             numbers = await asyncio.to_thread(self._scan_main, name, window)
             for number in reversed(numbers):
                 await asyncio.to_thread(self._scan_archive, self._shelf.archive(name, number), window)
@@ -95,6 +98,14 @@ class ChatStore:
                 unreadable=page.unreadable,
             )
         return page
+
+    async def removals(self, chat_key: str) -> list[ArchiveLine]:
+        """As `contracts.Archive.removals`."""
+        try:
+            found = await asyncio.to_thread(self._revisions, names.encode(chat_key))
+        except OSError as error:
+            raise errors.StorageError(f"the archive cannot be read: {error}") from error
+        return list(found.removed.values())
 
     async def chats(self) -> list[ChatInfo]:
         """Every chat that has an archive, the one last spoken in first. Reads every file."""
@@ -136,6 +147,22 @@ class ChatStore:
         self._spans.move_to_end(path)
         if len(self._spans) > _SPANS:
             self._spans.popitem(last=False)
+
+    def _revisions(self, name: str) -> Revisions:
+        """What a chat's lines say of others of them. An archive file does not change: it is looked at once."""
+        with jsonl.locked(self._folder, shared=True):
+            found = _revisions_in(self._disk.read(self._shelf.main(name)))
+            numbers = self._shelf.numbers(name)
+        for number in numbers:
+            path = self._shelf.archive(name, number)
+            known = self._revised.get(path)
+            if known is None or known[0] != self._disk.size(path):
+                data = self._disk.read(path)
+                known = self._revised[path] = (len(data), _revisions_in(data))
+                if len(self._revised) > _SPANS:
+                    self._revised.popitem(last=False)
+            found.join(known[1])
+        return found
 
     def _chats(self) -> list[ChatInfo]:
         found = [info for name in self._shelf.chats() if (info := self._info(name))]
@@ -263,3 +290,9 @@ class ChatStore:
         if not self._tidy:
             jsonl.tidy(self._disk, self._folder)
             self._tidy = True
+
+
+def _revisions_in(data: bytes) -> Revisions:
+    if not may_revise(data):
+        return Revisions()
+    return revisions(read_line(raw) for raw in data.split(b"\n") if may_revise(raw))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +87,13 @@ class ArtifactStore:
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
+    async def forget(self, chat_key: str, requests: Collection[str]) -> int:
+        """As `contracts.Artifacts.forget`."""
+        try:
+            return await asyncio.to_thread(self._forget, chat_key, frozenset(requests))
+        except OSError as error:
+            raise errors.StorageError(f"artifacts cannot be removed: {error}") from error
+
     async def sweep(self, days: float) -> int:
         """Remove what is older; returns how many. Raises `errors.StorageError`."""
         try:
@@ -126,6 +133,17 @@ class ArtifactStore:
         """The artifacts of one chat, oldest first."""
         found = self._disk.names(folder)
         return [folder / name for name in found if _ID.fullmatch(name.removesuffix(_END))]
+
+    def _forget(self, chat_key: str, requests: frozenset[str]) -> int:
+        gone = 0
+        with jsonl.locked(self._folder):
+            for path in self._all(self._path(chat_key, "").parent):
+                with closing(self._disk.open(path)) as file:
+                    first, _, _ = file.read(0, pieces.PIECE).partition(b"\n")
+                if (jsonl.loads(first) or {}).get("requestId") in requests:
+                    self._disk.remove(path)
+                    gone += 1
+        return gone
 
     def _sweep(self, before: float) -> int:
         gone = 0

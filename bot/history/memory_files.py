@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
@@ -64,8 +64,7 @@ class MemoryStore:
         source, target = checked(old), checked(new)
         return await self._done(lambda: self._move(owner, source, target))
 
-    async def forget(self, owner: MemoryOwner, requests: Iterable[str]) -> int:
-        """Remove every line that came from one of these turns; how many lines went."""
+    async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
         gone = frozenset(requests)
         return await self._done(lambda: self._forget(owner, gone))
 

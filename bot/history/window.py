@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from bot import text
 from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery
 from bot.history import jsonl
+from bot.history.revisions import Revisions
 
 _IDS = ("chatId", "userId", "messageId")
 
@@ -49,8 +50,9 @@ class Span:
 class Window:
     """Collects the page that a query asks for while it is shown the files of a chat, newest first."""
 
-    def __init__(self, query: HistoryQuery) -> None:
+    def __init__(self, query: HistoryQuery, revisions: Revisions | None = None) -> None:
         self._query = query
+        self._revisions = revisions
         self._keyword = query.keyword.casefold() if query.keyword else ""
         self._found: list[ArchiveLine] = []
         self._total = 0
@@ -103,5 +105,7 @@ class Window:
         if query.after is not None and line.ts < query.after:
             return False
         if self._keyword and self._keyword not in line.text.casefold():
+            return False
+        if self._revisions is not None and not self._revisions.shows(line):
             return False
         return query.skip is None or not query.skip(line)
