@@ -90,8 +90,10 @@ class Inbox(Protocol):
         ...
 
     async def inbound(self, request_id: str) -> InboxRecord | None: ...
-    async def about(self, chat_key: str, message_id: str) -> list[InboxRecord]:
-        """Every inbound about one message of a chat (itself, its edits, its deletion), in the order they came."""
+    async def about(self, chat_key: str, message_id: str, key: str | None = None) -> list[InboxRecord]:
+        """Every inbound about one message of a chat (itself, its edits, its deletion), in the order they came; and what
+        was taken in there with this `key`.
+        """
         ...
 
     async def knows(self, chat_key: str) -> bool:

@@ -62,6 +62,8 @@ class Inbound(Frozen):
     it only says which message the answer hangs on. `answers` is the id of the message that a person replied to.
     An `edit` carries the id and the new text of the message that it changes, a `delete` the id of the one that is
     gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
+    `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
+    edit of one of them names in `changes` the key that it was taken in under.
     `request_id` (ULID) is given by the intake.
     """
 
@@ -83,6 +85,8 @@ class Inbound(Frozen):
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
     answers: str | None = None
+    items: dict[str, str] = {}
+    changes: str | None = None
     request_id: str = ""
 
 

@@ -5,6 +5,7 @@ are recorded. What comes before its message is on file, and is found when that c
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
@@ -19,15 +20,33 @@ Rest = Callable[[], Awaitable[None]]
 
 
 def revised(message: Inbound, edit: Inbound) -> Inbound:
-    """A message as its author changed it."""
-    return message.model_copy(
-        update={
-            "text": edit.text,
-            "command": edit.command,
-            "attachments": edit.attachments,
-            "quoted": edit.quoted or message.quoted,
-        }
-    )
+    """A message as its author changed it; of an album, one item."""
+    changed: dict[str, object] = {
+        "text": edit.text,
+        "command": edit.command,
+        "attachments": edit.attachments,
+        "quoted": edit.quoted or message.quoted,
+    }
+    if edit.message_id in message.items:
+        changed |= _album(message, edit, edit.message_id)
+    return message.model_copy(update=changed)
+
+
+def _album(message: Inbound, edit: Inbound, item: str) -> dict[str, object]:
+    """Each item of an album has one attachment, and perhaps words."""
+    items = {**message.items, item: edit.items.get(item, edit.text)}
+    at = list(items).index(item)
+    files, new = list(message.attachments), edit.attachments[at:] if edit.items else edit.attachments
+    if new and len(files) == len(items):
+        files[at] = new[0]
+    return {"items": items, "text": "\n".join(filter(None, items.values())), "attachments": tuple(files)}
+
+
+def whole(message: Inbound, edit: Inbound) -> Inbound:
+    """An edit of one item of an album as the new words of all of it."""
+    if edit.message_id not in message.items or edit.items:
+        return edit
+    return edit.model_copy(update=_album(message, edit, edit.message_id))
 
 
 def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | None:
@@ -35,9 +54,9 @@ def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | No
     changes = [record.inbound for record in records if same_message(record.inbound, message)]
     if any(change.kind == "delete" for change in changes):
         return None
-    edits = [change for change in changes if change.kind == "edit"]
     # Of two edits in one second the one that came later is the newer.
-    return revised(message, max(reversed(edits), key=lambda edit: edit.ts)) if edits else message
+    edits = sorted((change for change in changes if change.kind == "edit"), key=lambda edit: edit.ts)
+    return functools.reduce(revised, edits if message.items else edits[-1:], message)
 
 
 def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | None:
@@ -105,9 +124,9 @@ class Changes:
             self._lanes.replace(fresh)
             return partial(self._replaced, fresh, edit)
         turn = self._running.get(chat_key)
-        if turn is not None and turn.about(edit):
+        if turn is not None and (message := turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
-            self._added(edit)
+            self._added(whole(message, edit))
             return _nothing
         return None
 
@@ -115,7 +134,7 @@ class Changes:
         chat_key = deletion.chat_key
         gone = self._lanes.take(chat_key, lambda other: same_message(other, deletion))
         turn = self._running.get(chat_key)
-        if turn is not None and turn.about(deletion):
+        if turn is not None and turn.about(deletion) is not None:
             return partial(self._withdrawn, gone, deletion, turn if turn.withdraw(deletion) else None)
         return partial(self._withdrawn, gone, deletion, None) if gone else None
 

@@ -158,7 +158,8 @@ class GatewayIntake:
             return await self._journal.receive(inbound), []
         # In one go with the writing: nobody waits for it. The question is on its way before the writing begins, and
         # stands behind it all the same.
-        about = asyncio.ensure_future(self._journal.about(inbound.chat_key, inbound.message_id))
+        name = inbound.message_id
+        about = asyncio.ensure_future(self._journal.about(inbound.chat_key, name, inbound.changes))
         received = asyncio.ensure_future(self._journal.receive(inbound))
         fresh, records = await asyncio.gather(received, about, return_exceptions=True)
         if isinstance(fresh, BaseException):
@@ -293,6 +294,7 @@ class GatewayIntake:
                 "text": self._clean(inbound.text),
                 "user_name": self._cleaned(inbound.user_name),
                 "command": self._clean_command(inbound.command),
+                "items": {name: self._clean(words) for name, words in inbound.items.items()},
                 "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
             }
         )

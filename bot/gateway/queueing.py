@@ -60,11 +60,15 @@ def joins(other: Inbound, running: Inbound) -> bool:
 
 def same_message(one: Inbound, other: Inbound) -> bool:
     """Whether both are about one message, and of its author."""
+    return one.chat_key == other.chat_key and person(one) == person(other) and _named(one, other)
+
+
+def _named(one: Inbound, other: Inbound) -> bool:
+    """An album has the names of all its items."""
     return (
-        one.message_id is not None
-        and one.message_id == other.message_id
-        and one.chat_key == other.chat_key
-        and person(one) == person(other)
+        (one.message_id is not None and one.message_id == other.message_id)
+        or other.message_id in one.items
+        or one.message_id in other.items
     )
 
 

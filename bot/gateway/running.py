@@ -42,9 +42,9 @@ class Turn:
         self.joined += more
         self.open += more
 
-    def about(self, change: Inbound) -> bool:
-        """Whether a change is about a message that this turn answers."""
-        return any(same_message(one, change) for one in self.all)
+    def about(self, change: Inbound) -> Inbound | None:
+        """The newest message, or edit, of this turn that a change is about."""
+        return next((one for one in reversed(self.all) if same_message(one, change)), None)
 
     def withdraw(self, change: Inbound) -> bool:
         """A message of this turn is gone; True where nothing is left of it."""

@@ -23,7 +23,8 @@ _UNFINISHED = """SELECT request_id, payload FROM inbox WHERE rowid IN
     (SELECT rowid FROM inbox WHERE state IN ('received', 'claimed') ORDER BY rowid LIMIT ?) ORDER BY rowid"""
 _RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome FROM inbox"
 _ONE = f"{_RECORD} WHERE request_id = ?"
-_ABOUT = f"{_RECORD} WHERE chat_key = ? AND message_id = ? ORDER BY rowid"
+_NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
+_ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
 _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
 
@@ -73,8 +74,10 @@ class SqliteInbox(Part):
     async def inbound(self, request_id: str) -> InboxRecord | None:
         return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
 
-    async def about(self, chat_key: str, message_id: str) -> list[InboxRecord]:
-        return list(_records(await self._rows(_ABOUT, (chat_key, message_id))))
+    async def about(self, chat_key: str, message_id: str, key: str | None = None) -> list[InboxRecord]:
+        channel = chat_key.partition(":")[0]
+        named = None if key is None else f"{channel}:{key}"
+        return list(_records(await self._rows(_ABOUT, (chat_key, message_id, named))))
 
     async def knows(self, chat_key: str) -> bool:
         return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (chat_key,)) is not None

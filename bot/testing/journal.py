@@ -92,8 +92,10 @@ class FaultyJournal:
     def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
         return self._call("inbound", lambda: self._inner.inbound(request_id))
 
-    def about(self, chat_key: str, message_id: str) -> Coroutine[Any, Any, list[InboxRecord]]:
-        return self._call("about", lambda: self._inner.about(chat_key, message_id))
+    def about(
+        self, chat_key: str, message_id: str, key: str | None = None
+    ) -> Coroutine[Any, Any, list[InboxRecord]]:
+        return self._call("about", lambda: self._inner.about(chat_key, message_id, key))
 
     def knows(self, chat_key: str) -> Coroutine[Any, Any, bool]:
         return self._call("knows", lambda: self._inner.knows(chat_key))

@@ -122,10 +122,12 @@ class MemoryJournal:
         return self._inbox.get(text.clean(request_id))
 
     @at_once
-    def about(self, chat_key: str, message_id: str) -> list[InboxRecord]:
-        sought = (text.clean(chat_key), text.clean(message_id))
-        rows = self._inbox.values()
-        return [row for row in rows if (row.inbound.chat_key, row.inbound.message_id) == sought]
+    def about(self, chat_key: str, message_id: str, key: str | None = None) -> list[InboxRecord]:
+        here, sought = text.clean(chat_key), text.clean(message_id)
+        rows = [row.inbound for row in self._inbox.values() if row.inbound.chat_key == here]
+        named = None if key is None else text.clean(key)
+        found = {row.request_id for row in rows if row.message_id == sought or named in row.keys}
+        return [row for row in self._inbox.values() if row.inbound.request_id in found]
 
     @at_once
     def knows(self, chat_key: str) -> bool:

@@ -73,6 +73,7 @@ def merge(events: Sequence[Event]) -> Inbound | None:
             "command": named.command,
             "attachments": tuple(attachment for item in items for attachment in item.attachments),
             "quoted": quoted,
+            "items": {item.message_id: item.text for item in items if item.message_id} if items[1:] else {},
         }
     )
 
@@ -114,6 +115,7 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
         attachments=attachments,
         quoted=_quoted(message, me),
         answers=str(_number(answered.message_id)) if (answered := _answered(message)) else None,
+        changes=_key(me, message) if edit else None,
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
     return Event(update_id, inbound, direct or bool(command or addressed), album)
@@ -153,10 +155,14 @@ def _keys(me: User, update_id: int, message: Message, *, edit: bool) -> tuple[st
     bot = f"telegram:{me.id}"
     update = f"{bot}:update:{update_id}"
     if not edit:
-        return update, f"{bot}:message:{message.chat.id}:{message.message_id}"
+        return update, _key(me, message)
     if message.edit_date is None:
         raise ValueError("an edited message has a date of its edit")
     return (update,)
+
+
+def _key(me: User, message: Message) -> str:
+    return f"telegram:{me.id}:message:{message.chat.id}:{message.message_id}"
 
 
 def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Command | None, bool]:

@@ -86,6 +86,10 @@ class RecordsContract(JournalRig):
             (original, "received"),
         ]
         assert await journal.about(CHAT, "") == []
+        (key,) = found[0].inbound.keys[:1]
+        assert await journal.about(CHAT, "", key) == found[:1]
+        assert await journal.about(CHAT, "9", key) == found
+        assert await journal.about("telegram:chat:6", "", key) == []
 
     async def test_the_unfinished_are_read_as_many_at_a_time_as_are_wanted(self, journal: Journal) -> None:
         for number in (3, 1, 2):

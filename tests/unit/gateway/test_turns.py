@@ -74,20 +74,6 @@ async def test_messages_of_the_same_person_wait_for_the_running_turn_to_take_the
     assert await bench.journal.unfinished() == []
 
 
-async def test_a_message_whose_answer_belongs_elsewhere_gets_a_turn_of_its_own(bench: Bench) -> None:
-    bench.agent.hold = asyncio.Event()
-    await bench.say("one", target={"chat": "77", "thread": "1", "reply_to": "5"})
-    await bench.agent.began.wait()
-    await bench.say("two", target={"chat": "77", "thread": "1", "reply_to": "6"})
-    await bench.say("three", target={"chat": "77", "thread": "2"})
-    take = bench.agent.requests[0].take_more
-    assert take is not None
-    assert [inbound.text for inbound in take()] == ["two"]
-    bench.agent.hold.set()
-    await bench.idle()
-    assert [message.target["thread"] for message in bench.tele.sent] == ["1", "2"]
-
-
 async def test_a_stop_passes_the_queue_and_what_the_person_has_waiting_goes_too(bench: Bench) -> None:
     bench.agent.hold = asyncio.Event()
     await bench.say("long work")

@@ -55,6 +55,7 @@ def test_the_edit_of_a_caption_is_about_its_item_of_the_album(server: TelegramSe
     assert (event.inbound.message_id, event.inbound.text) == (str(items[1]["message"]["message_id"]), "zwei")
     assert event.inbound.chat_key == must(items[0], me).chat_key
     assert [attachment.kind for attachment in event.inbound.attachments] == ["photo"]
+    assert event.inbound.changes in must(items[1], me).keys
 
 
 def test_an_answer_names_what_it_answers(server: TelegramServer, me: wire.Bot) -> None:

@@ -271,6 +271,7 @@ def test_an_album_is_one_message(server: TelegramServer, me: wire.Bot) -> None:
     assert [attachment.kind for attachment in found.attachments] == ["photo", "photo", "video"]
     assert len(found.keys) == 6
     assert found.message_id == "1"
+    assert found.items == {"1": "", "2": "@shipmate_bot compare", "3": ""}
     assert inbound.merge(events[:1]) is None
 
 

@@ -1,0 +1,113 @@
+"""Albums: what its author changes in one of its items, before, in and after the turn, and across a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from bot.contracts import Attachment, Inbound, TurnRequest
+from bot.gateway.changes import revised
+from tests.unit.gateway.conftest import Bench
+
+
+def photo(name: str) -> Attachment:
+    return Attachment(kind="photo", name=name)
+
+
+ALBUM: dict[str, Any] = {
+    "message_id": "a", "keys": ("u1", "message a", "u2", "message b"), "items": {"a": "", "b": "two"},
+    "attachments": (photo("a.jpg"), photo("b.jpg")),
+}  # fmt: skip
+
+
+def change(item: str, **more: Any) -> dict[str, Any]:
+    return {
+        "message_id": item,
+        "kind": "edit",
+        "changes": f"message {item}",
+        "attachments": (photo(f"new {item}"),),
+    } | more
+
+
+def seen(request: TurnRequest) -> str:
+    assert isinstance(request.inbound, Inbound)
+    return f"{request.inbound.text.splitlines()} {[file.name for file in request.inbound.attachments]}"
+
+
+async def made(root: Path) -> Bench:
+    bench = Bench(root)
+    bench.agent.answer = seen
+    await bench.open()
+    return bench
+
+
+async def said(bench: Bench) -> list[str]:
+    await bench.idle()
+    assert await bench.journal.unfinished() == []
+    return [words.partition("\n\n")[0] for words in bench.tele.texts]
+
+
+async def test_a_new_caption_of_any_item_that_waits_keeps_the_others_and_all_files(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    bench.agent.hold = asyncio.Event()
+    await bench.say("busy")
+    await bench.agent.began.wait()
+    await bench.say("two", **ALBUM)
+    await bench.say("zwei", **change("b"))
+    await bench.say("eins", **change("a", ts=1_700_000_000_900))
+    bench.agent.hold.set()
+    assert await said(bench) == ["['busy'] []", "['eins', 'zwei'] ['new a', 'new b']"]
+    await bench.close()
+
+
+async def test_changes_that_a_crash_left_are_found_by_every_item(tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.say("two", **ALBUM)
+    await first.say("zwei", **change("b"))
+    await first.say("eins", **change("a"))
+    await first.close()
+    second = await made(tmp_path)
+    assert await said(second) == ["['eins', 'zwei'] ['new a', 'new b']"]
+    await second.close()
+
+
+async def test_a_new_caption_while_its_turn_runs_is_answered_with_the_whole_album(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    bench.agent.hold = asyncio.Event()
+    await bench.say("two", **ALBUM)
+    await bench.agent.began.wait()
+    await bench.say("zwei", **change("b"))
+    await bench.say("eins", **change("a"))
+    bench.agent.hold.set()
+    assert await said(bench) == ["['two'] ['a.jpg', 'b.jpg']", "['eins', 'zwei'] ['new a', 'new b']"]
+    await bench.close()
+
+
+async def test_after_a_crash_in_its_turn_the_new_caption_stands_for_the_whole_album(tmp_path: Path) -> None:
+    first = await made(tmp_path)
+    first.agent.hold = asyncio.Event()
+    await first.say("two", **ALBUM)
+    await first.agent.began.wait()
+    await first.say("zwei", **change("b"))
+    await first.close()
+    second = await made(tmp_path)
+    assert await said(second) == ["['two'] ['a.jpg', 'b.jpg']", "['zwei'] ['a.jpg', 'new b']"]
+    await second.close()
+
+
+async def test_a_new_caption_after_the_turn_is_recorded(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    await bench.say("two", **ALBUM)
+    await bench.idle()
+    await bench.say("zwei", **change("b"))
+    assert len(await said(bench)) == 1
+    (_, record) = await bench.journal.about("tele:chat:77", "b", "message b")
+    assert record.outcome == "recorded"
+    await bench.close()
+
+
+def test_where_items_and_files_do_not_match_all_files_are_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    album = bench.inbound("two", **{**ALBUM, "attachments": (photo("a.jpg"),)})
+    assert revised(album, bench.inbound("zwei", **change("b"))).attachments == (photo("a.jpg"),)
