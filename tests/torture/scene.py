@@ -111,17 +111,17 @@ class SlackSide:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.said: dict[str, str] = {}
 
     async def say(self, words: str) -> None:
-        self.said[words] = await self.world.slack.say(words, channel="D0ANN", user=ANN)
+        await self.world.slack.say(words, channel="D0ANN", user=ANN)
 
     async def bring_again(self) -> None:
         if self.world.slack.unacked():
             await self.world.slack.clock.advance(301)  # type: ignore[attr-defined]
 
     async def replies(self, words: str) -> list[str]:
-        return [shown.text for shown in self.world.slack.replies("D0ANN", self.said[words])]
+        # Words that joined a turn are answered in the thread of the message that began it.
+        return [shown.text for shown in self.world.slack.replies("D0ANN") if words in shown.text]
 
 
 class WebSide:
