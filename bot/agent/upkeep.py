@@ -16,6 +16,7 @@ from bot.agent import epochs, forks, reattach
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.forks import Prefix
 from bot.agent.kit import Kit
+from bot.agent.recollection import Recollection
 from bot.context import blocks, compaction, estimate, memory
 from bot.context.memory import Memory, MemoryInvalid
 from bot.contracts import Json, Message, Usage
@@ -54,6 +55,7 @@ class Upkeep:
         self._before: tuple[Memory, str] | None = None
         self._reads = False
         self._asked = 0
+        self._lines = Recollection(chat_key, kit)
         self._extracting: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[Json] | None = None
 
@@ -63,23 +65,51 @@ class Upkeep:
 
     async def load(self) -> None:
         """Take up the memory that is on file. One that cannot be read is as good as none."""
-        if self._kit.memories is None:
-            return
         try:
-            kept = await self._kit.memories.load(self._chat_key)
-            if kept is not None:
-                self._known = memory.read(kept.markdown)
-                self._covers = self._since = kept.covers
+            self._remember(await self._lines.load())
         except _FAILED as error:
             self._write("the memory cannot be read", error)
+
+    def _remember(self, kept: Kept | None) -> None:
+        self._known = memory.read(kept.markdown) if kept is not None else None
+        self._covers = self._since = kept.covers if kept is not None else None
+
+    async def _look_again(self) -> None:
+        """Take up what an operator has made of the memory meanwhile."""
+        changed, kept = await self._lines.changed()
+        if changed:
+            self._known = self._covers = self._since = self._before = None
+            try:
+                self._remember(kept)
+            except MemoryInvalid as error:
+                self._write("the memory cannot be read", error)
 
     async def forget(self) -> None:
         """A new conversation begins: what was remembered of the old one goes. Raises `errors.StorageError`."""
         await self.stop()
-        if self._kit.memories is not None:
-            await self._kit.memories.forget(self._chat_key)
+        await self._lines.forget()
         self._known = self._covers = self._since = self._before = None
         self._asked = 0
+
+    async def take_back(self, turns: Collection[str]) -> bool:
+        """What was said in these turns is removed: so is every line of the memory that may come from them, and it is
+        written anew once enough is new. Whether there were any. Raises `errors.StorageError`.
+        """
+        await self.stop()
+        await self._look_again()
+        self._before = None
+        lost, left = self._lines.without(turns)
+        if lost and left is not None:
+            await self._keep(left, None)
+        elif lost:
+            self._known = self._covers = self._since = None
+            await self._lines.forget()
+        return bool(lost)
+
+    @property
+    def markdown(self) -> str:
+        """The memory as it is now; "" where there is none."""
+        return self._known.markdown if self._known is not None else ""
 
     async def undo(self, gone: Collection[str]) -> None:
         """These are taken back: a memory that knows of them gives way to the one before, or to none, and is written
@@ -94,8 +124,7 @@ class Upkeep:
             await self._keep(*before)
             return
         self._known = self._covers = self._since = None
-        if self._kit.memories is not None:
-            await self._kit.memories.forget(self._chat_key)
+        await self._lines.forget()
 
     async def stop(self) -> None:
         """Give up what is going on; nothing is lost by it."""
@@ -215,6 +244,7 @@ class Upkeep:
             await _given_up(self._extracting)
         before = self._epochs.tokens()
         try:
+            await self._look_again()
             change = None if focus else self._from_memory(dropped)
             if change is None:
                 change = await self._from_summary(dropped, focus, current)
@@ -277,6 +307,8 @@ class Upkeep:
         prefix = Prefix(self.system, self._store.view(), tally=self._epochs.tally)
         self._note_asked(())
         try:
+            await self._look_again()
+            self._since = newest
             await self._keep(await forks.remember(prefix, self._known, self._kit), newest)
         except _FAILED as error:
             self._write("the memory could not be written", error)
@@ -290,9 +322,7 @@ class Upkeep:
         markdown = known.markdown
         tokens = round(estimate.text_tokens(markdown))
         self._kit.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
-        if self._kit.memories is not None:
-            ts = int(self._kit.clock.now() * 1000)
-            await self._kit.memories.save(self._chat_key, Kept(markdown, covers, ts, tokens))
+        await self._lines.save(markdown, covers, tokens, self._store.turns)
 
     # ------------------------------------------------------------ inside
 

@@ -10,26 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, text
-from bot.contracts import Disk, Json
+from bot.contracts import Disk, Json, Written
 from bot.history import jsonl, names
+from bot.history.provenance import noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
+LINES = ".lines"
+"""The end of the file that tells of each line where it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
-    that is not sure: as after somebody has changed the file. `ts` in milliseconds.
+    that is not sure: as after somebody has changed the file. `ts` in milliseconds. `written` tells of each line whose
+    turns it may come from, as far as that is known.
     """
 
     markdown: str
     covers: str | None
     ts: int = 0
     tokens: int = 0
+    written: tuple[tuple[Written, ...], ...] = ()
 
 
 class Memories:
-    """`folder/<encoded chatKey>/session.md` and `covers.json`. Both are replaced whole, the second last: a crash in
+    """`folder/<encoded chatKey>/session.md`, `session.lines` and `covers.json`. Each is replaced whole, the last one last: a crash in
     between leaves a memory of which nobody says how far it reaches.
     """
 
@@ -75,12 +80,14 @@ class Memories:
         markdown = raw.decode("utf-8", "replace")
         if about.get("sha256") != _digest(raw):
             return Kept(markdown, None)
+        written = sources(raw, self._disk.read(words.with_suffix(LINES)))
         covers, ts, tokens = about.get("covers"), about.get("ts"), about.get("tokens")
         return Kept(
             markdown,
             covers if isinstance(covers, str) else None,
             ts if isinstance(ts, int) else 0,
             tokens if isinstance(tokens, int) else 0,
+            written if any(written) else (),
         )
 
     def _save(self, chat_key: str, kept: Kept, forgotten: int) -> None:
@@ -91,6 +98,8 @@ class Memories:
             if self._forgotten[chat_key] != forgotten:
                 return  # whoever wanted it saved has been stopped meanwhile, but not the thread
             self._disk.replace(words, raw)
+            if kept.written:
+                self._disk.replace(words.with_suffix(LINES), noted(raw, kept.written))
             self._disk.replace(facts, json.dumps(about).encode() + b"\n")
 
     def _forget(self, chat_key: str) -> None:
@@ -98,7 +107,7 @@ class Memories:
         if not self._disk.names(self._folder):
             return
         with jsonl.locked(self._folder):
-            for path in (facts, words):
+            for path in (facts, words.with_suffix(LINES), words):
                 if path.name in self._disk.names(path.parent):
                     self._disk.remove(path)
 

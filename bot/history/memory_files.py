@@ -6,18 +6,15 @@ Every owner has one flat folder. A path is the encoded name of a file in it, so 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import Disk, Json, MemoryFile, MemoryOwner, Redact, Written
+from bot.contracts import Disk, MemoryFile, MemoryOwner, Redact, Written
 from bot.history import jsonl, names
-from bot.history.provenance import carried
+from bot.history.provenance import carried, noted, sources
 
 LARGEST = 32 * 1024
 """Bytes of one file."""
@@ -118,10 +115,9 @@ class MemoryStore:
         if name not in self._sizes(owner):
             return None
         path = self._path(owner, name)
-        raw = self._disk.read(path)
-        words = raw[: 8 * LARGEST].decode("utf-8", "replace")
-        about = jsonl.loads(self._disk.read(path.with_suffix(_ABOUT))) or {}
-        return MemoryFile(name, words, _sources(about, raw, words.count("\n") + 1))
+        raw = self._disk.read(path)[: 8 * LARGEST]
+        written = sources(raw, self._disk.read(path.with_suffix(_ABOUT)))
+        return MemoryFile(name, raw.decode("utf-8", "replace"), written)
 
     def _change(
         self, owner: MemoryOwner, name: str, change: Callable[[str | None], str], by: Written
@@ -145,8 +141,7 @@ class MemoryStore:
                 "delete what is no longer needed."
             )
         before = list(zip(old.text.split("\n"), old.written, strict=True)) if old is not None else []
-        sources = tuple(carried(before, words.split("\n"), [by]))
-        file = MemoryFile(name, words, sources)
+        file = MemoryFile(name, words, tuple(carried(before, words.split("\n"), [by])))
         self._write(owner, file)
         return file
 
@@ -167,14 +162,7 @@ class MemoryStore:
         jsonl.tidy(self._disk, place)
         # First the words: a crash in between leaves lines of which nobody says where they come from.
         self._disk.replace(path, raw)
-        writers = list(dict.fromkeys(by for line in file.written for by in line))
-        about: Json = {
-            "v": 1,
-            "sha256": _digest(raw),
-            "writers": [asdict(by) for by in writers],
-            "lines": [[writers.index(by) for by in line] for line in file.written],
-        }
-        self._disk.replace(path.with_suffix(_ABOUT), json.dumps(about, ensure_ascii=False).encode() + b"\n")
+        self._disk.replace(path.with_suffix(_ABOUT), noted(raw, file.written))
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
         """The file of this name, or those below a folder of this name."""
@@ -276,20 +264,3 @@ def _free(taken: Iterable[str], name: str) -> None:
         there = other.casefold()
         if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
             raise errors.ToolError(f"There is {other!r} already. Use another path, or delete that first.")
-
-
-def _sources(about: Json, raw: bytes, count: int) -> tuple[tuple[Written, ...], ...]:
-    """Where each of so many lines comes from, as it was noted; nobody knows it of a text that was changed since."""
-    unknown: tuple[tuple[Written, ...], ...] = ((),) * count
-    if about.get("sha256") != _digest(raw):
-        return unknown
-    try:
-        writers = [Written(**one) for one in about["writers"]]
-        found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
-    except (KeyError, TypeError, IndexError):
-        return unknown
-    return found if len(found) == count else unknown
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()

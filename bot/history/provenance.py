@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TypeVar
+
+from bot.contracts import Written
+from bot.history import jsonl
 
 MOST = 50
 """Of so many sources of one line is kept note, the newest."""
@@ -25,3 +31,35 @@ def carried(
     gone = (source for lines in left.values() for sources in lines for source in sources)
     fresh = tuple(dict.fromkeys((*gone, *new)))[-MOST:]
     return [fresh if sources is None else sources for sources in kept]
+
+
+def noted(raw: bytes, written: Sequence[Sequence[Written]]) -> bytes:
+    """The file that is kept beside a text: where each of its lines comes from."""
+    writers = list(dict.fromkeys(by for line in written for by in line))
+    places = {by: at for at, by in enumerate(writers)}
+    about = {
+        "v": 1,
+        "sha256": _digest(raw),
+        "writers": [asdict(by) for by in writers],
+        "lines": [[places[by] for by in line] for line in written],
+    }
+    return json.dumps(about, ensure_ascii=False).encode() + b"\n"
+
+
+def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
+    """Where each line of a text comes from, as it was noted; nobody knows it of a text that was changed since."""
+    count = raw.count(b"\n") + 1
+    unknown: tuple[tuple[Written, ...], ...] = ((),) * count
+    about = jsonl.loads(note) or {}
+    if about.get("sha256") != _digest(raw):
+        return unknown
+    try:
+        writers = [Written(**one) for one in about["writers"]]
+        found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
+    except (KeyError, TypeError, IndexError):
+        return unknown
+    return found if len(found) == count else unknown
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

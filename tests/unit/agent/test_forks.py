@@ -79,9 +79,9 @@ async def test_the_analysis_of_a_summary_is_dropped(bench: Bench) -> None:
 
 
 async def test_a_prompt_that_is_too_long_loses_its_oldest_rounds_by_the_excess(bench: Bench) -> None:
-    # Of some 700 tokens, counted tenfold by the provider, a fifth is too much.
+    # Of some 2,700 tokens, counted fourfold by the provider, a fifth is too much.
     bench.model.answers += [errors.ContextOverflow(tokens=10_000, window=8_000), reply(text(SUMMARY))]
-    await forks.summarize(prefix(), None, "", bench.kit)
+    await forks.summarize(prefix(24), None, "", bench.kit)
     first, second = (request.messages for request in bench.model.requests)
     assert bare(second) == bare([*first[len(first) - len(second) : -1], second[-1]])
     assert second[0]["role"] == "user"

@@ -106,7 +106,9 @@ async def test_the_memory_is_on_file_with_how_far_it_reaches(bench: Bench, answe
     order = [entry.uuid for turn in bench.pool._runtime(KEY).store.turns for entry in turn.entries]
     assert kept.covers in order
     folder = bench.root / "memory" / "telegram%3Achat%3A1"
-    assert sorted(path.name for path in folder.iterdir()) == ["covers.json", "session.md"]
+    assert sorted(path.name for path in folder.iterdir()) == ["covers.json", "session.lines", "session.md"]
+    sources = {turn.request_id for turn in bench.pool._runtime(KEY).store.turns}
+    assert all({by.request_id for by in line} <= sources and line for line in kept.written)
 
 
 async def test_an_extraction_that_fails_is_logged_and_tried_when_as_much_is_new_again(

@@ -1,0 +1,87 @@
+"""Where the lines of a chat's memory come from, so that what was removed can be taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from bot import errors
+from bot.agent.kit import Kit
+from bot.context import memory
+from bot.context.memory import Memory, MemoryInvalid
+from bot.context.store import Turn
+from bot.contracts import Written
+from bot.history.memories import Kept
+from bot.history.provenance import carried
+
+_HEADING = "## "
+
+
+class Recollection:
+    """The lines of the memory of one chat, and what of it is on file.
+
+    A line may come from any turn that was in view when it was first written, and from all that the lines have which
+    it took the place of: more than it does come from, and never less.
+    """
+
+    def __init__(self, chat_key: str, kit: Kit) -> None:
+        self._chat_key = chat_key
+        self._kit = kit
+        self._lines: list[tuple[str, tuple[Written, ...]]] = []
+        self._on_file: str | None = None
+
+    async def load(self) -> Kept | None:
+        """The memory that is on file. Raises `errors.StorageError`."""
+        if self._kit.memories is None:
+            return None
+        kept = await self._kit.memories.load(self._chat_key)
+        self._take(kept)
+        return kept
+
+    async def changed(self) -> tuple[bool, Kept | None]:
+        """Whether somebody else has changed the file since, as far as it can be read, and what it is now."""
+        if self._kit.memories is None:
+            return False, None
+        try:
+            kept = await self._kit.memories.load(self._chat_key)
+        except errors.StorageError:
+            return False, None
+        if (kept.markdown if kept is not None else None) == self._on_file:
+            return False, kept
+        self._take(kept)
+        return True, kept
+
+    async def save(self, markdown: str, covers: str | None, tokens: int, seen: Sequence[Turn]) -> None:
+        """Put the memory on file that was written while these turns were in view. Raises `errors.StorageError`."""
+        ts = int(self._kit.clock.now() * 1000)
+        new = [Written(ts, turn.request_id, self._chat_key, None) for turn in seen]
+        lines = markdown.split("\n")
+        self._lines = list(zip(lines, carried(self._lines, lines, new), strict=True))
+        if self._kit.memories is not None:
+            written = tuple(by for _, by in self._lines)
+            await self._kit.memories.save(self._chat_key, Kept(markdown, covers, ts, tokens, written))
+            self._on_file = markdown
+
+    async def forget(self) -> None:
+        """Begin without one. Raises `errors.StorageError`."""
+        self._lines, self._on_file = [], None
+        if self._kit.memories is not None:
+            await self._kit.memories.forget(self._chat_key)
+
+    def without(self, turns: Collection[str]) -> tuple[int, Memory | None]:
+        """How many lines may come from one of these turns, and what is left without them; None where that is nothing."""
+        kept = [line for line, by in self._lines if line.startswith(_HEADING) or not _from(by, turns)]
+        try:
+            return len(self._lines) - len(kept), memory.read("\n".join(kept))
+        except MemoryInvalid:
+            return len(self._lines) - len(kept), None
+
+    def _take(self, kept: Kept | None) -> None:
+        self._on_file = kept.markdown if kept is not None else None
+        lines = kept.markdown.split("\n") if kept is not None else []
+        written = kept.written if kept is not None and len(kept.written) == len(lines) else ((),) * len(lines)
+        self._lines = list(zip(lines, written, strict=True))
+
+
+def _from(written: Sequence[Written], turns: Collection[str]) -> bool:
+    """Where nobody knows where a line comes from, it may come from there."""
+    return not written or any(by.request_id in turns for by in written)
