@@ -1,0 +1,159 @@
+"""Text as the tokens under which it is found. Texts and questions go through the same code.
+
+A token holds letters, digits, marks of its script and `._-+#@:/'` alone, so that it can be put between quotes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from bot import text as texts
+from bot.history.stemming import stem
+from bot.history.words import ASKING, ASKING_CJK, NOISE
+
+VERSION = 1
+"""Grows with every change of what a text's tokens are: an index of another version is made anew."""
+LONGEST_TEXT = 200_000
+"""Characters of a line that are looked at."""
+LONGEST_QUERY = 4_000
+MOST_TERMS = 64
+"""Terms of a question that are looked at."""
+LONGEST_TOKEN = 64
+_MEMO = 200_000
+
+# Scripts that write without spaces, or join words: every character and every pair is a token.
+_PAIRED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u309f\u30a0-\u30ff\u3105-\u312f"
+    "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0dff\u200d"
+_SIGNS = "\u00a9\u00ae\u2190-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001fbff"
+_LINKS = r"[.\-'/:@+#&_]+"
+_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)"
+_ASCII = re.compile(rf"{_NUMBER}|[A-Za-z0-9]+(?:{_LINKS}[A-Za-z0-9]+)*(?:\+\+|#)?")
+_LETTER = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
+_ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{_PAIRED}]+|[{_SIGNS}]")
+_PAIRED_RUN = re.compile(rf"[{_PAIRED}]+")
+_SIGN = re.compile(rf"[{_SIGNS}]")
+_APART = re.compile(_LINKS)
+_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]{2,}")
+_HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_FOLDED = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed]"
+)
+
+_memo: dict[str, tuple[str, ...]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A token that is looked for, and how much it counts beside the others."""
+
+    token: str
+    weight: float = 1.0
+
+
+def tokens(text: str) -> list[str]:
+    """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
+    text = texts.clean(text[:LONGEST_TEXT])
+    found: list[str] = []
+    if text.isascii():
+        for word in _ASCII.findall(text):
+            found += _memo[word] if word in _memo else _of_word(word)
+        return found
+    for word in _words(text):
+        found += _memo[word] if word in _memo else _of_word(word)
+    return found
+
+
+def terms(query: str, *, single: float = 0.3) -> list[Term]:
+    """What a question looks for. `single` is the weight of single characters where pairs are looked for too.
+
+    Words that only ask are left out unless nothing else is there.
+    """
+    text = texts.clean(query[:LONGEST_QUERY])
+    found = list(_terms(text, single, asking=False)) or list(_terms(text, single, asking=True))
+    heaviest: dict[str, float] = {}
+    for term in found:
+        heaviest[term.token] = max(term.weight, heaviest.get(term.token, 0.0))
+    return [Term(*item) for item in list(heaviest.items())[:MOST_TERMS]]
+
+
+def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
+    if not asking:
+        text = ASKING_CJK.sub(" ", unicodedata.normalize("NFKC", text))
+    for word in _words(text):
+        if _PAIRED_RUN.fullmatch(word):
+            for token in _of_word(word):
+                yield Term(token, single if len(token) == 1 < len(word) else 1.0)
+        elif asking or word.lower() not in ASKING:
+            yield from map(Term, _of_word(word))
+
+
+def _words(text: str) -> list[str]:
+    text = unicodedata.normalize("NFKC", text.replace("\u2019", "'"))
+    return _ANY.findall(text)
+
+
+def _of_word(word: str) -> tuple[str, ...]:
+    """The tokens of one word; those of words that come again and again are remembered."""
+    if _PAIRED_RUN.fullmatch(word):
+        return (*word, *map("".join, pairwise(word)))
+    found = tuple(dict.fromkeys(token for token in _expanded(word) if token))
+    if len(word) <= LONGEST_TOKEN:
+        if len(_memo) >= _MEMO:
+            _memo.clear()
+        _memo[word] = found
+    return found
+
+
+def _expanded(word: str) -> Iterator[str]:
+    if _SIGN.fullmatch(word):
+        yield word
+        return
+    word = word.replace(",", "")
+    if "'" in word:
+        word = _without_apostrophes(word)
+    folded = _fold(word)
+    parts = _APART.split(word.rstrip("+#"))
+    if len(parts) == 1 and not _CAMEL.search(word):
+        yield _plain(folded)
+        return
+    yield _short(folded)
+    for part in parts:
+        if _CAMEL.search(part):
+            yield _short(_fold(part))
+            yield from (_plain(_fold(hump)) for hump in _HUMPS.findall(part) if len(hump) > 1)
+        else:
+            yield _plain(_fold(part))
+
+
+def _without_apostrophes(word: str) -> str:
+    """`Anna's` is about Anna, `don't` is one word, and so is `O'Brien`."""
+    head, _, tail = word.rpartition("'")
+    return head.replace("'", "") if tail.lower() == "s" else word.replace("'", "")
+
+
+def _plain(word: str) -> str:
+    if word in NOISE:
+        return ""
+    return stem(word) if word.isascii() and word.isalpha() else _short(word)
+
+
+def _short(word: str) -> str:
+    if len(word) <= LONGEST_TOKEN:
+        return word
+    return hashlib.sha256(word.encode()).hexdigest()[:32]
+
+
+def _fold(word: str) -> str:
+    """One form for capitals and small letters, with and without diacritics."""
+    word = word.casefold()
+    if word.isascii():
+        return word
+    return unicodedata.normalize("NFC", _FOLDED.sub("", unicodedata.normalize("NFKD", word)))

@@ -1,0 +1,228 @@
+"""Which lines answer a question best: a pure function of what the index says of them.
+
+A line is a number: its session, and its place in that. Lines that stand side by side have numbers that follow one
+another, so neighbours and sessions are known without asking. A row is a line with its role and the class of its length.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+PLACE_BITS = 8
+"""Of a line: its place in its session."""
+ROW_BITS = 5
+"""Of a row: role and class of length."""
+_CLASS = (1 << ROW_BITS) - 1
+_PLACE = (1 << PLACE_BITS) - 1
+_SESSION = ROW_BITS + PLACE_BITS
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Tokens that stand for each class of length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Everything that can be tuned, in one place."""
+
+    k1: float = 1.2
+    """How much a word that comes again adds (BM25)."""
+    b: float = 0.5
+    """How much long lines have to give up (BM25)."""
+    repeated: float = 2.5
+    """How often a word is taken to be in a line that has it more than once."""
+    neighbour: float = 0.35
+    """The share of the score of the lines next to it that a line gets."""
+    further: float = 0.1
+    """The same of those two places away."""
+    session: float = 0.4
+    """The share of the score of its session."""
+    session_k: float = 1.5
+    """How soon more lines of a session with the same word add little."""
+    moment: float = 0.6
+    """By what share a line of the time that was asked for counts more."""
+    recency: float = 0.02
+    """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
+    single: float = 0.3
+    """The weight of single characters in scripts without spaces, where pairs are looked for too."""
+    feedback_lines: int = 6
+    """How many of the best lines say what else to look for."""
+    feedback_terms: int = 8
+    """How many of their words are looked for."""
+    feedback: float = 0.3
+    """What the best of these words counts beside the question's own."""
+    fusion: float = 60.0
+    """The constant of reciprocal rank fusion."""
+
+
+DEFAULT = Weights()
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Where a term is. `count` is the number of lines that have it; `rows` may be only those worth looking at, and
+    `often` are the rows that have it more than once.
+    """
+
+    weight: float
+    count: int
+    rows: Sequence[int]
+    often: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a chat has in all. `moments` are ranges of sessions (the end inclusive) of the time that was asked for."""
+
+    lines: int
+    tokens: int
+    sessions: int
+    moments: tuple[tuple[int, int], ...] = ()
+
+
+def length_class(tokens: int) -> int:
+    """The class of a length, from 0 to 15."""
+    return next((number for number, most in enumerate(LENGTHS) if tokens <= most), len(LENGTHS) - 1)
+
+
+def rarity(count: int, total: int) -> float:
+    """BM25's inverse document frequency, never negative."""
+    return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
+
+
+class Tally:
+    """The scores of the lines of one chat, a term at a time. What it says depends on what was added alone."""
+
+    def __init__(self, field: Field, weights: Weights = DEFAULT) -> None:
+        self._field = field
+        self._weights = weights
+        self._own: dict[int, float] = defaultdict(float)
+        self._sessions: dict[int, float] = defaultdict(float)
+        average = field.tokens / field.lines if field.lines else 1.0
+        self._norms = [
+            weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS
+        ] * 2
+
+    def add(self, posting: Posting) -> None:
+        weights, own = self._weights, self._own
+        worth = posting.weight * rarity(posting.count, self._field.lines) * (weights.k1 + 1)
+        once = [worth / (1 + norm) for norm in self._norms]
+        for row in posting.rows:
+            own[row >> ROW_BITS] += once[row & _CLASS]
+        if posting.often:
+            often = weights.repeated
+            more = [worth * often / (often + norm) - worth / (1 + norm) for norm in self._norms]
+            for row in posting.often:
+                own[row >> ROW_BITS] += more[row & _CLASS]
+        if weights.session:
+            self._add_sessions(posting)
+
+    def _add_sessions(self, posting: Posting) -> None:
+        counts = Counter([row >> _SESSION for row in posting.rows])
+        k, sessions = self._weights.session_k, self._sessions
+        worth = posting.weight * rarity(len(counts), self._field.sessions) * (k + 1)
+        for session, count in counts.items():
+            sessions[session] += worth * count / (count + k)
+
+    def best(self, most: int) -> list[tuple[int, float]]:
+        """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
+        own = self._own
+        lines = self._with_neighbours(heapq.nlargest(most, own, key=own.__getitem__))
+        scores = self._favoured({line: self._whole(line) for line in lines})
+        # Of equals the newer one, so that the order never depends on chance.
+        return heapq.nlargest(most, scores.items(), key=_by_score)
+
+    def _with_neighbours(self, lines: Iterable[int]) -> set[int]:
+        reach = 2 if self._weights.further else 1 if self._weights.neighbour else 0
+        found: set[int] = set()
+        for line in lines:
+            session = line >> PLACE_BITS
+            near = range(max(0, line - reach), line + reach + 1)
+            found.update([one for one in near if one >> PLACE_BITS == session])
+        return found
+
+    def _whole(self, line: int) -> float:
+        own, weights, session = self._own, self._weights, line >> PLACE_BITS
+        score = own.get(line, 0.0) + weights.session * self._sessions.get(session, 0.0)
+        place = line & _PLACE
+        if place:
+            score += weights.neighbour * own.get(line - 1, 0.0)
+        if place > 1:
+            score += weights.further * own.get(line - 2, 0.0)
+        if place < _PLACE:
+            score += weights.neighbour * own.get(line + 1, 0.0)
+        if place < _PLACE - 1:
+            score += weights.further * own.get(line + 2, 0.0)
+        return score
+
+    def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
+        """What is of the time that was asked for counts more, and of two that are as good the newer one."""
+        if not scores:
+            return scores
+        oldest, newest = min(scores), max(scores)
+        a_step = max(scores.values()) * self._weights.recency / max(1, newest - oldest)
+        favour = 1 + self._weights.moment
+        moments = self._field.moments
+        return {
+            line: (score * favour if moments and _within(line >> PLACE_BITS, moments) else score)
+            + a_step * (line - oldest)
+            for line, score in scores.items()
+        }
+
+
+def _by_score(item: tuple[int, float]) -> tuple[float, int]:
+    return item[1], item[0]
+
+
+def _within(session: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(first <= session <= last for first, last in ranges)
+
+
+def rank(
+    postings: Iterable[Posting], field: Field, weights: Weights = DEFAULT, *, most: int = 1_000
+) -> list[tuple[int, float]]:
+    """Lines with their scores, best first."""
+    tally = Tally(field, weights)
+    for posting in postings:
+        tally.add(posting)
+    return tally.best(most)
+
+
+def feedback(
+    found: Sequence[tuple[Sequence[str], float]],
+    counts: Mapping[str, int],
+    field: Field,
+    known: Iterable[str],
+    weights: Weights = DEFAULT,
+) -> list[tuple[str, float]]:
+    """Words to look for beside those of the question: what the best lines have in common and others have not.
+
+    `found` are the tokens of the best lines and their scores, `counts` how many lines have each token.
+    """
+    worth: dict[str, float] = defaultdict(float)
+    for tokens, score in found:
+        for token in set(tokens):
+            worth[token] += score
+    known = set(known)
+    # A word of one line alone says nothing of the others; one that is everywhere says nothing at all.
+    offered = {
+        token: value * rarity(counts[token], field.lines)
+        for token, value in worth.items()
+        if token not in known and counts.get(token, 0) > 1
+    }
+    chosen = sorted(offered, key=lambda token: (offered[token], token), reverse=True)[
+        : weights.feedback_terms
+    ]
+    best = offered[chosen[0]] if chosen else 0.0
+    return [(token, weights.feedback * offered[token] / best) for token in chosen if best > 0]
+
+
+def fused(rankings: Iterable[Sequence[int]], weights: Weights = DEFAULT) -> dict[int, float]:
+    """Reciprocal rank fusion: what several rankings put in front comes first, whatever their scores are made of."""
+    scores: dict[int, float] = defaultdict(float)
+    for ranking in rankings:
+        for place, line in enumerate(ranking, 1):
+            scores[line] += 1 / (weights.fusion + place)
+    return dict(scores)

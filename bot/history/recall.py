@@ -1,0 +1,109 @@
+"""Searching the archive by its index: lines with their neighbours, best first. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.contracts import ArchiveLine, Disk
+from bot.history import names, ranking
+from bot.history.finding import Finder, Place, Reranker, Wish
+from bot.history.index import Index
+from bot.history.ranking import Weights
+
+_AT_ONCE = 40  # lines that are read together
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that answers a question, and the lines around it in its session, in the order of the chat."""
+
+    line: ArchiveLine
+    score: float
+    near: tuple[ArchiveLine, ...] = ()
+
+
+class Recall:
+    """An index and what is found by it, for one thread. Raises `sqlite3.Error` and `OSError`."""
+
+    def __init__(
+        self, index: Index, *, weights: Weights = ranking.DEFAULT, reranker: Reranker | None = None
+    ) -> None:
+        self.index = index
+        self._finder = Finder(index.db, index.streams, weights=weights, reranker=reranker)
+
+    @classmethod
+    def opened(
+        cls,
+        path: Path | None,
+        folder: Path,
+        disk: Disk,
+        *,
+        weights: Weights = ranking.DEFAULT,
+        reranker: Reranker | None = None,
+    ) -> Recall:
+        """Over the JSONL files of a folder; with None for `path` the index is in memory."""
+        return cls(Index.opened(path, folder, disk), weights=weights, reranker=reranker)
+
+    def close(self) -> None:
+        self.index.close()
+
+    def catch_up(self) -> None:
+        """Take in everything that the folder holds."""
+        for _ in self.index.all():
+            pass
+
+    def search(self, chat_keys: Iterable[str], query: str, now: int, limit: int = 30) -> list[Hit]:
+        """The lines of these chats that answer best, best first; `now` in milliseconds."""
+        return self.hits(chat_keys, Wish(query, now), limit=limit)[0]
+
+    def hits(
+        self,
+        chat_keys: Iterable[str],
+        wish: Wish,
+        *,
+        limit: int,
+        offset: int = 0,
+        keep: Callable[[ArchiveLine], bool] | None = None,
+        reach: int = 1,
+    ) -> tuple[list[Hit], int]:
+        """`limit` hits after the first `offset` of those that `keep` takes, with `reach` neighbours on each side, and
+        how many lines were found in all.
+        """
+        places = self._finder.find([names.encode(key) for key in chat_keys], wish)
+        taken: list[tuple[Place, ArchiveLine]] = []
+        refused = 0
+        for begin in range(0, len(places), _AT_ONCE):
+            some = places[begin : begin + _AT_ONCE]
+            for place, line in self._said(some):
+                if line is None or (keep is not None and not keep(line)):
+                    refused += 1
+                else:
+                    taken.append((place, line))
+            if len(taken) >= offset + limit:
+                break
+        page = taken[offset : offset + limit]
+        return self._with_neighbours(page, reach), len(places) - refused
+
+    def _said(self, places: Sequence[Place]) -> list[tuple[Place, ArchiveLine | None]]:
+        said: dict[tuple[str, int], ArchiveLine] = {}
+        for name in {place.name for place in places}:
+            lines = self._finder.read(name, [place.line for place in places if place.name == name])
+            said |= {(name, number): line for number, line in lines.items()}
+        return [(place, said.get((place.name, place.line))) for place in places]
+
+    def _with_neighbours(self, page: Sequence[tuple[Place, ArchiveLine]], reach: int) -> list[Hit]:
+        around = {place: self._finder.around(place.line, reach) if reach else [] for place, _ in page}
+        said: dict[tuple[str, int], ArchiveLine] = {}
+        for name in {place.name for place in around}:
+            wanted = {near for place, lines in around.items() if place.name == name for near in lines}
+            said |= {(name, number): line for number, line in self._finder.read(name, wanted).items()}
+        return [
+            Hit(
+                line,
+                place.score,
+                tuple(said[place.name, near] for near in around[place] if (place.name, near) in said),
+            )
+            for place, line in page
+        ]

@@ -1,0 +1,125 @@
+"""One chat's files as one stream of bytes: its archives, oldest first, and its main file.
+
+A place in the stream stays where it is when a rotation moves lines from one file to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.contracts import Disk, OpenFile
+from bot.history import jsonl
+from bot.history.pieces import PIECE
+from bot.history.rotation import Shelf
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    begin: int
+    size: int
+    path: Path
+
+
+class Stream:
+    """The files of a chat as they were when they were opened. Blocking."""
+
+    def __init__(self, disk: Disk, archives: list[_Part], main: OpenFile) -> None:
+        self._disk = disk
+        self._archives = archives
+        self._main = main
+        self._begin = archives[-1].begin + archives[-1].size if archives else 0
+        self.size = self._begin + main.size
+        """Bytes in all."""
+
+    def read(self, at: int, count: int) -> bytes:
+        """What stands at a place, which must not go over the end of a file."""
+        if at >= self._begin:
+            return self._main.read(at - self._begin, count)
+        part = self._part(at)
+        file = self._disk.open(part.path)
+        try:
+            return file.read(at - part.begin, count)
+        finally:
+            file.close()
+
+    def lines(self, at: int) -> Iterator[tuple[int, bytes]]:
+        """Every whole line from a place on, with its newline, and where it stands."""
+        for part in self._archives:
+            if part.begin + part.size > at:
+                file = self._disk.open(part.path)
+                try:
+                    yield from _lines(file, part.begin, max(0, at - part.begin))
+                finally:
+                    file.close()
+        yield from _lines(self._main, self._begin, max(0, at - self._begin))
+
+    def _part(self, at: int) -> _Part:
+        low, high = 0, len(self._archives)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._archives[middle].begin <= at else (low, middle)
+        return self._archives[low]
+
+
+def _lines(file: OpenFile, begin: int, at: int) -> Iterator[tuple[int, bytes]]:
+    rest = b""
+    while piece := file.read(at + len(rest), PIECE):
+        *whole, rest_ = (rest + piece).split(b"\n")
+        for line in whole:
+            yield begin + at, line + b"\n"
+            at += len(line) + 1
+        rest = rest_
+
+
+class Streams:
+    """The streams of all chats of a folder. Archives never change: their sizes are asked for once."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self.folder = folder
+        self._disk = disk
+        self._shelf = Shelf(folder, disk)
+        self._parts: dict[str, tuple[list[int], list[_Part]]] = {}
+
+    def names(self) -> list[str]:
+        """The names of all chats that have a file."""
+        return self._shelf.chats()
+
+    def main_size(self, name: str) -> int:
+        return self._disk.size(self._shelf.main(name))
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Stream]:
+        """Raises OSError."""
+        main, numbers = self._opened(name)
+        try:
+            yield Stream(self._disk, self._known(name, numbers), main)
+        finally:
+            main.close()
+
+    def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
+        """The main file and the archives that belong to it. A writer is stood in the way of only where one rotates."""
+        marker = self._shelf.marker(name)
+        if not self._disk.size(marker):
+            before = list(self._shelf.numbers(name))
+            file = self._disk.open(self._shelf.main(name))
+            if not self._disk.size(marker) and self._shelf.numbers(name) == before:
+                return file, before
+            file.close()
+        with jsonl.locked(self.folder, shared=True):
+            return self._disk.open(self._shelf.main(name)), list(self._shelf.numbers(name))
+
+    def _known(self, name: str, numbers: list[int]) -> list[_Part]:
+        known = self._parts.get(name)
+        if known is None or known[0] != numbers[: len(known[0])]:
+            known = ([], [])
+        seen, parts = known
+        for number in numbers[len(seen) :]:
+            path = self._shelf.archive(name, number)
+            begin = parts[-1].begin + parts[-1].size if parts else 0
+            parts.append(_Part(begin, self._disk.size(path), path))
+            seen.append(number)
+        self._parts[name] = known
+        return list(parts)
