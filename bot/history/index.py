@@ -12,6 +12,7 @@ from pathlib import Path
 from bot.contracts import ArchiveLine, Disk
 from bot.history import analysis, indexfile
 from bot.history.ranking import PLACE_BITS, ROW_BITS, length_class
+from bot.history.revisions import is_edit, is_removal, moment_of
 from bot.history.streams import Stream, Streams
 from bot.history.window import read_line
 
@@ -155,6 +156,7 @@ class Index:
             "DELETE FROM sessions WHERE id BETWEEN ? AND ?",
             (chat.first_session, last >> ROW_BITS + PLACE_BITS),
         )
+        self._db.execute("DELETE FROM revised WHERE key BETWEEN ? AND ?", (chat.prefix, f"{chat.prefix}~"))
         self._db.execute("DELETE FROM chats WHERE id = ?", (chat.id,))
 
     def _save(self, chat: Chat) -> None:
@@ -200,6 +202,13 @@ class _Filling:
         self._tokens: list[tuple[int, str]] = []
         self._lines: list[tuple[int, int, int, int, int]] = []
         self._sessions: dict[int, tuple[int, int]] = {}
+        prefix = chat.prefix
+        self._revised = {
+            key[len(prefix) :]: (ts, request)
+            for key, ts, request in db.execute(
+                "SELECT key, ts, request FROM revised WHERE key BETWEEN ? AND ?", (prefix, f"{prefix}~")
+            )
+        }
 
     def take(self, at: int, raw: bytes) -> None:
         """The next line of the chat, whatever it is."""
@@ -207,18 +216,41 @@ class _Filling:
         line = read_line(raw) if raw.strip() else None
         if line is None:
             return
-        meta = line.meta or {}
-        if line.role == "system" and meta.get("deleted") is True and line.message_id:
-            for place, old in self._places(line.message_id):
+        if is_removal(line):
+            self._remove(line)
+        elif line.role in _ROLES and self._counts(line):
+            places = self._places(line.message_id, line.role) if is_edit(line) else []
+            for place, old in places:
                 self._take_out(place, old)
-        elif line.role in _ROLES:
-            if meta.get("edited") is True and line.message_id:
-                for place, old in self._places(line.message_id):
-                    if old.role == line.role:
-                        self._take_out(place, old)
-                        self._put(place, line, at, len(raw))
-                        return
-            self._put(self._next_place(line), line, at, len(raw))
+            # An edit stands where its message stood, so that what was said around it stays around it.
+            self._put(places[0][0] if places else self._next_place(line), line, at, len(raw))
+
+    def _remove(self, removal: ArchiveLine) -> None:
+        if removal.message_id is not None:
+            for place, old in self._places(removal.message_id):
+                self._take_out(place, old)
+            self._note(message_token(removal.message_id), (0, ""))
+
+    def _counts(self, line: ArchiveLine) -> bool:
+        """Whether a line was not removed or replaced, perhaps before it came (as in `bot.history.revisions`)."""
+        if line.message_id is None:
+            return True
+        token = message_token(line.message_id)
+        edited = f"{token}:{line.role}"
+        if token in self._revised:
+            return False
+        moment = moment_of(line) if is_edit(line) else (-1, "")
+        if moment < self._revised.get(edited, moment):
+            return False
+        if is_edit(line):
+            self._note(edited, moment)
+        return True
+
+    def _note(self, key: str, moment: tuple[int, str]) -> None:
+        self._revised[key] = moment
+        self._db.execute(
+            "INSERT OR REPLACE INTO revised VALUES (?, ?, ?)", (self._chat.prefix + key, *moment)
+        )
 
     def flush(self) -> None:
         if self._last:
@@ -272,8 +304,10 @@ class _Filling:
         row = place << ROW_BITS | role << 4 | length_class(len(found))
         return row, prefix + f" {prefix}".join(words) if words else "", len(found)
 
-    def _places(self, message_id: str) -> list[tuple[int, ArchiveLine]]:
+    def _places(self, message_id: str | None, role: str | None = None) -> list[tuple[int, ArchiveLine]]:
         """Where the lines of a message stand, and what they say."""
+        if message_id is None:
+            return []
         self.flush()
         rows = self._db.execute(
             "SELECT rowid FROM tokens WHERE tokens MATCH ?",
@@ -281,11 +315,11 @@ class _Filling:
         ).fetchall()
         found = []
         for (row,) in rows:
-            at, size = self._db.execute(
+            fact = self._db.execute(
                 "SELECT at, size FROM lines WHERE line = ?", (row >> ROW_BITS,)
-            ).fetchone() or (0, 0)
-            line = read_line(self._stream.read(at, size)) if size else None
-            if line is not None and line.role in _ROLES and line.message_id == message_id:
+            ).fetchone()
+            line = read_line(self._stream.read(*fact)) if fact else None
+            if line is not None and line.message_id == message_id and role in {None, line.role}:
                 found.append((row >> ROW_BITS, line))
         return found
 

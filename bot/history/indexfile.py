@@ -25,6 +25,7 @@ CREATE TABLE sessions (id INTEGER PRIMARY KEY, first_ts INTEGER NOT NULL, last_t
 CREATE TABLE lines (
     line INTEGER PRIMARY KEY, at INTEGER NOT NULL, size INTEGER NOT NULL, ts INTEGER NOT NULL, role INTEGER NOT NULL
 );
+CREATE TABLE revised (key TEXT PRIMARY KEY, ts INTEGER NOT NULL, request TEXT NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE tokens USING fts5(
     t, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '._-+#@:/=~&'"
 );

@@ -28,9 +28,9 @@ class Revisions:
             return
         if is_removal(line):
             self.removed.setdefault(line.message_id, line)
-        elif _edited(line):
+        elif is_edit(line):
             key = (line.message_id, line.role)
-            self.edits[key] = max(self.edits.get(key, (0, "")), _moment(line))
+            self.edits[key] = max(self.edits.get(key, (0, "")), moment_of(line))
 
     def join(self, other: Revisions) -> None:
         """Take in the lines of another file of the chat."""
@@ -45,7 +45,7 @@ class Revisions:
         if line.message_id in self.removed:
             return False
         newest = self.edits.get((line.message_id, line.role))
-        return newest is None or (_edited(line) and _moment(line) == newest)
+        return newest is None or (is_edit(line) and moment_of(line) == newest)
 
 
 def may_revise(raw: bytes) -> bool:
@@ -66,10 +66,10 @@ def is_removal(line: ArchiveLine) -> bool:
     return line.role == "system" and (line.meta or {}).get("deleted") is True
 
 
-def _edited(line: ArchiveLine) -> bool:
+def is_edit(line: ArchiveLine) -> bool:
     return (line.meta or {}).get("edited") is True
 
 
-def _moment(line: ArchiveLine) -> tuple[int, str]:
+def moment_of(line: ArchiveLine) -> tuple[int, str]:
     """Of two edits in one moment the one that came in later is the newer."""
     return line.ts, str((line.meta or {}).get("requestId") or "")

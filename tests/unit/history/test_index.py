@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.history.index import SESSION_GAP, Index
 from bot.history.names import encode
@@ -188,8 +188,21 @@ def contents(index: Index) -> dict[str, Any]:
             )
             for term, _ in words
         }
-        found[name] = (rest, sorted(lines), sorted(sessions), tokens)
+        revised = db.execute(
+            "SELECT substr(key, ?), ts, request FROM revised WHERE key GLOB ? || ':*'",
+            (len(f"{number:x}:") + 1, f"{number:x}"),
+        ).fetchall()
+        found[name] = (rest, sorted(lines), sorted(sessions), sorted(revised), tokens)
     return found
+
+
+def standing(index: Index, key: str) -> list[str]:
+    """The texts of all lines that the index knows of a chat."""
+    found = index.db.execute(
+        "SELECT at, lines.size FROM lines, chats WHERE name = ? AND line >> 32 = id", (encode(key),)
+    ).fetchall()
+    with index.streams.open(encode(key)) as stream:
+        return [ArchiveLine.model_validate_json(stream.read(*place)).text for place in found]
 
 
 TEXTS = st.sampled_from(
@@ -244,6 +257,9 @@ async def _lived(root: Path, acts: list[tuple[str, str, int, int]], limit: int) 
     fresh = Recall.opened(None, bed.folder, SystemDisk())
     fresh.catch_up()
     assert contents(bed.recall.index) == contents(fresh.index)
+    for key in ("web:chat:0", "web:chat:1"):
+        shown = (await bed.store.search(key, HistoryQuery(limit=1000))).lines
+        assert sorted(standing(fresh.index, key)) == sorted(line.text for line in shown)
     fresh.close()
     await bed.close()
 
