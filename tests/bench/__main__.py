@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import burst, context_report, figures, gateway, load, rooms, starts
+from tests.bench import burst, context_report, figures, gateway, load, recall_report, rooms, starts
 from tests.bench.programs import Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
 
@@ -41,13 +41,30 @@ class Scale:
     burst: int
     past: starts.Past
     context: context_report.Size
+    recall: recall_report.Size
 
 
 ORDINARY = Scale(
-    gateway.PAIRS, gateway.ROUNDS, 40, load.SHORT, burst.SHORT, starts.SHORT, context_report.ORDINARY
+    gateway.PAIRS,
+    gateway.ROUNDS,
+    40,
+    load.SHORT,
+    burst.SHORT,
+    starts.SHORT,
+    context_report.ORDINARY,
+    recall_report.ORDINARY,
 )
-FULL = Scale(gateway.PAIRS, gateway.ROUNDS, 40, load.FULL, burst.FULL, starts.FULL, context_report.FULL)
-QUICK = Scale(20, 2, 10, load.QUICK, burst.QUICK, starts.QUICK, context_report.QUICK)
+FULL = Scale(
+    gateway.PAIRS,
+    gateway.ROUNDS,
+    40,
+    load.FULL,
+    burst.FULL,
+    starts.FULL,
+    context_report.FULL,
+    recall_report.FULL,
+)
+QUICK = Scale(20, 2, 10, load.QUICK, burst.QUICK, starts.QUICK, context_report.QUICK, recall_report.QUICK)
 
 
 async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
@@ -75,6 +92,8 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
     found |= _told_rooms("rooms", lines)
     say()
     found["context"] = await context_report.measured(folder / "context", scale.context, say)
+    say()
+    found["recall"] = recall_report.measured(scale.recall, say)
     found |= _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
     return found
 

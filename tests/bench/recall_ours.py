@@ -1,0 +1,54 @@
+"""The search of the archive, asked about a conversation of the benchmark."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from bot.history import names, ranking
+from bot.history.index import Index
+from bot.history.ranking import Weights
+from bot.history.recall import Recall
+from bot.system import SystemDisk
+from tests.bench.recall_form import Conversation, Question
+
+
+class Searched:
+    """A conversation as an archive of one chat, indexed in memory. `weights` may be set between questions."""
+
+    def __init__(self, conversation: Conversation, weights: Weights = ranking.DEFAULT) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="recall-")
+        folder = Path(self._folder.name)
+        self._key = f"console:chat:{conversation.id}"
+        with (folder / f"{names.encode(self._key)}.jsonl").open("w", encoding="utf-8") as file:
+            for turn in conversation.turns:
+                line = {
+                    "v": 1,
+                    "ts": turn.ts,
+                    "channel": "console",
+                    "chatId": conversation.id,
+                    "chatKey": self._key,
+                    "messageId": turn.id,
+                    "role": turn.role,
+                    "text": turn.text,
+                }
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._index = Index.opened(None, folder, SystemDisk())
+        self._recall = Recall(self._index, weights=weights)
+        began = time.perf_counter()
+        self._recall.catch_up()
+        self.built = time.perf_counter() - began
+        """Seconds that the index took."""
+
+    def weigh(self, weights: Weights) -> None:
+        self._recall = Recall(self._index, weights=weights)
+
+    def search(self, question: Question, limit: int) -> list[tuple[str, float]]:
+        hits = self._recall.search([self._key], question.text, question.asked_at, limit)
+        return [(str(hit.line.message_id), hit.score) for hit in hits]
+
+    def close(self) -> None:
+        self._recall.close()
+        self._folder.cleanup()
