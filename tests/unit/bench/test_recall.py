@@ -204,7 +204,9 @@ class TestReport:
         said: list[str] = []
         found = recall_report.told([("small", recall_form.parse(small()))], said.append, kinds=True)
         assert found["small"]["shipmate"]["recall@1"] == 1.0
-        assert found["small"]["plain"]["recall@25"] == 1.0
+        assert found["small"]["plain"]["recall@25"] == 0.5
+        assert found["small"]["spaced"]["recall@25"] == 1.0
+        assert any("FTS5, CJK spaced" in line for line in said)
         assert any("FTS5 porter BM25" in line for line in said)
         assert any(line.strip().startswith("ratio") for line in said)
         assert any("questions without an answer" in line for line in said)
