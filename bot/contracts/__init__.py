@@ -49,6 +49,7 @@ from bot.contracts._ports import (
     TurnOutcome,
     TurnRequest,
 )
+from bot.contracts._recall import Hit, Membership, Recalled, RecallQuery, Recalls
 from bot.contracts._values import (
     ArchiveLine,
     Attachment,
@@ -90,6 +91,7 @@ __all__ = [
     "Health",
     "HistoryPage",
     "HistoryQuery",
+    "Hit",
     "Ids",
     "Inbound",
     "Inbox",
@@ -105,6 +107,7 @@ __all__ = [
     "Log",
     "LogLine",
     "Manifest",
+    "Membership",
     "MemoryFile",
     "MemoryFiles",
     "MemoryOwner",
@@ -119,6 +122,9 @@ __all__ = [
     "OutboxState",
     "Pace",
     "Quoted",
+    "RecallQuery",
+    "Recalled",
+    "Recalls",
     "Redact",
     "Reply",
     "Role",

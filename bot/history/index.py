@@ -127,6 +127,18 @@ class Index:
                 yield name
             yield name
 
+    def begin_near_the_end(self, name: str, size: int) -> None:
+        """Leave out all of a chat that is not indexed yet but its newest `size` bytes."""
+        with self._streams.open(name) as stream:
+            begin = stream.size - size
+            if begin <= 0 or chat_named(self._db, name) is not None:
+                return
+            at, raw = next(stream.lines(begin), (0, b""))
+            self._db.execute(
+                "INSERT INTO chats (name, size, last_at, last_hash) VALUES (?, ?, ?, ?)",
+                (name, at + len(raw), at, _hash(raw)),
+            )
+
     def behind(self, name: str) -> int:
         """Bytes of a chat that are not indexed yet (an unfinished last line included)."""
         with self._streams.open(name) as stream:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import ArchiveLine, Disk
+from bot.contracts import ArchiveLine, Disk, Hit
 from bot.history import names, ranking
 from bot.history.finding import Finder, Place, Reranker, Wish
 from bot.history.index import Index
 from bot.history.ranking import Weights
 
 _AT_ONCE = 40  # lines that are read together
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A line that answers a question, and the lines around it in its session, in the order of the chat."""
-
-    line: ArchiveLine
-    score: float
-    near: tuple[ArchiveLine, ...] = ()
 
 
 class Recall:

@@ -1,0 +1,68 @@
+"""Searching the archive by its index, and who may be shown what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bot.contracts._values import ArchiveLine, Inbound, Role
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """A question to the index, in people's words. `now` (milliseconds) is when it is asked: times in it, such as
+    "last Tuesday", count from there (UTC). The rest narrows as in `HistoryQuery`; `offset` counts from the best match.
+    """
+
+    query: str
+    now: int
+    limit: int = 30
+    offset: int = 0
+    keyword: str | None = None
+    role: Role | None = None
+    before: int | None = None
+    after: int | None = None
+    skip: Callable[[ArchiveLine], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that answers a question, and those around it, in the order of their chat."""
+
+    line: ArchiveLine
+    score: float
+    near: tuple[ArchiveLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """`hits`, the best first, of `total` that were found; `complete` is False where the index is still being made, so
+    that only the newest lines were looked at.
+    """
+
+    hits: list[Hit]
+    total: int
+    complete: bool = True
+
+
+class Recalls(Protocol):
+    """The archive by its index (`bot.history.searching.SearchedArchive`)."""
+
+    async def recall(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+        """What answers a question best, in these chats and no others. `query.skip` is called on another thread. Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def kept(self, channel: str) -> list[str]:
+        """The chatKeys of a channel's chats that have lines. Raises `errors.StorageError`."""
+        ...
+
+
+class Membership(Protocol):
+    """Which chats are a person's own. Asked anew for each search: who has left a chat is no longer shown it."""
+
+    async def chats_of(self, asking: Inbound, kept: Sequence[str]) -> list[str]:
+        """Those of the chatKeys that the person who asks may read now: where it cannot be known, not. Raises nothing."""
+        ...

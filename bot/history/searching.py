@@ -1,0 +1,245 @@
+"""The archive with its index beside it: what is written is indexed on a thread of its own, and searched there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from bot import errors
+from bot.contracts import ArchiveLine, Disk, HistoryPage, HistoryQuery, Hit, Log, Recalled, RecallQuery
+from bot.history import analysis, indexfile, names
+from bot.history.archive import ChatInfo, ChatStore
+from bot.history.finding import Reranker, Wish
+from bot.history.moments import moments
+from bot.history.recall import Recall
+
+LINGER = 0.1
+"""Seconds after a line is written before it is indexed: others come with it as a rule."""
+SLICE = 200
+"""Lines that are indexed at once while the gateway runs."""
+WAIT_BYTES = 1_000_000
+"""How much of a chat a search indexes before it looks. Where more is missing, only as much of the newest is looked at."""
+NEAR = 1
+"""Lines that come with a hit, on each side."""
+
+T = TypeVar("T")
+
+
+class SearchedArchive:
+    """`contracts.Archive` and `contracts.Recalls`: a `ChatStore` and its index in `path`, which can be lost without harm.
+
+    An append never waits for the index. `tend` finds what a crash, another process or a lost index left behind.
+    """
+
+    def __init__(
+        self,
+        store: ChatStore,
+        path: Path,
+        *,
+        folder: Path,
+        disk: Disk,
+        log: Log,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._store = store
+        self._path = path
+        self._folder = folder
+        self._disk = disk
+        self._log = log
+        self._reranker = reranker
+        self._recall: Recall | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._dirty: dict[str, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._whole = False
+        self._trouble = ""
+        self._closed = False
+
+    # The archive
+
+    async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
+        await self._store.append(line, hurry=hurry)
+        self._touch(names.encode(line.chat_key))
+
+    async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage:
+        return await self._store.search(chat_key, query)
+
+    async def removals(self, chat_key: str) -> list[ArchiveLine]:
+        return await self._store.removals(chat_key)
+
+    async def chats(self) -> list[ChatInfo]:
+        return await self._store.chats()
+
+    async def close(self) -> None:
+        """Write what waits. What is not indexed then is at the next start."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._pool is not None:
+            await self._on_thread(self._forget)
+            self._pool.shutdown(wait=False)
+            self._pool = None
+        await self._store.close()
+
+    # Searching
+
+    async def recall(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+        """As `contracts.Recalls.recall`."""
+        if not _says_something(query):
+            return await self._literally(chat_keys, query)
+        try:
+            return await self._on_thread(lambda: self._recalled(chat_keys, query))
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+        # The index may be at fault; the archive is not: a passing one over its newest lines does as well.
+        try:
+            return await asyncio.to_thread(self._looked_through, chat_keys, query)
+        except (sqlite3.Error, OSError) as error:
+            raise errors.StorageError(f"the archive cannot be searched: {error}") from error
+
+    async def kept(self, channel: str) -> list[str]:
+        """As `contracts.Recalls.kept`. A chat whose name is too long to tell its key is left out."""
+        found = await asyncio.to_thread(self._names)
+        keys = (names.decode(name) for name in found)
+        return [key for key in keys if key is not None and key.startswith(f"{channel}:")]
+
+    async def _literally(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+        """Where nothing in the question can be ranked (`who are you`), it is looked for as it stands."""
+        found: list[ArchiveLine] = []
+        total = 0
+        window = HistoryQuery(
+            limit=query.limit + query.offset,
+            keyword=query.keyword or query.query.strip()[:200],
+            role=query.role,
+            before=query.before,
+            after=query.after,
+            skip=query.skip,
+        )
+        for key in chat_keys if query.query.strip() else ():
+            page = await self._store.search(key, window)
+            found += page.lines
+            total += page.total
+        found.sort(key=lambda line: line.ts, reverse=True)
+        return Recalled([Hit(line, 0.0) for line in found[query.offset :][: query.limit]], total)
+
+    # Keeping up
+
+    async def tend(self) -> None:
+        """Catch up with chats that nobody has spoken in since the start; where the index was lost, with all of them."""
+        if not self._whole:
+            self._whole = True
+            for name in await asyncio.to_thread(self._names):
+                self._touch(name)
+
+    async def caught_up(self) -> None:
+        """Wait until what was written before is indexed."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    def _names(self) -> list[str]:
+        listed = self._disk.names(self._folder)
+        return sorted({name.split(".", 1)[0] for name in listed if name.endswith(".jsonl")})
+
+    def _touch(self, name: str) -> None:
+        self._dirty[name] = None
+        if not self._closed and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._keep_up(), name="index")
+
+    async def _keep_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(LINGER)
+        while self._dirty:
+            name = next(iter(self._dirty))
+            del self._dirty[name]
+            began = loop.time()
+            try:
+                more = await self._on_thread(lambda name=name: self._opened().index.catch_up(name, SLICE))  # type: ignore[misc]
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
+                return
+            self._trouble = ""
+            if more:
+                self._dirty[name] = None
+            # Half of the time is for those who wait for the interpreter.
+            await asyncio.sleep(loop.time() - began)
+
+    def _failed(self, error: Exception) -> None:
+        """Told once. The next line that is written, or the next look, tries again, from a new index if need be."""
+        self._whole = False
+        words = f"the search index cannot be used: {error}"
+        if words != self._trouble:
+            self._trouble = words
+            self._log.write("storage", words, level="warn", file=self._path.name)
+        damaged = isinstance(error, sqlite3.Error) and indexfile.damaged(error)
+        # Nobody waits: whatever comes next on that thread comes after it.
+        self._thread().submit(self._forget, damaged=damaged)
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread(), work)
+
+    def _thread(self) -> ThreadPoolExecutor:
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="index")
+        return self._pool
+
+    # On the index's thread
+
+    def _opened(self) -> Recall:
+        if self._recall is None:
+            self._recall = Recall.opened(self._path, self._folder, self._disk, reranker=self._reranker)
+        return self._recall
+
+    def _forget(self, *, damaged: bool = False) -> None:
+        recall, self._recall = self._recall, None
+        if recall is not None:
+            with contextlib.suppress(sqlite3.Error):
+                recall.close()
+        if damaged:
+            with contextlib.suppress(OSError):
+                indexfile.remove(self._path)
+
+    def _recalled(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+        recall = self._opened()
+        for key in chat_keys:
+            name = names.encode(key)
+            if recall.index.behind(name) > WAIT_BYTES:
+                return self._looked_through(chat_keys, query)
+            while recall.index.catch_up(name):
+                pass
+        return _hits(recall, chat_keys, query)
+
+    def _looked_through(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+        """The newest lines of each chat, by an index that is made for this question."""
+        passing = Recall.opened(None, self._folder, self._disk)
+        try:
+            for key in chat_keys:
+                name = names.encode(key)
+                passing.index.begin_near_the_end(name, WAIT_BYTES)
+                while passing.index.catch_up(name):
+                    pass
+            found = _hits(passing, chat_keys, query)
+        finally:
+            passing.close()
+        return Recalled(found.hits, found.total, complete=False)
+
+
+def _hits(recall: Recall, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+    keyword = query.keyword.casefold() if query.keyword else ""
+
+    def keep(line: ArchiveLine) -> bool:
+        return (not keyword or keyword in line.text.casefold()) and not (query.skip and query.skip(line))
+
+    wish = Wish(query.query, query.now, role=query.role, before=query.before, after=query.after)
+    hits, total = recall.hits(chat_keys, wish, limit=query.limit, offset=query.offset, keep=keep, reach=NEAR)
+    return Recalled(hits, total)
+
+
+def _says_something(query: RecallQuery) -> bool:
+    times = moments(query.query, query.now)
+    return bool(times.ranges) or bool(analysis.terms(times.rest))

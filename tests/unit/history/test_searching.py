@@ -1,0 +1,173 @@
+"""The archive with its index beside it: an append never waits for it, and a search never needs it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.contracts import ArchiveLine, RecallQuery
+from bot.history import searching
+from bot.history.archive import ChatStore
+from bot.history.names import encode
+from bot.history.searching import SearchedArchive
+from bot.system import SystemDisk
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+
+NOW = 1_800_000_000_000
+KEY = "web:chat:1"
+
+
+class Desk:
+    def __init__(self, root: Path) -> None:
+        self.folder, self.path = root / "chats", root / "index.db"
+        self.log = MemoryLog()
+        self.ts = NOW
+        self.archive = self.opened()
+
+    def opened(self) -> SearchedArchive:
+        store = ChatStore(self.folder, disk=SystemDisk(), log=self.log, clock=FakeClock())
+        return SearchedArchive(store, self.path, folder=self.folder, disk=SystemDisk(), log=self.log)
+
+    async def say(self, text: str, key: str = KEY, **fields: Any) -> None:
+        self.ts += 60_000
+        line = {"ts": self.ts, "channel": "web", "chatId": "1", "chatKey": key, "role": "user", "text": text}
+        await self.archive.append(ArchiveLine.model_validate({**line, **fields}))
+
+    async def find(self, query: str, *keys: str, **more: Any) -> list[str]:
+        found = await self.archive.recall(keys or (KEY,), RecallQuery(query, self.ts, **more))
+        return [hit.line.text for hit in found.hits]
+
+    def indexed(self) -> int:
+        """Lines in the file of the index, as somebody else sees them."""
+        db = sqlite3.connect(self.path)
+        try:
+            return int(db.execute("SELECT count(*) FROM lines").fetchone()[0])
+        finally:
+            db.close()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(searching, "LINGER", 0.0)
+    desk = Desk(tmp_path)
+    yield desk
+    await desk.archive.close()
+
+
+async def test_what_is_written_is_indexed_by_itself(desk: Desk) -> None:
+    for number in range(5):
+        await desk.say(f"line {number}")
+    await desk.archive.caught_up()
+    assert desk.indexed() == 5
+
+
+async def test_a_search_sees_what_was_written_just_before(desk: Desk) -> None:
+    await desk.say("the red umbrella")
+    assert await desk.find("umbrellas") == ["the red umbrella"]
+
+
+async def test_after_a_crash_the_rest_is_found_by_whoever_looks(desk: Desk) -> None:
+    store = ChatStore(desk.folder, disk=SystemDisk(), log=desk.log, clock=FakeClock())
+    given = {"channel": "web", "chatId": "1", "chatKey": KEY, "role": "user"}
+    for number in range(3):
+        line = ArchiveLine.model_validate({**given, "ts": NOW + number, "text": f"left behind {number}"})
+        await store.append(line)
+    await store.close()
+    await desk.archive.tend()
+    await desk.archive.caught_up()
+    assert desk.indexed() == 3
+    await desk.archive.tend()
+    assert set(await desk.find("left")) == {"left behind 0", "left behind 1", "left behind 2"}
+
+
+@pytest.mark.parametrize("wreck", [b"no database at all", b"SQLite format 3\x00" + b"\xff" * 9_000])
+async def test_a_damaged_index_is_made_anew_and_the_search_answers_all_the_same(
+    desk: Desk, wreck: bytes
+) -> None:
+    await desk.say("the red umbrella")
+    await desk.archive.close()
+    desk.path.write_bytes(wreck)
+    desk.archive = desk.opened()
+    assert await desk.find("umbrella") == ["the red umbrella"]
+    await desk.archive.tend()
+    await desk.archive.caught_up()
+    assert desk.indexed() == 1
+
+
+async def test_pages_that_went_bad_under_a_running_index_are_given_up(desk: Desk) -> None:
+    for number in range(200):
+        await desk.say(f"umbrella number{number}")
+    await desk.archive.caught_up()
+    db = sqlite3.connect(desk.path)
+    db.execute("UPDATE tokens_data SET block = ? WHERE id > 10", (b"\xff" * 40,))
+    db.commit()
+    db.close()
+    first = await desk.archive.recall([KEY], RecallQuery("number150", desk.ts))
+    assert [hit.line.text for hit in first.hits][:1] == ["umbrella number150"]
+    assert not first.complete
+    again = await desk.archive.recall([KEY], RecallQuery("number150", desk.ts))
+    assert again.complete
+    assert [hit.line.text for hit in again.hits][:1] == ["umbrella number150"]
+    assert any("the search index cannot be used" in entry.message for entry in desk.log.entries)
+
+
+async def test_where_no_index_can_be_had_the_newest_lines_are_looked_through(desk: Desk) -> None:
+    await desk.say("the red umbrella")
+    desk.path.unlink(missing_ok=True)
+    desk.path.mkdir()
+    found = await desk.archive.recall([KEY], RecallQuery("umbrella", desk.ts))
+    assert ([hit.line.text for hit in found.hits], found.complete) == (["the red umbrella"], False)
+
+
+async def test_where_much_is_missing_the_newest_is_looked_at(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        await desk.say(f"umbrella number{number}")
+    await desk.archive.caught_up()
+    await desk.archive.close()
+    for end in ("", "-wal", "-shm"):
+        desk.path.with_name(desk.path.name + end).unlink(missing_ok=True)
+    monkeypatch.setattr(searching, "WAIT_BYTES", 1_000)
+    desk.archive = desk.opened()
+    found = await desk.archive.recall([KEY], RecallQuery("umbrella", desk.ts, limit=100))
+    assert not found.complete
+    assert 3 <= len(found.hits) < 30
+    assert "umbrella number29" in {hit.line.text for hit in found.hits}
+    assert (await desk.archive.recall([KEY], RecallQuery("number3", desk.ts))).hits == []
+
+
+async def test_a_question_of_words_that_are_everywhere_is_taken_literally(desk: Desk) -> None:
+    await desk.say("so, who are you?")
+    await desk.say("nobody")
+    assert await desk.find("who are you") == ["so, who are you?"]
+    assert await desk.find("  ") == []
+
+
+async def test_what_was_asked_for_narrows_what_is_found(desk: Desk) -> None:
+    await desk.say("umbrella one")
+    await desk.say("umbrella two", role="assistant")
+    await desk.say("umbrella three")
+    assert await desk.find("umbrella", role="assistant") == ["umbrella two"]
+    assert set(await desk.find("umbrella", after=NOW + 120_000)) == {"umbrella two", "umbrella three"}
+    assert await desk.find("umbrella", before=NOW + 120_000) == ["umbrella one"]
+    assert await desk.find("umbrella", keyword="THREE") == ["umbrella three"]
+    assert await desk.find("umbrella", skip=lambda line: line.role == "user") == ["umbrella two"]
+    both = await desk.find("umbrella", limit=2), await desk.find("umbrella", limit=2, offset=2)
+    assert sorted([*both[0], *both[1]]) == ["umbrella one", "umbrella three", "umbrella two"]
+
+
+async def test_the_chats_of_a_channel_are_listed(desk: Desk) -> None:
+    await desk.say("a", key="web:chat:1")
+    await desk.say("b", key="slack:chat:C1:thread:1.2")
+    assert await desk.archive.kept("slack") == ["slack:chat:C1:thread:1.2"]
+    assert [info.chat_key for info in await desk.archive.chats()] == [
+        "slack:chat:C1:thread:1.2",
+        "web:chat:1",
+    ]
+    assert (desk.folder / f"{encode(KEY)}.jsonl").exists()
