@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.unit.telegram.bed import GROUP, Bed
 from tests.unit.telegram.test_inbound import ALBUM, me, must, read, server
 
 __all__ = ["me", "server"]
+EXAMPLES = int(os.environ.get("EXAMPLES", "600"))
 
 
 @pytest.mark.parametrize("where", [{}, {"chat_id": GROUP}, {"chat_id": GROUP, "thread_id": 7}])
@@ -130,7 +132,7 @@ def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
         [None, True, 0, -1, 10**40, 1.5, "", "x", "\ud800", huge, [], [None], {}, {"id": 1}]
     )
 
-    @settings(derandomize=True, deadline=None, max_examples=2500)
+    @settings(derandomize=True, deadline=None, max_examples=EXAMPLES)
     @given(st.data())
     def holds(data: st.DataObject) -> None:
         update = copy.deepcopy(data.draw(st.sampled_from(whole)))
