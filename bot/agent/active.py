@@ -57,7 +57,6 @@ class ActiveTurn:
         self._injected_keys: set[tuple[int, str, str]] = set()
         self._began = False
         self._ended = False
-        self._began_at: str | None = None
         self._cut_off: replay.CutOff | None = None
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
@@ -71,7 +70,6 @@ class ActiveTurn:
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
         self.epochs.turn = self
-        self._began_at = self._ledger.tip
         self._ledger.mark("turn_start", self.request.request_id, {"frame": self.epochs.frame})
         self._note(first)
         for inbound, message in rest:
@@ -83,7 +81,6 @@ class ActiveTurn:
         self.epochs.turn = self
         self._cut_off = cut_off
         self._recorded = recorded
-        self._began_at = cut_off.parent
         self._sources = cut_off.sources
         self._entries = list(cut_off.entries)
         self._see()
@@ -250,9 +247,7 @@ class ActiveTurn:
         else:
             self._ledger.mark("turn_end", self.request.request_id, facts)
         self.epochs.turn = None
-        if status == "withdrawn":
-            self._ledger.rewind(self._began_at)
-        else:
+        if status != "withdrawn":
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
             self.store.commit(turn, strip_thinking=bool(self._injected_count))
             if over := self.store.over_cap():

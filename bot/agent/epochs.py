@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.tally import KEY, Tally
-from bot.context import blocks, masking, replay
+from bot.context import blocks, masking, preserved, replay
 from bot.context.store import AgentContextStore
 from bot.contracts import Json, Message, TurnRequest
 from bot.llm import prices
@@ -143,12 +143,15 @@ class Epochs:
         if self.turn is not None and change.line not in replay.CHANGES:
             request_id = self.turn.request.request_id
         self.tally.epoch()
-        if change.line != "tail":
-            # Within a turn its end will tell: what it has asked is counted from the steps until then.
-            totals = {KEY: self.tally.facts} if self.turn is None else {}
-            self.ledger.mark(change.line, request_id, {"reason": reason} | change.data | totals)
+        # Within a turn its end will tell: what it has asked is counted from the steps until then.
+        totals = {KEY: self.tally.facts} if self.turn is None else {}
+        data = {"reason": reason} | change.data | totals
         if change.line in replay.CHANGES:
             replay.apply_change(self.store, change.line, change.data)
+        if change.line == "boundary":
+            self.ledger.boundary(request_id, data, preserved.told(self.store, change.data))
+        elif change.line != "tail":
+            self.ledger.mark(change.line, request_id, data)
         if self.turn is not None and change.line != "tail":
             self.turn.changed(change)
         after, rest = self.tokens(), self._rest(change)

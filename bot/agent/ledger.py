@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 from bot import errors
+from bot.agent import tally
+from bot.context import preserved
 from bot.contracts import Clock, Ids, Json, Log, Message
-from bot.history.transcript import LineType, Transcript, TranscriptLine
+from bot.history.transcript import LineType, Loaded, Transcript, TranscriptLine
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
+FRAME = "frame"
+ANSWERED = "answeredAt"
+LASTING = (tally.KEY, FRAME)
+
+
+@dataclass(slots=True)
+class Trail:
+    """Where the lines of a transcript have led to: live and while they are loaded, by the same rules."""
+
+    tip: str | None = None
+    """The message that the next one follows."""
+    turn: str | None = None
+    """The line that began the turn which has not ended."""
+    facts: Json = field(default_factory=dict)
+    """What outlives every boundary: the newest totals, what stood before the messages, when the model answered last
+    (ms). A boundary repeats it, so that nobody looks before it.
+    """
+    _before: str | None = None
+
+    def follow(self, line: TranscriptLine) -> None:
+        """One line more."""
+        data = line.data or {}
+        kept = data.get(preserved.KEY)
+        if line.type == "boundary" and isinstance(kept, dict):
+            self.facts = {key: kept[key] for key in (*LASTING, ANSWERED) if key in kept}
+        self.facts |= {key: data[key] for key in LASTING if key in data}
+        if line.type in {"user", "assistant"}:
+            self.tip = line.uuid
+            if line.type == "assistant":
+                self.facts[ANSWERED] = line.ts
+        elif line.type == "turn_start":
+            self.close()
+            self.turn, self._before = line.uuid, self.tip
+        elif line.type == "turn_end":
+            if data.get("status") == "withdrawn":
+                self.close()
+            self.turn = None
+        elif line.type == "boundary":
+            self.tip = self._before = None
+
+    def close(self) -> None:
+        """The turn that has not ended is a dead branch: what comes next follows what stood before it."""
+        if self.turn is not None:
+            self.tip = self._before
 
 
 class Ledger:
@@ -25,7 +72,8 @@ class Ledger:
         self._ids = ids
         self._clock = clock
         self._log = log
-        self._parent: str | None = None
+        self._trail = Trail()
+        self._begins: str | None = None
         self._owed: list[TranscriptLine] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -34,22 +82,34 @@ class Ledger:
         """Whether lines are not on disk yet."""
         return bool(self._owed)
 
-    async def load(self) -> list[TranscriptLine]:
-        """The lines of the current session; the chain goes on from the last message of a finished turn."""
-        lines = await self._transcript.load(self._chat_key)
-        on_disk = {line.uuid for line in lines}
-        lines += [line for line in self._owed if line.uuid not in on_disk]
-        self._parent = pending = None
-        for line in lines:
-            if line.type in {"user", "assistant"}:
-                pending = line.uuid
-            elif line.type == "turn_start":
-                pending = self._parent
-            elif line.type == "turn_end":
-                self._parent = pending
-            elif line.type == "boundary":
-                self._parent = pending = None
-        return lines
+    @property
+    def facts(self) -> Json:
+        """What the newest lines tell of the chat as a whole (`Trail.facts`)."""
+        return self._trail.facts
+
+    async def load(self, *, whole: bool = False) -> Loaded:
+        """What counts of the current session, or the whole of it; the chain goes on from the last message of a
+        finished turn.
+        """
+        loaded = await self._transcript.read(self._chat_key, whole=whole)
+        on_disk = {line.uuid for line in loaded.lines}
+        owed = list(self._owed)
+        if loaded.base is not None:
+            # What is owed from before a boundary that did arrive has arrived too.
+            owed = owed[next((at for at, one in enumerate(owed) if one.uuid == loaded.base.uuid), 0) :]
+        loaded.lines += [line for line in owed if line.uuid not in on_disk]
+        self._begins = loaded.base.uuid if loaded.base is not None else None
+        self._trail = Trail()
+        for line in loaded.lines:
+            self._trail.follow(line)
+        self._trail.close()
+        return loaded
+
+    async def ended(self, request_id: str) -> Json | None:
+        """How a turn ended that is older than what was loaded; None where it did not, or nothing older was left out."""
+        if self._begins is None or request_id > self._begins:
+            return None
+        return await self._transcript.ended(self._chat_key, request_id)
 
     async def new_session(self) -> None:
         """Begin an empty transcript; the old one stays on disk. Raises `errors.StorageError`; nothing has changed
@@ -58,28 +118,27 @@ class Ledger:
         if not await self.flush():
             raise errors.StorageError("the transcript cannot be written")
         await self._transcript.new_session(self._chat_key)
-        self._parent = None
+        self._trail, self._begins = Trail(), None
 
     def message(self, request_id: str, message: Message, data: Json | None = None) -> str:
         """Add a message, with facts about it; returns its uuid."""
         kind: LineType = "assistant" if message["role"] == "assistant" else "user"
-        self._parent = self._add(kind, request_id, message=message, data=data)
-        return self._parent
+        return self._add(kind, request_id, message=message, data=data)
 
     def mark(self, kind: LineType, request_id: str | None, data: Json | None = None) -> None:
-        """Add a line that is no message. A boundary breaks the parent chain; the others are never parents."""
-        if kind == "boundary":
-            self._parent = None
+        """Add a line that is no message: never a parent. A boundary breaks the parent chain, and a turn that was
+        withdrawn is a dead branch.
+        """
         self._add(kind, request_id, data=data)
 
-    def rewind(self, parent: str | None) -> None:
-        """Go on from an earlier message: what came after it becomes a dead branch."""
-        self._parent = parent
+    def boundary(self, request_id: str | None, data: Json, kept: Json) -> None:
+        """Add a boundary that says what it leaves (`bot.context.preserved`)."""
+        kept = kept | {"since": self._trail.turn} | self._trail.facts
+        self._add("boundary", request_id, data=data | {preserved.KEY: kept})
 
-    @property
-    def tip(self) -> str | None:
-        """The uuid that the next message will have as its parent."""
-        return self._parent
+    def rewind(self, parent: str) -> None:
+        """Go on from an earlier message: what came after it becomes a dead branch."""
+        self._trail.tip = parent
 
     async def flush(self) -> bool:
         """Wait until every line is on disk; False where the disk refuses."""
@@ -120,7 +179,7 @@ class Ledger:
     ) -> str:
         line = TranscriptLine(
             uuid=self._ids.ulid(),
-            parent_uuid=self._parent,
+            parent_uuid=None if kind == "boundary" else self._trail.tip,
             type=kind,
             ts=int(self._clock.now() * 1000),
             chat_key=self._chat_key,
@@ -128,6 +187,7 @@ class Ledger:
             message=message,
             data=data,
         )
+        self._trail.follow(line)
         self._owed.append(line)
         self._begin_writing()
         return line.uuid

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from bot import errors
-from bot.agent import epochs, showing
+from bot.agent import epochs, ledger, showing, tally
 from bot.agent.active import ActiveTurn
 from bot.agent.epochs import Epochs
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
+from bot.agent.removing import Removing
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
-from bot.context import blocks, prompt, replay
+from bot.context import blocks, preserved, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
@@ -52,6 +54,7 @@ class AgentRuntime:
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
+        self._removing = Removing(chat_key, self.epochs, self.upkeep, kit)
 
     @property
     def owes(self) -> bool:
@@ -149,6 +152,21 @@ class AgentRuntime:
         await self._ledger.flush()
         return self._kit.redact(showing.said(first))
 
+    async def forget(self) -> None:
+        """As `contracts.Agent.forget`. A turn that begins meanwhile begins with what is left."""
+        self._removing.due = True
+        await self.fill()
+        while self._task is not None and self._removing.due:
+            await asyncio.wait([self._task])
+        async with self._filling:
+            if await self._removing.carry_out():
+                await self._cut_anew()
+
+    async def _cut_anew(self) -> None:
+        """The history has changed before the turn that a crash cut off."""
+        if self._cut_off is not None:
+            self._cut_off = replay.cut_off_turn(await self._kit.transcript.load(self.chat_key))
+
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
 
@@ -163,20 +181,32 @@ class AgentRuntime:
                 if request is None:
                     return
                 await self._adopt_archive(request)
-            lines = await self._ledger.load()
-            if replay.replay(self.store, lines):
-                self.epochs.declare("repair", epochs.dropped([]))
-                lines = await self._ledger.load()
+            lines = await self._replayed()
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
-            self.epochs.tally.load(lines)
-            self.epochs.frame = replay.last_frame(lines)
-            if answers := [line.ts for line in lines if line.type == "assistant"]:
+            facts = self._ledger.facts
+            self.epochs.tally.load(facts.get(tally.KEY))
+            self.epochs.frame = facts.get(ledger.FRAME)
+            if (answered := facts.get(ledger.ANSWERED)) is not None:
                 # It was asked before it answered.
-                ago = max(0.0, self._kit.clock.now() - answers[-1] / 1000)
+                ago = max(0.0, self._kit.clock.now() - answered / 1000)
                 self.epochs.asked_at = self._kit.clock.monotonic() - ago
             await self.upkeep.load()
             self._filled = True
+            if await self._removing.attempt():
+                await self._cut_anew()
+
+    async def _replayed(self) -> Sequence[replay.Line]:
+        """Carry out the transcript from the newest boundary on whose rest is there as it was, else all of it."""
+        loaded, base = await self._ledger.load(), None
+        if loaded.base is not None:
+            base = preserved.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
+            if base is None:
+                loaded = await self._ledger.load(whole=True)
+        if not replay.replay(self.store, loaded.lines, base):
+            return loaded.lines
+        self.epochs.declare("repair", epochs.dropped([]))
+        return (await self._ledger.load(whole=base is None)).lines
 
     async def cut_off(self) -> tuple[str, ...]:
         """The requestIds that the turn which a crash cut off was answering; () where none was."""
@@ -213,7 +243,10 @@ class AgentRuntime:
         status: TurnStatus = "done"
         try:
             await self.fill(request)
-            if (end := self._ended.get(request.request_id)) is not None:
+            async with self._filling:
+                await self._removing.attempt()
+            end = self._ended.get(request.request_id) or await self._ledger.ended(request.request_id)
+            if end is not None:
                 return await self._ended_before(request, end)
             await self.upkeep.before_turn(request.request_id)
             system = self.upkeep.system = await self._system(request)

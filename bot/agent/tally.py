@@ -7,7 +7,7 @@ time, so that the newest line that has it is enough after a restart and in the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from bot.contracts import Json, StepRecord, Usage
 
@@ -15,11 +15,6 @@ KEY = "totals"
 """Its place in the data of a transcript's line."""
 _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 _COUNTS = ("turns", "epochs", "calls", "unpriced", *_TOKENS)
-
-
-class _Line(Protocol):
-    @property
-    def data(self) -> Json | None: ...
 
 
 class Tally:
@@ -34,13 +29,11 @@ class Tally:
         """All of it, as it is written; `costUsd` is without the `unpriced` calls."""
         return {**self._counts, "costUsd": round(self._cost, 6)}
 
-    def load(self, lines: Iterable[_Line]) -> None:
-        """Go on from what the lines of a transcript tell; they count from now on where none does."""
-        for line in lines:
-            found = (line.data or {}).get(KEY)
-            if isinstance(found, dict):
-                self._counts = {name: int(found.get(name, 0)) for name in _COUNTS}
-                self._cost = float(found.get("costUsd", 0.0))
+    def load(self, found: object) -> None:
+        """Go on from what was written; it counts from now on where that is no such thing."""
+        if isinstance(found, dict):
+            self._counts = {name: int(found.get(name, 0)) for name in _COUNTS}
+            self._cost = float(found.get("costUsd", 0.0))
 
     def turn(self) -> None:
         """A turn has ended."""

@@ -72,6 +72,16 @@ def mended_entries(
     return _without_loose_thinking(entries, kept)
 
 
+def call_ids(messages: Iterable[Message]) -> set[str]:
+    """The ids of every tool call in valid messages, those that a server carries out too."""
+    return {
+        str(block.get("id"))
+        for message in messages
+        for block in message["content"]
+        if block["type"] == "tool_use" or block["type"] in SERVER_CALLS
+    }
+
+
 # ------------------------------------------------------------ one message
 
 

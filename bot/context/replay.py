@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bot.context import blocks
-from bot.context.repair import mended_entries
+from bot.context import blocks, removed
+from bot.context.preserved import Preserved
+from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
@@ -31,8 +32,9 @@ class Line(Protocol):
     def data(self) -> Json | None: ...
 
 
-def replay(store: AgentContextStore, lines: Iterable[Line]) -> int:
+def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | None = None) -> int:
     """Carry out the lines of a transcript, in order; turns that are not valid are mended (`bot.context.repair`).
+    With a `base` the store begins from that boundary, and before it stand lines of the turn that was running.
 
     Returns how many were since the last boundary that says so: what was thought after one of them is bound to what is
     not there any more, and has to go.
@@ -49,16 +51,14 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> int:
             turn = Turn(line.request_id or "", (line.request_id or "",), ())
             injected = False
         elif line.type in CHANGES:
-            apply_change(store, line.type, data)
+            calls = _change(store, line, base, calls)
             mended = 0 if data.get("reason") == "repair" else mended
             if turn is not None:
                 turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
         elif turn is None or line.request_id != turn.request_id:
             continue
         elif line.type in {"user", "assistant"} and line.message is not None:
-            more = tuple(data.get("sources", ()))
-            entries = (*_kept(turn.entries, data), Entry(line.uuid, line.message))
-            turn = Turn(turn.request_id, turn.sources + more, entries)
+            turn = _longer(turn, line.uuid, line.message, data)
         elif line.type == "injection":
             injected = True
             turn = Turn(turn.request_id, turn.sources, behind(turn.entries, line.type, data))
@@ -72,6 +72,22 @@ def replay(store: AgentContextStore, lines: Iterable[Line]) -> int:
     return mended + (mended_entries(left, calls, running=True) != left)
 
 
+def _change(store: AgentContextStore, line: Line, base: Preserved | None, calls: set[str]) -> set[str]:
+    """Carry out a change of the history; returns the ids of the calls that count from now on. What is gone may be
+    called so again: it makes no difference whether anybody looked that far back.
+    """
+    if base is not None and line.uuid == base.uuid:
+        base.restore(store)
+    else:
+        apply_change(store, line.type, line.data or {})
+    return call_ids(store.messages()) if line.type == "boundary" else calls
+
+
+def _longer(turn: Turn, uuid: str, message: Message, data: Json) -> Turn:
+    more = tuple(data.get("sources", ()))
+    return Turn(turn.request_id, turn.sources + more, (*_kept(turn.entries, data), Entry(uuid, message)))
+
+
 @dataclass(slots=True)
 class CutOff:
     """A turn that a crash cut off, as far as its lines tell.
@@ -83,7 +99,6 @@ class CutOff:
 
     request_id: str
     sources: tuple[str, ...]
-    parent: str | None = None
     entries: tuple[Entry, ...] = ()
     on_file: set[str] = field(default_factory=set)
     facts: Json = field(default_factory=dict)
@@ -106,28 +121,16 @@ class CutOff:
 def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
     """The turn that has a beginning and no end, the last one; None where every turn has ended."""
     turn: CutOff | None = None
-    tip: str | None = None
     for line in lines:
         if line.type == "turn_start":
-            turn = CutOff(line.request_id or "", (line.request_id or "",), tip)
+            turn = CutOff(line.request_id or "", (line.request_id or "",))
         elif line.type == "turn_end":
-            if turn is not None and turn.entries:
-                tip = turn.entries[-1].uuid
             turn = None
         elif turn is not None and (line.type in CHANGES or line.request_id == turn.request_id):
             turn.take(line)
     if turn is not None:
         turn.entries = mended_entries(turn.entries, running=True)
     return turn
-
-
-def last_frame(lines: Iterable[Line]) -> Json | None:
-    """What stood before the messages of the last turn (`bot.agent.epochs`); None where that is not known."""
-    found: Json | None = None
-    for line in lines:
-        if line.type in {"turn_start", "boundary"}:
-            found = (line.data or {}).get("frame", found)
-    return found
 
 
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
@@ -151,10 +154,13 @@ def _kept(entries: tuple[Entry, ...], data: Json) -> tuple[Entry, ...]:
 def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:
     """Carry out a line that changes what is shown of the history.
 
-    A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "head"?: message | null}`; without `head` the summary
-    stays as it is. A mask is `{"reason": …, "results": {id of the call: words}}`.
+    A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "blank"?: [uuid, …], "head"?: message | null}`; without
+    `head` the summary stays as it is, and what is blank stays without what was said in it. A mask is
+    `{"reason": …, "results": {id of the call: words}}`.
     """
     dropped = data.get("dropped", ())
+    if blank := data.get("blank"):
+        store.blank(blank)
     if kind == "mask":
         store.mask(data.get("results", {}))
     elif dropped == "all":
@@ -171,7 +177,7 @@ def behind(entries: Sequence[Entry], kind: str, data: Json) -> tuple[Entry, ...]
         calls = set(data.get("results", {}))
         own = {call for entry in entries for call in blocks.result_ids(entry.message)}
         return stripped_behind(entries, calls, found=bool(calls - own))[0]
-    return without_thinking(entries)
+    return without_thinking(removed.blanked(entries, data.get("blank", ())))
 
 
 def line_key(line: ArchiveLine) -> str:

@@ -8,37 +8,18 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from pydantic import ValidationError
 
 from bot import errors
 from bot.batch import Batcher
-from bot.contracts import Clock, Disk, Frozen, Ids, Json, Log
-from bot.history import jsonl, names, pieces
+from bot.contracts import Clock, Disk, Ids, Json, Log, OpenFile
+from bot.history import jsonl, names, reading
+from bot.history.reading import LineType, Loaded, TranscriptLine
 
-LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
+__all__ = ["LineType", "Loaded", "Transcript", "TranscriptLine"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_NAMED = 5  # places of lines that cannot be read, told to the operator
 _SESSION = re.compile(rf"[{_CROCKFORD}]{{26}}")
-_LEAD = b'{"v":1,"uuid":"'
-
-
-class TranscriptLine(Frozen):
-    """One line. `message` and `data` are kept as they are: order of keys, numbers, all. `session_id` is given by
-    `append` where it is empty. What the types mean is told by whoever replays them.
-    """
-
-    v: int = 1
-    uuid: str
-    parent_uuid: str | None = None
-    type: LineType
-    ts: int
-    chat_key: str
-    session_id: str = ""
-    request_id: str | None = None
-    message: Json | None = None
-    data: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +41,7 @@ class Transcript:
         self._disk = disk
         self._ids = ids
         self._log = log
-        self._files = jsonl.Files(disk, log=log, clock=clock, index=_uuid)
+        self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
         self._writer: Batcher[_Append | _Begin, str] = Batcher("transcript", self._work)
 
     async def append(self, chat_key: str, lines: Sequence[TranscriptLine]) -> str:
@@ -78,19 +59,34 @@ class Transcript:
 
     async def load(self, chat_key: str) -> list[TranscriptLine]:
         """The lines of the current session, in order; [] where there is none. Leaves out what it cannot read."""
+        return (await self.read(chat_key, whole=True)).lines
+
+    async def read(self, chat_key: str, *, whole: bool = False) -> Loaded:
+        """What counts of the current session: with a boundary that names what it leaves, no more than from there on.
+        `whole`: all of it. Leaves out what it cannot read. Raises `errors.StorageError`.
+        """
         try:
-            lines, unreadable = await asyncio.to_thread(self._load, chat_key)
+            loaded, name = await asyncio.to_thread(self._read, chat_key, whole=whole)
         except OSError as error:
             raise errors.StorageError(f"the transcript cannot be read: {error}") from error
-        if unreadable:
+        if loaded.unreadable:
             self._log.write(
                 "storage",
-                f"{unreadable} lines of the transcript cannot be read and were left out",
+                f"{len(loaded.unreadable)} lines of the transcript cannot be read and were left out",
                 level="warn",
                 chat_key=chat_key,
-                unreadable=unreadable,
+                unreadable=len(loaded.unreadable),
+                file=name,
+                offsets=loaded.unreadable[:_NAMED],
             )
-        return lines
+        return loaded
+
+    async def ended(self, chat_key: str, request_id: str) -> Json | None:
+        """How a turn of the current session ended, however long ago; None where it did not."""
+        try:
+            return await asyncio.to_thread(self._ended, chat_key, request_id)
+        except OSError as error:
+            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
 
     async def sessions(self, chat_key: str) -> list[str]:
         """The sessions of a chat, oldest first."""
@@ -114,24 +110,29 @@ class Transcript:
         stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
         return sorted(stem for stem in stems if _SESSION.fullmatch(stem))
 
-    def _load(self, chat_key: str) -> tuple[list[TranscriptLine], int]:
+    def _read(self, chat_key: str, *, whole: bool) -> tuple[Loaded, str]:
+        found = self._opened(chat_key)
+        if found is None:
+            return Loaded([]), ""
+        file, name = found
+        with closing(file):
+            return (reading.whole(file) if whole else reading.newest(file)), name
+
+    def _ended(self, chat_key: str, request_id: str) -> Json | None:
+        found = self._opened(chat_key)
+        if found is None:
+            return None
+        with closing(found[0]) as file:
+            return reading.turn_end(file, request_id)
+
+    def _opened(self, chat_key: str) -> tuple[OpenFile, str] | None:
+        """The file of the current session as it is now, and its name."""
         with jsonl.locked(self._folder, shared=True):
             sessions = self._sessions(chat_key)
             if not sessions:
-                return [], 0
-            file = self._disk.open(self._path(chat_key, sessions[-1]))
-        lines: dict[str, TranscriptLine] = {}
-        unreadable = 0
-        with closing(file):
-            for raw in pieces.lines(file):
-                if not raw.strip():
-                    continue
-                line = _parsed(raw)
-                if line is None:
-                    unreadable += 1
-                else:
-                    lines.setdefault(line.uuid, line)
-        return list(lines.values()), unreadable
+                return None
+            path = self._path(chat_key, sessions[-1])
+            return self._disk.open(path), path.name
 
     def _path(self, chat_key: str, session: str) -> Path:
         return self._folder / names.encode(chat_key) / f"{session}.jsonl"
@@ -204,22 +205,6 @@ def _dumped(line: TranscriptLine, session: str) -> bytes:
         "data": line.data,
     }
     return jsonl.dumps({k: v for k, v in fields.items() if v is not None or k == "parentUuid"})
-
-
-def _parsed(raw: bytes) -> TranscriptLine | None:
-    value = jsonl.loads(raw)
-    if value is None:
-        return None
-    try:
-        return TranscriptLine.model_validate(value)
-    except ValidationError:
-        return None
-
-
-def _uuid(raw: bytes) -> str:
-    if raw.startswith(_LEAD):
-        return raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace")
-    return str((jsonl.loads(raw) or {}).get("uuid", ""))
 
 
 def _after(ulid: str) -> str:

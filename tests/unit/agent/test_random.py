@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.agent.ledger import Trail
+from bot.context import replay
+from bot.context.store import AgentContextStore
 from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnRequest
 from bot.llm.client import body_of
 from bot.system import SystemDisk
@@ -98,7 +101,7 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
         bench.model.answers.clear()
         step = rng.randrange(10)
         if step == 0:
-            await bench.pool.reset(KEY)
+            await (bench.pool.undo(KEY) if rng.random() < 0.4 else bench.pool.reset(KEY))
         elif step <= 2:
             await restarted(bench)
         elif step == 3:
@@ -130,6 +133,28 @@ async def restarted(bench: Bench) -> None:
     if filled:
         store = bench.pool._runtime(KEY).store
         assert json.dumps([*store.view(), *store.messages()]) == kept
+    await as_from_the_beginning(bench)
+
+
+async def as_from_the_beginning(bench: Bench) -> None:
+    """What was filled from the newest boundary on is what all lines of the session give."""
+    runtime, lines = bench.pool._runtime(KEY), await bench.transcript.load(KEY)
+    store, trail = AgentContextStore(bench.kit.max_messages), Trail()
+    assert not replay.replay(store, lines)
+    for line in lines:
+        trail.follow(line)
+    trail.close()
+    assert (store.turns, store.head, store.masked) == (
+        runtime.store.turns,
+        runtime.store.head,
+        runtime.store.masked,
+    )
+    assert (trail.tip, trail.turn, trail.facts) == (
+        runtime._ledger._trail.tip,
+        runtime._ledger._trail.turn,
+        runtime._ledger.facts,
+    )
+    assert replay.cut_off_turn(lines) == runtime._cut_off
 
 
 async def crashed(bench: Bench, rng: random.Random, number: int) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts import Disk
+from bot.history import reading
 from bot.history import transcript as module
 from bot.history.transcript import Transcript, TranscriptLine
 from bot.system import SystemDisk, UlidSource
@@ -114,7 +115,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), JSON, max_size=6))
 def test_a_message_comes_back_to_the_last_byte(message: dict[str, Any]) -> None:
     stored = module._dumped(line("a", message=message, data=message), "s")
-    back = module._parsed(stored)
+    back = reading.parsed(stored)
     assert back is not None
     for value in (back.message, back.data):
         assert json.dumps(value, ensure_ascii=False) == json.dumps(message, ensure_ascii=False)
@@ -272,7 +273,10 @@ async def test_lines_that_cannot_be_read_are_left_out_and_counted(
     path.write_bytes(b'no json\n[]\n{"uuid":"x","type":"unknown"}\n\n' + good + other + good + b'{"torn":')
     assert await uuids(transcript) == ["a", "b"]
     (warning,) = log.at("warn")
-    assert (warning.chat_key, warning.details) == (KEY, {"unreadable": 4})
+    assert (warning.chat_key, warning.details) == (
+        KEY,
+        {"unreadable": 4, "file": path.name, "offsets": [0, 8, 11, path.stat().st_size - 8]},
+    )
     await transcript.append(KEY, [line("b"), line("c")])
     assert await uuids(transcript) == ["a", "b", "c"]
     assert b"torn" not in path.read_bytes()
@@ -362,9 +366,9 @@ async def test_failures_are_storage_errors(make: Make, folder: Path) -> None:
     disk.mend()
     await transcript.append(KEY, [line("a")])
     disk.fail(Failure("names", times=None, error=errno.EIO))
-    for reading in (transcript.load(KEY), transcript.has(KEY)):
+    for asked in (transcript.load(KEY), transcript.has(KEY)):
         with pytest.raises(errors.StorageError, match="cannot be read"):
-            await reading
+            await asked
     await transcript.close()
 
 

@@ -1,0 +1,86 @@
+"""What a boundary leaves, named in its line: a store is filled from the newest boundary on, not from the beginning.
+
+The messages stay where they stand in the transcript, before the boundary. Its line names them by uuid, with what no
+message tells: turns and their sources, the summary, the masks; and a digest of the whole. What is found there again
+either has that digest or is not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bot import text
+from bot.context import blocks
+from bot.context.store import AgentContextStore, Entry, Turn
+from bot.contracts import Json, Message
+
+KEY = "kept"
+"""Its place in the data of a boundary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preserved:
+    """What a store held once the boundary with this `uuid` was carried out."""
+
+    uuid: str
+    turns: tuple[Turn, ...]
+    head: Message | None
+    masked: dict[str, str]
+
+    def restore(self, store: AgentContextStore) -> None:
+        """Let a store hold just this."""
+        store.clear()
+        store.turns = list(self.turns)
+        store.masked = dict(self.masked)
+        store.compact((), self.head)
+
+
+def told(store: AgentContextStore, change: Json) -> Json:
+    """What the line of a boundary says of what is left, once it was carried out. `change` is what it says besides."""
+    turns = [
+        {
+            "requestId": turn.request_id,
+            "sources": list(turn.sources),
+            "uuids": [entry.uuid for entry in turn.entries],
+        }
+        for turn in store.turns
+    ]
+    head = {} if "head" in change or store.head is None else {"head": store.head}
+    digest = _digest(store.turns, store.head, store.masked)
+    return {"turns": turns, "masked": dict(store.masked), "digest": digest} | head
+
+
+def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved | None:
+    """What a boundary left, by its data and the messages that stand before it; None where that is not all there, or
+    not what it was. A boundary takes the thinking with it.
+    """
+    try:
+        kept = data[KEY]
+        head = data["head"] if "head" in data else kept.get("head")
+        turns = tuple(
+            Turn(
+                turn["requestId"],
+                tuple(turn["sources"]),
+                tuple(Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn["uuids"]),
+            )
+            for turn in kept["turns"]
+        )
+        masked = dict(kept["masked"])
+        fits = kept["digest"] == _digest(turns, head, masked)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return None
+    return Preserved(uuid, turns, head, masked) if fits else None
+
+
+def _digest(turns: Iterable[Turn], head: Message | None, masked: Mapping[str, str]) -> str:
+    whole = [
+        head,
+        masked,
+        [[turn.request_id, turn.sources, [[e.uuid, e.message] for e in turn.entries]] for turn in turns],
+    ]
+    # As the transcript writes it: what UTF-8 cannot carry is not on file either.
+    dumped = text.clean(json.dumps(whole, ensure_ascii=False, separators=(",", ":"), default=str))
+    return hashlib.sha256(dumped.encode()).hexdigest()

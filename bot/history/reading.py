@@ -1,0 +1,185 @@
+"""Reading a session from its end, no farther back than what counts still stands.
+
+A boundary may name what it leaves (`bot.context.preserved`): the uuids of messages before it, and of the first line of
+a turn that was running. From the newest such boundary on everything is read, before it these lines alone; the others
+are passed over without a look inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import ValidationError
+
+from bot.contracts import Frozen, Json, Message, OpenFile
+from bot.history import jsonl, pieces
+
+LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
+
+KEPT = "kept"
+"""What a boundary leaves, in its data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
+_LEAD = b'{"v":1,"uuid":"'
+
+
+class TranscriptLine(Frozen):
+    """One line. `message` and `data` are kept as they are: order of keys, numbers, all. `session_id` is given by
+    `append` where it is empty. What the types mean is told by whoever replays them.
+    """
+
+    v: int = 1
+    uuid: str
+    parent_uuid: str | None = None
+    type: LineType
+    ts: int
+    chat_key: str
+    session_id: str = ""
+    request_id: str | None = None
+    message: Json | None = None
+    data: Json | None = None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Lines of a session, in order: all of them, or those from a boundary on that names what it leaves.
+
+    `base` is that boundary, one of `lines`; `segment` holds the messages it names, and before it stand only lines of
+    the turn that was running then. `unreadable` are offsets in the file.
+    """
+
+    lines: list[TranscriptLine]
+    base: TranscriptLine | None = None
+    segment: dict[str, TranscriptLine] = field(default_factory=dict)
+    unreadable: list[int] = field(default_factory=list)
+
+    @property
+    def messages(self) -> dict[str, Message]:
+        """The messages of the segment, by uuid."""
+        return {uuid: line.message for uuid, line in self.segment.items() if line.message is not None}
+
+
+def newest(file: OpenFile, size: int | None = None) -> Loaded:
+    """What counts of the first `size` bytes of a session (all, where that is None). All lines where no boundary tells,
+    or where one that tells names lines that are not there.
+    """
+    after: list[TranscriptLine] = []
+    unreadable: list[int] = []
+    found = _backwards(file, size)
+    for offset, raw in found:
+        line = parsed(raw)
+        if line is None:
+            unreadable.append(offset)
+            continue
+        after.append(line)
+        wanted = _wanted(line)
+        if wanted is None:
+            continue
+        if any(one.uuid <= line.uuid for one in after[:-1]):
+            break  # a line from before the boundary, written once more; or ids of another making
+        since = ((line.data or {}).get(KEPT) or {}).get("since")
+        segment, running = _before(found, wanted, since)
+        if segment is None:
+            break
+        lines = [*running, *_once(after)]
+        return Loaded(lines, line, segment, unreadable[::-1])
+    else:
+        return Loaded(_once(after), unreadable=unreadable[::-1])
+    return whole(file, size)
+
+
+def whole(file: OpenFile, size: int | None = None) -> Loaded:
+    """All lines, each uuid once: where it stands first."""
+    lines: list[TranscriptLine] = []
+    unreadable: list[int] = []
+    for offset, raw in _backwards(file, size):
+        line = parsed(raw)
+        if line is None:
+            unreadable.append(offset)
+        else:
+            lines.append(line)
+    return Loaded(_once(lines), unreadable=unreadable[::-1])
+
+
+def turn_end(file: OpenFile, request_id: str) -> Json | None:
+    """How a turn ended, by the newest line that says so; None where none does."""
+    needle = request_id.encode("utf-8", "replace")
+    for _, raw in _backwards(file, None):
+        if needle in raw and b'"turn_end"' in raw:
+            line = parsed(raw)
+            if line is not None and line.type == "turn_end" and line.request_id == request_id:
+                return line.data or {}
+    return None
+
+
+def parsed(raw: bytes) -> TranscriptLine | None:
+    """One line; None where it is none."""
+    value = jsonl.loads(raw)
+    if value is None:
+        return None
+    try:
+        return TranscriptLine.model_validate(value)
+    except ValidationError:
+        return None
+
+
+def uuid_of(raw: bytes) -> str:
+    """The uuid of a line, without a look at the rest where it is one of ours; "" where it has none."""
+    if raw.startswith(_LEAD):
+        return raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace")
+    return str((jsonl.loads(raw) or {}).get("uuid", ""))
+
+
+def _before(
+    found: Iterator[tuple[int, bytes]], wanted: set[str], since: object
+) -> tuple[dict[str, TranscriptLine] | None, list[TranscriptLine]]:
+    """The lines before a boundary that it names: messages by uuid, None where one is missing, and those from the
+    beginning of the running turn on.
+    """
+    segment: dict[str, TranscriptLine] = {}
+    running: list[TranscriptLine] = []
+    looking = since is not None
+    while wanted or looking:
+        raw = next(found, (0, None))[1]
+        if raw is None:
+            return None, []
+        uuid = uuid_of(raw)
+        if uuid not in wanted and not looking:
+            continue
+        line = parsed(raw)
+        if line is None:
+            continue
+        if uuid in wanted:
+            wanted.discard(uuid)
+            segment[uuid] = line
+        if looking:
+            running.append(line)
+            looking = uuid != since
+    return segment, _once(running)
+
+
+def _wanted(line: TranscriptLine) -> set[str] | None:
+    """The messages that a boundary leaves; None where it does not say."""
+    kept = (line.data or {}).get(KEPT) if line.type == "boundary" else None
+    try:
+        return {str(uuid) for turn in kept["turns"] for uuid in turn["uuids"]} if kept is not None else None
+    except (KeyError, TypeError):
+        return None
+
+
+def _once(backwards: list[TranscriptLine]) -> list[TranscriptLine]:
+    """Lines that were read from the end, in order, each uuid once."""
+    lines: dict[str, TranscriptLine] = {}
+    for line in reversed(backwards):
+        lines.setdefault(line.uuid, line)
+    return list(lines.values())
+
+
+def _backwards(file: OpenFile, size: int | None) -> Iterator[tuple[int, bytes]]:
+    """Every line that is not blank, last to first, with its offset in the file."""
+    at = file.size if size is None else size
+    for raw in pieces.lines_backwards(file, at):
+        offset = at - len(raw)
+        if raw.strip():
+            yield offset, raw
+        at = offset - 1

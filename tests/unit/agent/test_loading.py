@@ -1,0 +1,167 @@
+"""A chat that comes back into memory costs what it keeps, not what its session has come to on file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bot.agent import epochs
+from bot.contracts import Inbound, OpenFile, TurnRequest
+from bot.history import pieces
+from bot.system import SystemDisk
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_damage import file_of
+from tests.unit.agent.test_random import as_from_the_beginning, restarted
+
+
+class Counted:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: OpenFile, disk: CountingDisk) -> None:
+        self._file, self._disk = file, disk
+        self.size = file.size
+
+    def read(self, offset: int, count: int) -> bytes:
+        found = self._file.read(offset, count)
+        self._disk.bytes += len(found)
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class CountingDisk(SystemDisk):
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def open(self, path: Path) -> OpenFile:  # type: ignore[override]
+        return Counted(super().open(path), self)
+
+
+async def talk(bench: Bench, turns: int, words: str = "answer") -> None:
+    for number in range(turns):
+        bench.model.answers += [reply(text(f"{words} {number}"))]
+        await bench.say(f"question {number}", archive=False)
+    await bench.pool.flush()
+
+
+async def test_what_is_read_does_not_grow_with_the_session(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    bench = Bench(tmp_path, disk)
+    bench.configure(max_messages=8)
+    read: list[int] = []
+    for _ in range(4):
+        await talk(bench, 12, "x" * 8_000)
+        bench.restart()
+        disk.bytes = 0
+        await bench.pool.describe(KEY)
+        read.append(disk.bytes)
+        await as_from_the_beginning(bench)
+    assert file_of(bench).stat().st_size > 6 * pieces.PIECE
+    assert max(read) <= read[0] + pieces.PIECE
+    await bench.close()
+
+
+async def test_where_a_kept_message_is_gone_all_is_read(bench: Bench) -> None:
+    bench.configure(max_messages=8)
+    await talk(bench, 7)
+    kept = bench.pool._runtime(KEY).store.turns[0].entries[0].uuid
+    lines = file_of(bench).read_bytes().splitlines(keepends=True)
+    boundary = max(at for at, line in enumerate(lines) if b'"type":"boundary"' in line)
+    assert kept in json.loads(lines[boundary])["data"]["kept"]["turns"][0]["uuids"]
+    gone = [line for line in lines if not line.startswith(f'{{"v":1,"uuid":"{kept}"'.encode())]
+    file_of(bench).write_bytes(b"".join(gone))
+    loaded = await bench.transcript.read(KEY)
+    assert (loaded.base, len(loaded.lines)) == (None, len(gone))
+    await restarted_without(bench, kept)
+
+
+async def test_where_a_kept_message_is_another_one_all_is_read(bench: Bench) -> None:
+    bench.configure(max_messages=8)
+    await talk(bench, 7)
+    first = bench.pool._runtime(KEY).store.turns[0].entries[0]
+    changed = file_of(bench).read_text("utf-8").replace("question 3", "question three")
+    file_of(bench).write_text(changed, "utf-8")
+    bench.restart()
+    await bench.pool.describe(KEY)
+    again = bench.pool._runtime(KEY).store.turns[0].entries[0]
+    assert again.uuid == first.uuid
+    assert "question three" in json.dumps(again.message)
+
+
+async def restarted_without(bench: Bench, uuid: str) -> None:
+    bench.restart()
+    await bench.pool.describe(KEY)
+    runtime = bench.pool._runtime(KEY)
+    assert uuid not in [entry.uuid for turn in runtime.store.turns for entry in turn.entries]
+    assert runtime.store.turns
+
+
+async def test_a_turn_that_ended_before_the_boundary_is_not_run_again(bench: Bench) -> None:
+    bench.configure(max_messages=4)
+    bench.model.answers += [reply(text("the first"))]
+    first = bench.inbound("do it once")
+    asked = await _run(bench, first)
+    assert asked == "done"
+    await talk(bench, 6)
+    bench.restart()
+    loaded = await bench.transcript.read(KEY)
+    assert first.request_id not in [line.request_id for line in loaded.lines]
+    requests = len(bench.model.requests)
+    assert await _run(bench, first) == "done"
+    assert len(bench.model.requests) == requests, "it has ended long ago"
+
+
+async def _run(bench: Bench, inbound: Inbound) -> str:
+    request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
+    return (await bench.pool.run(request)).status
+
+
+async def test_totals_and_frame_outlive_the_boundary_that_hides_them(bench: Bench) -> None:
+    bench.configure(max_messages=4)
+    await talk(bench, 7)
+    before = await bench.pool.stats(KEY)
+    frame = bench.pool._runtime(KEY).epochs.frame
+    assert before["turns"] == 7
+    bench.restart()
+    assert await bench.pool.stats(KEY) == before
+    assert bench.pool._runtime(KEY).epochs.frame == frame
+
+
+async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn(bench: Bench) -> None:
+    await talk(bench, 2)
+    bench.model.answers += [
+        reply(text("first I look"), tool_use("skills_list")),
+        reply(text("that is it")),
+    ]
+    await bench.say("look", archive=False)
+    lines = file_of(bench).read_bytes().splitlines(keepends=True)
+    end = max(at for at, line in enumerate(lines) if b'"turn_end"' in line)
+    file_of(bench).write_bytes(b"".join(lines[:end]))
+    bench.restart()
+    runtime = bench.pool._runtime(KEY)
+    await runtime.fill()
+    # As an overflow would: the history goes, the turn that was running stays.
+    runtime.epochs.declare("overflow", epochs.dropped("all"))
+    await runtime.flush()
+    bench.restart()
+    await bench.pool.describe(KEY)
+    loaded = await bench.transcript.read(KEY)
+    assert loaded.base is not None
+    assert loaded.lines[0].type == "turn_start"
+    await as_from_the_beginning(bench)
+    cut_off = bench.pool._runtime(KEY)._cut_off
+    assert cut_off is not None
+    assert len(cut_off.entries) == 4
+
+
+async def test_a_line_from_before_the_boundary_written_once_more_counts_once(bench: Bench) -> None:
+    bench.configure(max_messages=8)
+    await talk(bench, 7)
+    lines = file_of(bench).read_bytes().splitlines(keepends=True)
+    with file_of(bench).open("ab") as file:
+        file.write(lines[1])
+    loaded = await bench.transcript.read(KEY)
+    assert (loaded.base, len(loaded.lines)) == (None, len(lines))
+    await restarted(bench)
