@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from bot import errors, text
-from bot.agent import epochs, tally
+from bot.agent import epochs, said, tally
 from bot.agent.continuing import joined
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.incoming import user_message
@@ -20,13 +20,11 @@ from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
 from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
-from bot.tools.builtin.chat_send import ChatSend
 
 INJECTED_TOKENS = 30_000
 """What injected history may cost one run, in estimated tokens."""
 INJECTED_LINE = 20_000
 """Characters of one injected line; a longer one is shortened in the middle."""
-STOPPED = "(stopped)"
 
 
 class ActiveTurn:
@@ -147,9 +145,7 @@ class ActiveTurn:
         facts: Json = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)}
         uuid: str | None = None
         if continued:
-            piece = self._entries.pop()
-            self.view.pop()
-            self._ledger.rewind(self._entries[-1].uuid)
+            piece = self._taken_back()
             content = joined(piece.message["content"], content)
             facts |= {"instead": piece.uuid, "continued": continued}
         if content:
@@ -164,23 +160,11 @@ class ActiveTurn:
 
     def last_words(self) -> str:
         """The text with which the turn ends: an answer that paused and went on is one answer."""
-        words: list[str] = []
-        for entry in reversed(self._entries):
-            if entry.message["role"] != "assistant":
-                break
-            words.insert(0, blocks.plain_text(entry.message["content"]))
-        return "".join(words)
+        return said.last_words(self._entries)
 
     def answered(self) -> bool:
         """Whether the person has the answer and the last step did nothing but give it."""
-        if self.reply is None or not self.reply.settled or len(self._entries) < 2:
-            return False
-        calls = blocks.tool_uses(self._entries[-2].message)
-        results = self._entries[-1].message["content"]
-        return bool(calls) and all(
-            call["name"] == ChatSend.name and not result.get("is_error")
-            for call, result in zip(calls, results, strict=False)
-        )
+        return self.reply is not None and self.reply.settled and said.only_sent(self._entries)
 
     def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
@@ -233,6 +217,8 @@ class ActiveTurn:
             return
         self._ended = True
         self.steps.failed(status)
+        if (rest := said.without_pause(self._entries[-1].message)) is not None:
+            self._note(rest, {"instead": self._taken_back().uuid})
         if status == "stopped":
             self._keep_partial()
         elif self._entries and blocks.tool_uses(self._entries[-1].message):
@@ -258,18 +244,18 @@ class ActiveTurn:
         """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
         it is owed to the person.
         """
-        said = self._kit.redact(self._partial.words()).strip()
+        words = self._kit.redact(self._partial.words()).strip()
         last = self._entries[-1].message
-        if said:
-            self._note(_spoken(f"{said}\n\n{STOPPED}"))
-            said = self.last_words().strip()
+        if words:
+            self._note(said.spoken(f"{words}\n\n{said.STOPPED}"))
+            words = self.last_words().strip()
         elif blocks.tool_uses(last):
             self._note(blocks.interrupted_results(last, INTERRUPTED))
-            if said := blocks.plain_text(last["content"]).strip():
-                self._note(_spoken(STOPPED))
-                said += f"\n\n{STOPPED}"
+            if words := blocks.plain_text(last["content"]).strip():
+                self._note(said.spoken(said.STOPPED))
+                words += f"\n\n{said.STOPPED}"
         if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
-            self.owed = said
+            self.owed = words
 
     async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
@@ -376,15 +362,18 @@ class ActiveTurn:
     def _now(self) -> int:
         return int(self._kit.clock.now() * 1000)
 
+    def _taken_back(self) -> Entry:
+        """The last message, in whose place another one comes."""
+        self.view.pop()
+        piece = self._entries.pop()
+        self._ledger.rewind(self._entries[-1].uuid)
+        return piece
+
     def _note(self, message: Message, data: Json | None = None) -> str:
         uuid = self._ledger.message(self.request.request_id, message, data)
         self._entries.append(Entry(uuid, message))
         self.view.append(message)
         return uuid
-
-
-def _spoken(words: str) -> Message:
-    return {"role": "assistant", "content": [{"type": "text", "text": words}]}
 
 
 def _key(line: ArchiveLine) -> tuple[int, str, str]:

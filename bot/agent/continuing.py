@@ -17,10 +17,9 @@ from bot.context import blocks
 from bot.contracts import Json, Message, ModelReply
 
 MAX_AGAIN = 3
-"""Requests that the length limit may cost on top of the one that reached it."""
+"""Requests that the length limit and pauses may cost on top of the one that ended early."""
 MAX_CUTS = 3
 """Answers of a turn that the limit may end in a tool call or in thinking; the last of them ends the turn."""
-MAX_PAUSES = 5
 RAISES = 4
 """How often over what is configured a raised limit may be where the model's own is not known."""
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -73,14 +72,14 @@ class Asking:
         """The provider paused: it wants its own words back, unchanged."""
         self.tail = ()
         self.pauses += 1
-        self.paused = self.pauses <= MAX_PAUSES
+        self.paused = self.pauses + self.continued + self.cuts <= MAX_AGAIN
         return self.paused
 
     def go_on(self, *, spoke: bool) -> bool:
         """The text of an answer reached the limit. False where it has gone on often enough. `spoke`: the last piece
         was more than thinking.
         """
-        if self.continued + self.cuts >= MAX_AGAIN:
+        if self.continued + self.cuts + self.pauses >= MAX_AGAIN:
             return False
         self.continued += 1
         self.tail = (_said(GO_ON),)

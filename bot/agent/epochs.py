@@ -93,6 +93,8 @@ class Epochs:
         """What stands before the messages, by its model and its digest; None where that is not known."""
         self.asked_at: float | None = None
         """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
+        self.sent: Sequence[Message] = ()
+        """The messages of the newest request of a turn; () where none is known."""
         self.tally = Tally()
         self._frame_tokens = 0
         self.store = store

@@ -15,6 +15,7 @@ from bot.agent.continuing import Asking
 from bot.agent.epochs import Change
 from bot.agent.kit import Kit
 from bot.context import blocks, estimate, repair, view
+from bot.context.validate import loose_thinking
 from bot.contracts import Json, ModelReply, ModelRequest
 
 MAX_TRIES = 3
@@ -77,6 +78,11 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             injected=turn.injected,
             current=[*turn.view, *asking.tail],
         )
+        if not tries.unbound and (loose := next(loose_thinking(turn.epochs.sent, request.messages), None)):
+            tries.unbound = True
+            kit.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
+            await turn.cut([], "thinking")
+            continue
         try:
             return await _answer(turn, _sound(request, asking), kit)
         except errors.ThinkingUnbound:
@@ -90,6 +96,8 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
                 if error.limit is not None:
                     raise  # A smaller history changes nothing about what the model gives at the most.
                 _shrink(turn, request, tries, error, kit)
+            else:
+                asking.max_tokens = tries.max_tokens  # the next step had better not be refused again
         except errors.ContextOverflow as error:
             kit.windows.refused(request.model, error)
             _shrink(turn, request, tries, error, kit)
@@ -105,6 +113,7 @@ def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:
 
 async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelReply:
     heard = turn.asks(kit.ids.ulid(), request.model)
+    turn.epochs.sent = request.messages
     reply: ModelReply | None = None
     try:
         async for event in kit.model.stream(request):

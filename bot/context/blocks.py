@@ -9,6 +9,8 @@ from bot import text
 from bot.contracts import Json, Message, Redact
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
+SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+"""Calls of the provider's own tools, which it answers in the same message."""
 
 
 def tool_uses(message: Message) -> list[Json]:
@@ -44,14 +46,31 @@ def _deep(value: Any, redact: Redact) -> Any:
 
 
 def sayable(content: Iterable[Json], *, paused: bool = False) -> list[Json]:
-    """The blocks of an answer that may stand in a request: no blank text, no thinking at the end. One that `paused`
-    is sent back as it came; it still says more than nothing.
+    """The blocks of an answer that may stand in a request: no blank text, no thinking at the end, no call of the
+    provider's own tools without its result. One that `paused` is sent back as it came; it still says more than nothing.
     """
     kept = [block for block in content if block.get("type") != "text" or block["text"].strip()]
+    if not paused:
+        kept = without_open_calls(kept)
     if paused and any(block.get("type") not in THINKING for block in kept):
         return kept
     while kept and kept[-1].get("type") in THINKING:
         kept.pop()
+    return kept
+
+
+def without_open_calls(content: Iterable[Json]) -> list[Json]:
+    """The blocks without the calls of the provider's own tools that have no result, and without what was thought
+    behind them.
+    """
+    blocks = list(content)
+    answered = {block.get("tool_use_id") for block in blocks}
+    kept, gone = [], False
+    for block in blocks:
+        if block.get("type") in SERVER_CALLS and block.get("id") not in answered:
+            gone = True
+        elif not gone or block.get("type") not in THINKING:
+            kept.append(block)
     return kept
 
 

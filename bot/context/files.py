@@ -17,6 +17,10 @@ FILE_LIMIT = 256 * 1024
 TOTAL_LIMIT = 512 * 1024
 """Bytes of one file with all that it includes."""
 DEPTH = 5
+NO_TEXT = 20
+"""Where one character of so many, or more, cannot be read, it is a picture or a program, not prose."""
+FEW = 10
+"""Characters that may be so in any case."""
 _INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _HIDDEN = frozenset({".ship", ".git", "ship.json"})
@@ -57,7 +61,11 @@ def read(path: Path) -> str | None:
         raise Unreadable(f"{type(error).__name__}: {error.strerror}") from None
     finally:
         os.close(handle)
-    return raw.decode("utf-8-sig", "replace").replace("\r\n", "\n").strip()
+    words = raw.decode("utf-8-sig", "replace")
+    strange = words.count("\0") + words.count("\ufffd")
+    if NO_TEXT * max(0, strange - FEW) > len(words):
+        raise Unreadable("it is no text")
+    return words.replace("\0", "").replace("\r\n", "\n").strip()
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ MAX_BYTES = 32 * 1024 * 1024
 LIFETIMES = {"5m": 0, "1h": 1}
 USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 ASSISTANT_ONLY = frozenset({"tool_use", "server_tool_use", "mcp_tool_use", *blocks.THINKING})
-SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+SERVER_CALLS = blocks.SERVER_CALLS
 
 _ID = re.compile(r"\S+")
 
@@ -59,32 +59,40 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
 
 
 def loose_thinking(before: Sequence[Message], after: Sequence[Message]) -> Iterator[str]:
-    """Thinking of an earlier request that stands behind a changed position in a later one: newer models refuse it.
+    """Thinking that stands behind the first place at which a later request is another than the one before it: newer
+    models refuse it. What the model thought after the earlier request is bound to all of that.
 
-    What the model thought after the earlier request is bound to all of that, so it may stand at its end.
+    Costs next to nothing where messages are the same objects.
     """
     same = 0
-    while same < min(len(before), len(after)) and _bare(before[same]) == _bare(after[same]):
+    while same < min(len(before), len(after)) and _same(before[same], after[same]):
         same += 1
     if same == len(before):
         return
-    old = {_thought(block) for message in before[same:] for block in _thinking(message)}
+    old = [] if same == len(after) else before[same]["content"]
     for at, message in enumerate(after[same:], same):
-        if any(_thought(block) in old for block in _thinking(message)):
+        whole = message["content"]
+        # An answer that went on begins as its first piece did: what was thought before the joint still fits.
+        first = _shared(old, whole) if at == same and message["role"] == before[same]["role"] else 0
+        if any(block.get("type") in blocks.THINKING for block in whole[first:]):
             yield f"messages.{at}: thinking behind a changed position"
 
 
-def _bare(message: Message) -> Any:
-    content = [{k: v for k, v in block.items() if k != "cache_control"} for block in message["content"]]
-    return message["role"], content
+def _same(one: Message, other: Message) -> bool:
+    if one is other:
+        return True
+    contents = one["content"], other["content"]
+    return one["role"] == other["role"] and _shared(*contents) == max(map(len, contents))
 
 
-def _thinking(message: Message) -> list[Json]:
-    return [block for block in message["content"] if block.get("type") in blocks.THINKING]
+def _shared(one: Sequence[Json], other: Sequence[Json]) -> int:
+    """How many blocks both begin with, whatever breakpoints stand on them."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, pair in pairs if _bare(pair[0]) != _bare(pair[1])), min(len(one), len(other)))
 
 
-def _thought(block: Json) -> str:
-    return str(block.get("signature") or block.get("data"))
+def _bare(block: Json) -> Json:
+    return {key: block[key] for key in block if key != "cache_control"} if "cache_control" in block else block
 
 
 # ------------------------------------------------------------ one message

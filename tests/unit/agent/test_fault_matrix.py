@@ -156,7 +156,7 @@ FAULTS: dict[str, Fault] = {
     "any 400": invalid("messages: something nobody has heard of"),
     "pause": script.pause_turn,
 }  # fmt: skip
-MOST = {"pause": 6, "unknown tool": MAX_STEPS}
+MOST = {"unknown tool": MAX_STEPS}
 """Requests that a fault may cost, where more than four: what the provider, or the model, asks for itself."""
 
 

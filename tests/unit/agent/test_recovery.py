@@ -38,7 +38,7 @@ async def fill(bench: Bench, turns: int, size: int = 400) -> None:
 
 
 async def test_the_oldest_half_goes_on_turn_borders_and_the_step_is_tried_again(bench: Bench) -> None:
-    await fill(bench, 16)
+    await fill(bench, 16, 1_200)
     asked = len(bench.model.requests)
     full = estimate.tokens(bench.sent)
     bench.model.answers += [window(int(full * 0.3))] * 9

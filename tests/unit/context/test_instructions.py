@@ -191,3 +191,12 @@ async def test_ship_itself_may_be_a_link(desk: Desk) -> None:
     desk.write(".env", "SECRET")
     (desk.outside / "ship" / "instructions" / "channels" / "telegram.md").symlink_to(desk.root / ".env")
     assert (await desk.read()).own == ""
+
+
+@pytest.mark.parametrize(
+    "what", [bytes(range(256)) * 40, "船のこと".encode("utf-16") * 40, b"\x89PNG\0" * 90]
+)
+async def test_a_file_that_is_no_text_is_told_and_not_read(desk: Desk, what: bytes) -> None:
+    (desk.root / "Agent.md").write_bytes(what)
+    assert await desk.shared() == ""
+    assert any("it is no text" in cause for cause in desk.causes)

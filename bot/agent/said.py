@@ -1,0 +1,52 @@
+"""What the model has said in the running turn, as people and the history get it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.context import blocks
+from bot.context.store import Entry
+from bot.contracts import Message
+from bot.tools.builtin.chat_send import ChatSend
+
+STOPPED = "(stopped)"
+UNFINISHED = "(not finished)"
+"""What is kept of an answer that said nothing but what the provider should look up."""
+
+
+def spoken(words: str) -> Message:
+    """A message of the assistant."""
+    return {"role": "assistant", "content": [{"type": "text", "text": words}]}
+
+
+def last_words(entries: Sequence[Entry]) -> str:
+    """The text with which a turn ends: an answer that paused and went on is one answer."""
+    words: list[str] = []
+    for entry in reversed(entries):
+        if entry.message["role"] != "assistant":
+            break
+        words.insert(0, blocks.plain_text(entry.message["content"]))
+    return "".join(words)
+
+
+def only_sent(entries: Sequence[Entry]) -> bool:
+    """Whether the last step did nothing but give people an answer."""
+    if len(entries) < 2:
+        return False
+    calls = blocks.tool_uses(entries[-2].message)
+    results = entries[-1].message["content"]
+    return bool(calls) and all(
+        call["name"] == ChatSend.name and not result.get("is_error")
+        for call, result in zip(calls, results, strict=False)
+    )
+
+
+def without_pause(message: Message) -> Message | None:
+    """An answer that paused and is not gone on with, without what the provider's own tools were asked in it: that has
+    no result. None where there is no such thing.
+    """
+    content = blocks.without_open_calls(message["content"])
+    if message["role"] != "assistant" or len(content) == len(message["content"]):
+        return None
+    content = blocks.sayable(content)
+    return {"role": "assistant", "content": content} if content else spoken(UNFINISHED)

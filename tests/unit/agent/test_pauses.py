@@ -1,0 +1,101 @@
+"""Answers that the provider paused: gone on with unchanged, not for ever, and nothing of them is left half done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import ModelReply
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+def paused(*blocks: Any) -> ModelReply:
+    return reply(*blocks, stop_reason="pause_turn")
+
+
+async def kept(bench: Bench) -> str:
+    """The history in memory, which is the one that a restart finds and the one that can be sent."""
+    before = json.dumps(bench.pool._runtime(KEY).store.messages())
+    bench.restart()
+    await bench.pool.describe(KEY)
+    assert json.dumps(bench.pool._runtime(KEY).store.messages()) == before
+    await bench.say("and now?")
+    assert not bench.log.of("repair")
+    return before
+
+
+async def test_what_the_provider_looked_up_meanwhile_is_part_of_the_answer(bench: Bench) -> None:
+    bench.model.answers += [paused(THINKING, text("I look. "), SEARCH), reply(FOUND, text("It floats."))]
+    await bench.say("hello")
+    assert bench.chat.seen == ["I look. It floats."]
+    assert "srv_1" in await kept(bench)
+
+
+async def test_pauses_and_the_length_limit_cost_three_more_requests_together(bench: Bench) -> None:
+    bench.model.answers += [
+        paused(text("0 ")),
+        paused(text("1 ")),
+        *(reply(text(f"{n} "), stop_reason="max_tokens") for n in (2, 3, 4)),
+    ]
+    await bench.say("hello")
+    assert len(bench.model.requests) == 4
+    assert bench.chat.seen[0].startswith("0 1 2 3\n\n(truncated")
+
+
+@pytest.mark.parametrize(
+    ("last", "left"),
+    [
+        (paused(text("I look."), SEARCH, THINKING), "I look."),
+        (paused(THINKING, SEARCH), "(not finished)"),
+        (reply(text("As far as"), SEARCH, stop_reason="max_tokens"), "As far as"),
+    ],
+)
+async def test_a_search_without_its_result_is_in_no_later_request(
+    bench: Bench, last: ModelReply, left: str
+) -> None:
+    bench.model.answers += [last, errors.RequestInvalid("no")] if last.stop_reason == "pause_turn" else [last]
+    bench.model.answers += [reply()]
+    await bench.say("hello")
+    bench.model.answers.clear()
+    bench.model.answers += [last, errors.StreamBroken("cut")]
+    await bench.say("hello again")
+    history = await kept(bench)
+    assert "srv_1" not in history
+    assert left in history
+
+
+async def test_a_step_is_not_refused_for_its_length_again_and_again(bench: Bench) -> None:
+    def strict(answer: ModelReply) -> Any:
+        refused = errors.OutputOverflow("too much", limit=None)
+        return lambda request: answer if request.max_tokens < 5_000 else refused
+
+    for number in range(8):
+        bench.model.answers.append(
+            strict(reply(tool_use("skills_list")) if number < 7 else reply(text("done")))
+        )
+    await bench.say("hello")
+    sizes = [request.max_tokens for request in bench.model.requests]
+    assert sum(size >= 5_000 for size in sizes) == 1
+
+
+async def test_thinking_that_would_come_loose_is_left_out_before_anybody_refuses_it(bench: Bench) -> None:
+    bench.model.answers += [reply(THINKING, text("eins")), reply(text("zwei"))]
+    await bench.say("first")
+    await bench.say("second")
+    store = bench.pool._runtime(KEY).store
+    first = store.turns[0]
+    # Something has changed the history and told nobody.
+    object.__setattr__(first.entries[0], "message", {"role": "user", "content": [text("other words")]})
+    store._view = None
+    await bench.say("third")
+    (told,) = bench.log.of("repair")
+    assert told.details["cause"] == "messages.1: thinking behind a changed position"
+    assert not any("hm" in json.dumps(message) for message in bench.sent)
