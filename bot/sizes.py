@@ -1,15 +1,18 @@
-"""How much memory values take, near enough to keep caches within bounds."""
+"""How much values take, and how what there is room for is shared out."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 _OBJECT = 64  # bytes of anything but text, before what it holds
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a JSON value in memory. What it costs depends on the number of its parts, not on their length."""
+    """Bytes of a JSON value in memory, near enough to keep caches within bounds. What asking costs depends on the
+    number of its parts, not on their length.
+    """
     total = 0
     found = [value]
     for item in found:  # which grows meanwhile
@@ -24,3 +27,18 @@ def size_of(value: Any) -> int:
         elif isinstance(item, list | tuple | set | frozenset):
             found += item
     return total
+
+
+def level(loads: Sequence[int], room: int) -> int | None:
+    """What each may weigh at the most so that together they weigh `room`: the largest give first, the small stay as
+    they are. None where all fit.
+    """
+    if sum(loads) <= room:
+        return None
+    left, ordered = room, sorted(loads)
+    for place, load in enumerate(ordered):
+        share = left // (len(ordered) - place)
+        if load > share:
+            return max(0, share)
+        left -= load
+    return None

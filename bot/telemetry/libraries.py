@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bot.contracts import Level, Log
-from bot.telemetry import details
+from bot.normalize import describe
 
 # At INFO these print addresses that contain a token.
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "slack_sdk", "slack_bolt", "telegram")
@@ -26,7 +26,7 @@ class _Handler(logging.Handler):
         extra: dict[str, Any] = {"logger": record.name, "where": f"{record.module}:{record.lineno}"}
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            extra["error"] = details.describe(error) if self._messages else type(error).__name__
+            extra["error"] = describe(error) if self._messages else type(error).__name__
             frames = traceback.extract_tb(error.__traceback__)[-6:]
             extra["frames"] = [f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames]
         self._log.write("library", self._words(record), level=level, **extra)

@@ -14,8 +14,10 @@ from typing import Any
 
 from bot import text
 from bot.contracts import Clock, Disk, Ids, Level
+from bot.normalize import normalize_to_size
 from bot.sizes import size_of
 from bot.telemetry import context, details
+from bot.telemetry.details import LOGGED
 from bot.telemetry.redaction import LogRedactor
 
 MAX_LINE_BYTES = 64 * 1024
@@ -251,19 +253,23 @@ def _by_day(lines: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, list[byte
 
 
 def render(line: Line, redact: LogRedactor) -> bytes:
-    """One line as bytes: redacted first, then cut down to size, strings in their middle."""
+    """One line as bytes: redacted first, then cut down to size, the longest strings before all else."""
     clean = _clean(redact.deep(line))
     data = _dump(clean)
     most = MAX_PAYLOAD_BYTES if "payload" in clean["details"] else MAX_LINE_BYTES
-    for limit in (16_000, 4_000, 1_000, 200):
-        if len(data) <= most:
-            return data
-        clean = _shorten(clean, limit)
-        data = _dump(clean)
-    if len(data) > most:
-        clean["details"] = {"leftOut": f"{len(data):,} bytes"}
-        data = _dump(clean)
-    return data
+    if len(data) <= most:
+        return data
+    small = normalize_to_size(
+        clean,
+        most - 100,
+        depth=LOGGED.depth + 1,
+        items=LOGGED.items,
+        properties=LOGGED.properties,
+        null=LOGGED.null,
+    )
+    if not isinstance(small["details"], dict):
+        small["details"] = {"leftOut": f"{len(data):,} bytes"}
+    return _dump(small)
 
 
 def _dump(line: Line) -> bytes:
@@ -277,16 +283,6 @@ def _clean(value: Any) -> Any:
         return {text.clean(key): _clean(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_clean(item) for item in value]
-    return value
-
-
-def _shorten(value: Any, limit: int) -> Any:
-    if isinstance(value, str):
-        return text.shorten_middle(value, limit)
-    if isinstance(value, dict):
-        return {text.head(key, 100): _shorten(item, limit) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shorten(item, limit) for item in value]
     return value
 
 

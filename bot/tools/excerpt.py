@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bot import text
@@ -104,21 +104,6 @@ def read(content: str, artifact: str | None = None) -> Excerpt | None:
         int(note["characters"]),
         note["artifact"],
     )
-
-
-def level(loads: Sequence[int], room: int) -> int | None:
-    """What each may weigh at the most so that together they weigh `room`: the largest give first, the small stay as
-    they are. None where all fit.
-    """
-    if sum(loads) <= room:
-        return None
-    left, ordered = room, sorted(loads)
-    for place, load in enumerate(ordered):
-        share = left // (len(ordered) - place)
-        if load > share:
-            return max(0, share)
-        left -= load
-    return None
 
 
 def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from bot import errors
 from bot.contracts import Artifacts, Json, Log
+from bot.sizes import level
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
@@ -64,7 +65,7 @@ class Sizing:
                 loads[at] = excerpt.weight(NO_ROOM)
             room -= loads[at]
         for group, other in ((aging, lasting), (lasting, aging)):
-            share = excerpt.level([loads[at] for at in group], room - sum(loads[at] for at in other))
+            share = level([loads[at] for at in group], room - sum(loads[at] for at in other))
             for at in group:
                 if share is not None and loads[at] > max(share, SHORT):
                     content = await self._smaller(calls[at], shown[at]["content"], share)

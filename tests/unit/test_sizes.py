@@ -1,12 +1,15 @@
-"""Estimates that keep caches within bounds have to be near the truth."""
+"""Estimates that keep caches within bounds have to be near the truth; what there is room for is shared fairly."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bot.sizes import size_of
+from bot.sizes import level, size_of
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,18 @@ def test_depth_is_no_danger() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert size_of(deep) > 100_000
+
+
+@given(loads=st.lists(st.integers(0, 100_000), max_size=30), room=st.integers(-10, 300_000))
+@settings(derandomize=True, deadline=None)
+def test_the_largest_give_first_and_no_more_than_they_must(loads: list[int], room: int) -> None:
+    share = level(loads, room)
+    if share is None:
+        assert sum(loads) <= max(room, 0)
+        return
+    after = [min(load, share) for load in loads]
+    assert sum(after) <= max(room, 0)
+    if room >= 0:
+        assert sum(after) > room - len(loads), "nothing is given away"
+    for one, other in itertools.combinations(sorted(loads), 2):
+        assert min(one, share) <= min(other, share)

@@ -71,8 +71,9 @@ def test_nothing_a_caller_passes_makes_it_raise(make: Make, tmp_path: Path) -> N
     (line,) = lines(tmp_path)
     assert line["message"] == "lone � surrogate \x00"
     assert line["details"]["pair"] == {"leftHand": {"1": "x", "None": 2}, "right": ["set"]}
-    assert line["details"]["data"] == "<2 bytes>"
+    assert line["details"]["data"] == "[bytes: 2]"
     assert line["details"]["error"] == "ValueError: <Sulky>"
+    assert line["details"]["loop"] == ["[Circular]"]
     assert line["details"]["inbound"]["kind"] == "photo"
 
 
@@ -88,5 +89,5 @@ def test_values_with_a_meaning_of_their_own_are_written_as_that(make: Make, tmp_
     assert log.flush()
     (line,) = lines(tmp_path)
     assert line["details"]["colour"] == "red"
-    assert line["details"]["many"]["…"].endswith(" more")
+    assert line["details"]["many"]["..."].endswith(" more properties")
     assert line["details"]["path"] == "FileNotFoundError: 2 No such file (x)"

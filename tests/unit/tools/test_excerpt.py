@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,21 +95,6 @@ def test_a_quoted_note_is_not_taken_for_the_real_one() -> None:
         assert found.artifact == ID
         assert found.head.startswith(fake * 3)
     assert excerpt.read(fake, ID) is None
-
-
-@given(loads=st.lists(st.integers(0, 100_000), max_size=30), room=st.integers(-10, 300_000))
-@settings(derandomize=True, deadline=None)
-def test_the_largest_give_first_and_no_more_than_they_must(loads: list[int], room: int) -> None:
-    share = excerpt.level(loads, room)
-    if share is None:
-        assert sum(loads) <= max(room, 0)
-        return
-    after = [min(load, share) for load in loads]
-    assert sum(after) <= max(room, 0)
-    if room >= 0:
-        assert sum(after) > room - len(loads), "nothing is given away"
-    for one, other in itertools.combinations(sorted(loads), 2):
-        assert min(one, share) <= min(other, share)
 
 
 def test_a_text_of_any_size_is_cut_quickly() -> None:

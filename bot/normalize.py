@@ -1,0 +1,307 @@
+"""Any object as a JSON value of bounded size, with a placeholder for whatever does not fit or says nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+import regex
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel as _to_camel
+
+from bot import text
+from bot.sizes import level
+
+NULL, CIRCULAR, UNREADABLE = "[null]", "[Circular]", "[Error accessing property]"
+MORE = "..."
+"""The key that says how many properties were left out."""
+KEY = 200
+"""Characters of a key."""
+LEAST = 120
+"""Bytes to which strings are cut before the depth is lowered instead."""
+_LARGEST = 64
+"""Bits of the largest number that is written as one."""
+_SPELLED = 1_000
+"""Bits of the largest number that is spelled out."""
+# What reading a foreign object may raise; what raises anything else has no business in a log or a result.
+_ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, OSError)
+
+to_camel = lru_cache(maxsize=4_096)(
+    _to_camel
+)  # names of arguments and fields: few, and asked for again and again
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of a value is looked at. `values` counts everything in it; strings longer than `characters` are cut
+    (None: they are shared as they are). `null` stands for None.
+    """
+
+    depth: int = 3
+    items: int = 100
+    properties: int = 50
+    values: int = 100_000
+    characters: int | None = None
+    null: str | None = NULL
+
+
+def plain(value: Any, bounds: Bounds) -> Any:
+    """A copy as a JSON value that later changes of the original do not reach. Names of fields become camelCase, keys
+    of mappings stay. Nothing of a foreign object is called.
+    """
+    return _Walk(bounds).value(value, 0)
+
+
+def plain_details(details: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """The same for named values, within bounds together; none of them is left out."""
+    walk = _Walk(bounds)
+    return {to_camel(name): walk.value(value, 1) for name, value in details.items()}
+
+
+def normalize_to_size(
+    value: Any,
+    max_bytes: int = 100_000,
+    *,
+    depth: int = 3,
+    items: int = 100,
+    properties: int = 50,
+    null: str | None = NULL,
+) -> Any:
+    """A copy as a JSON value that takes `max_bytes` (2 or more) at the most, as compact JSON in UTF-8.
+
+    Long strings give first, the longest before the others; then the depth is lowered until the rest fits.
+    """
+    if max_bytes < 2:
+        raise ValueError("no JSON value but a digit has less than two bytes")
+    while True:
+        walk = _Walk(Bounds(depth, items, properties, max_bytes, max_bytes, null))
+        made = walk.value(value, 0)
+        shrunk = _shrunk(made, max_bytes)
+        if shrunk is not None:
+            return shrunk[0]
+        depth = min(depth, walk.deepest) - 1
+
+
+def size(value: Any) -> int:
+    """Bytes of a JSON value, written compactly in UTF-8."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def describe(error: BaseException) -> str:
+    """Type and text of an error, with the causes that are errors of their own."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen and len(parts) < 5:
+        seen.add(id(cause))
+        words = " ".join(_word(arg) for arg in cause.args)
+        if isinstance(cause, OSError) and isinstance(cause.filename, str):
+            words = f"{words} ({cause.filename})"
+        parts.append(f"{type(cause).__name__}: {words}" if words else type(cause).__name__)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return " ← ".join(parts)
+
+
+class _Walk:
+    """One copy being made: what is open above the value being copied, and how much more may be looked at."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._left = bounds.values
+        self._open: set[int] = set()
+        self.deepest = 0
+
+    def value(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if type(value) is str:
+            return self._string(value)
+        if isinstance(value, Enum):
+            value = value.value
+        if value is None or isinstance(value, str | int | float):
+            return self._scalar(value)
+        named = _leaf(value)
+        if named is not None:
+            return self._string(named)
+        if id(value) in self._open:
+            return CIRCULAR
+        if depth >= self._bounds.depth or self._left <= 0:
+            return _placeholder(value)
+        self.deepest = max(self.deepest, depth + 1)
+        self._open.add(id(value))
+        try:
+            return self._container(value, depth + 1)
+        finally:
+            self._open.discard(id(value))
+
+    def _scalar(self, value: str | float | None) -> Any:
+        if value is None or isinstance(value, bool):
+            return self._bounds.null if value is None else value
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, int):
+            bits = int.bit_length(value)
+            return int(value) if bits <= _LARGEST else f"[BigInt: {_digits(value, bits)}]"
+        if math.isfinite(value):
+            return float(value)
+        return "[NaN]" if math.isnan(value) else "[Infinity]" if value > 0 else "[-Infinity]"
+
+    def _string(self, value: str) -> str:
+        words = value if type(value) is str else str.__str__(value)  # a subclass may speak otherwise
+        most = self._bounds.characters
+        return words if most is None else text.clean(text.shorten_middle(words, most))
+
+    def _container(self, value: Any, depth: int) -> Any:
+        try:
+            if isinstance(value, list | tuple | AbstractSet):
+                return self._items(value, depth)
+            if isinstance(value, Mapping):
+                members = list(islice(value.items(), self._bounds.properties + 1))
+                return self._properties(members, len(value), depth)
+            return self._properties(fields := _fields(value), len(fields), depth)
+        except _ODD:
+            return UNREADABLE
+
+    def _items(self, value: Any, depth: int) -> list[Any]:
+        copied: list[Any] = []
+        for item in list(islice(value, self._bounds.items + 1)):
+            if len(copied) == self._bounds.items or self._left <= 0:
+                copied.append(f"... {len(value) - len(copied)} more items")
+                break
+            copied.append(self.value(item, depth))
+        return copied
+
+    def _properties(self, members: list[tuple[Any, Any]], total: int, depth: int) -> dict[str, Any]:
+        copied: dict[str, Any] = {}
+        for key, item in members:
+            if len(copied) == self._bounds.properties or self._left <= 0:
+                copied[_free(MORE, copied)] = f"{total - len(copied)} more properties"
+                break
+            copied[_free(self._key(key), copied)] = self.value(item, depth)
+        return copied
+
+    def _key(self, key: Any) -> str:
+        if isinstance(key, str):
+            words = str.__str__(key)
+            return words if self._bounds.characters is None else text.clean(text.head(words, KEY))
+        if key is None or isinstance(key, int | float):
+            return f"{key}" if key is None or isinstance(key, bool) else f"{self._scalar(key)}"
+        return text.head(_leaf(key) or _placeholder(key), KEY)
+
+
+class _Missing:
+    """Stands for a field that an object does not have."""
+
+
+def _fields(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        return [(field.alias or to_camel(name), getattr(value, name)) for name, field in fields.items()]
+    names = [field.name for field in dataclasses.fields(value)]
+    found = ((name, getattr(value, name, _Missing)) for name in names)
+    return [(to_camel(name), UNREADABLE if item is _Missing else item) for name, item in found]
+
+
+_LEAVES: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (
+    ((bytes, bytearray, memoryview), lambda value: f"[bytes: {memoryview(value).nbytes}]"),
+    ((PurePath, Decimal, UUID, timedelta), str),
+    ((date, time), lambda value: value.isoformat()),
+    (
+        (re.Pattern, regex.Pattern),
+        lambda value: value.pattern if isinstance(value.pattern, str) else "[bytes pattern]",
+    ),
+    ((BaseException,), describe),
+    ((type,), lambda value: f"[Class: {value.__name__}]"),
+)
+
+
+def _leaf(value: Any) -> str | None:
+    """What has no parts, in words; None for a container."""
+    if isinstance(value, dict | list | tuple):
+        return None
+    for kinds, words in _LEAVES:
+        if isinstance(value, kinds):
+            return words(value)
+    if isinstance(value, AbstractSet | Mapping | BaseModel) or dataclasses.is_dataclass(value):
+        return None
+    name = getattr(value, "__name__", None) if callable(value) else None
+    return f"[Function: {name}]" if isinstance(name, str) else f"[{type(value).__name__}]"
+
+
+def _placeholder(value: Any) -> str:
+    if isinstance(value, list | tuple | AbstractSet):
+        return f"[Array({len(value)})]"
+    return "[Object]" if isinstance(value, Mapping) else f"[{type(value).__name__}]"
+
+
+def _free(key: str, taken: Mapping[str, Any]) -> str:
+    """A key that is not taken yet: what was cut may be the beginning of several."""
+    number, free = 1, key
+    while free in taken:
+        number += 1
+        free = f"{key}~{number}"
+    return free
+
+
+def _shrunk(made: Any, room: int) -> tuple[Any] | None:
+    """A JSON value with its strings cut so that it fits; None where that would leave too little of them."""
+    total = size(made)
+    if total <= room:
+        return (made,)
+    if isinstance(made, str):
+        return (_cut(made, room),)
+    if not isinstance(made, list | dict):
+        return (_cut(str(made), room),)
+    loads = [size(words) for words in _strings(made)]
+    share = level(loads, room - (total - sum(loads)))
+    if share is None or share < LEAST:
+        return None
+    return (_with_cut(made, share),)
+
+
+def _strings(made: Any) -> Iterable[str]:
+    if isinstance(made, str):
+        yield made
+    elif isinstance(made, list | dict):
+        for item in made.values() if isinstance(made, dict) else made:
+            yield from _strings(item)
+
+
+def _with_cut(made: Any, most: int) -> Any:
+    if isinstance(made, str):
+        return _cut(made, most)
+    if isinstance(made, list):
+        return [_with_cut(item, most) for item in made]
+    if isinstance(made, dict):
+        return {key: _with_cut(item, most) for key, item in made.items()}
+    return made
+
+
+def _cut(words: str, most: int) -> str:
+    """A string that takes `most` bytes in JSON at the most, cut in its middle between graphemes."""
+    shown, characters = words, len(words)
+    while (taken := size(shown)) > most:
+        characters = min(characters * most // taken, characters - 1)
+        shown = text.shorten_middle(words, characters)
+    return shown
+
+
+def _digits(value: int, bits: int) -> str:
+    return f"{int(value)}n" if bits <= _SPELLED else f"{bits} bits"
+
+
+def _word(arg: object) -> str:
+    # Whatever else an error carries may fail when it is asked to speak.
+    return f"{arg}" if isinstance(arg, str | int | float) else f"<{type(arg).__name__}>"
