@@ -15,6 +15,7 @@ from bot.history.index import Chat, chat_named
 from bot.history.moments import moments
 from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
 from bot.history.streams import Stream, Streams
+from bot.history.voices import voice
 from bot.history.window import read_line
 
 BUDGET = 5_000
@@ -22,6 +23,7 @@ BUDGET = 5_000
 BUDGET_SHARE = 50
 CANDIDATES = 300
 """Lines of a chat that a question finds at the most."""
+_ROLES = ("user", "assistant")
 _OFFERED = 24  # words of the best lines whose number of lines is asked for
 
 
@@ -109,7 +111,8 @@ class Finder:
             return []
         times = moments(wish.query, wish.now, wish.zone)
         with self._streams.open(name) as stream:
-            asked = _Asked(self._db, chat, stream, self._weights, self._sessions(chat, times.ranges))
+            ranges = self._sessions(chat, times.ranges)
+            asked = _Asked(self._db, chat, stream, self._weights, ranges=ranges, said_by=voice(wish.query))
             ranked = asked.ranked(analysis.terms(times.rest, single=self._weights.single))
             kept = self._narrowed(ranked, wish)
             if self._reranker is not None and kept:
@@ -168,9 +171,7 @@ class Finder:
                 f"SELECT line, at, size, ts, role FROM lines WHERE line IN ({','.join('?' * len(some))})",  # noqa: S608
                 some,
             )
-            found |= {
-                line: Fact(at, size, ts, ("user", "assistant")[role]) for line, at, size, ts, role in rows
-            }
+            found |= {line: Fact(at, size, ts, _ROLES[role]) for line, at, size, ts, role in rows}
         return found
 
     def around(self, line: int, reach: int = 1) -> list[int]:
@@ -216,13 +217,16 @@ class _Asked:
         chat: Chat,
         stream: Stream,
         weights: Weights,
+        *,
         ranges: tuple[tuple[int, int], ...],
+        said_by: str | None,
     ) -> None:
         self._db = db
         self._chat = chat
         self._stream = stream
         self._weights = weights
-        self._field = Field(chat.lines, chat.tokens, chat.session, ranges)
+        role = _ROLES.index(said_by) if said_by else None
+        self._field = Field(chat.lines, chat.tokens, chat.session, ranges, role)
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._anchors: list[str] = []
 
@@ -231,6 +235,7 @@ class _Asked:
             return self._of_time()
         tally = ranking.Tally(self._field, self._weights)
         self._add(tally, terms)
+        tally.consider(self._rows_of_time())
         if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
             found = [(analysis.tokens(self.text(line)), score) for line, score in first]
             known = {term.token for term in terms}
@@ -248,19 +253,23 @@ class _Asked:
         said = read_line(self._stream.read(*row)) if row else None
         return said.text if said is not None else ""
 
-    def _of_time(self) -> list[tuple[int, float]]:
-        """Where the question is a time and nothing else: what was said then, the newest first."""
-        rows: list[int] = []
+    def _rows_of_time(self) -> list[int]:
+        """The newest lines of the time that was asked for, as rows without a length."""
+        found: set[int] = set()
         for first, last in self._field.moments:
-            rows += [
-                row[0]
-                for row in self._db.execute(
-                    "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?",
+            found.update(
+                line << ROW_BITS | role << 4
+                for line, role in self._db.execute(
+                    "SELECT line, role FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?",
                     (first << PLACE_BITS, (last + 1 << PLACE_BITS) - 1, CANDIDATES),
                 )
-            ]
-        newest = sorted(set(rows), reverse=True)[:CANDIDATES]
-        return [(line, 1.0 - place / (len(newest) + 1)) for place, line in enumerate(newest)]
+            )
+        return sorted(found, reverse=True)[:CANDIDATES]
+
+    def _of_time(self) -> list[tuple[int, float]]:
+        """Where the question is a time and nothing else: what was said then, the newest first."""
+        rows = self._rows_of_time()
+        return [(row >> ROW_BITS, 1.0 - place / (len(rows) + 1)) for place, row in enumerate(rows)]
 
     def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
         """How many lines have each token."""

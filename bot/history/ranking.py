@@ -29,7 +29,7 @@ class Weights:
 
     k1: float = 1.2
     """How much a word that comes again adds (BM25)."""
-    b: float = 0.5
+    b: float = 0.4
     """How much long lines have to give up (BM25)."""
     repeated: float = 2.5
     """How often a word is taken to be in a line that has it more than once."""
@@ -41,8 +41,10 @@ class Weights:
     """The share of the score of its session."""
     session_k: float = 1.5
     """How soon more lines of a session with the same word add little."""
-    moment: float = 0.6
-    """By what share a line of the time that was asked for counts more."""
+    moment: float = 0.9
+    """What a line of the time that was asked for gets on top, as a share of the best score."""
+    role: float = 0.6
+    """By what share a line counts more that was said by who is asked about."""
     recency: float = 0.02
     """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.3
@@ -51,7 +53,7 @@ class Weights:
     """How many of the best lines say what else to look for."""
     feedback_terms: int = 8
     """How many of their words are looked for."""
-    feedback: float = 0.3
+    feedback: float = 0.15
     """What the best of these words counts beside the question's own."""
     fusion: float = 60.0
     """The constant of reciprocal rank fusion."""
@@ -74,12 +76,15 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a chat has in all. `moments` are ranges of sessions (the end inclusive) of the time that was asked for."""
+    """What a chat has in all. `moments` are ranges of sessions (the end inclusive) of the time that was asked for;
+    `role` is the bit of the role that the question is about.
+    """
 
     lines: int
     tokens: int
     sessions: int
     moments: tuple[tuple[int, int], ...] = ()
+    role: int | None = None
 
 
 def length_class(tokens: int) -> int:
@@ -99,25 +104,35 @@ class Tally:
         self._field = field
         self._weights = weights
         self._own: dict[int, float] = defaultdict(float)
+        self._timely: dict[int, float] = {}
         self._sessions: dict[int, float] = defaultdict(float)
         average = field.tokens / field.lines if field.lines else 1.0
-        self._norms = [
-            weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS
-        ] * 2
+        norms = [weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS]
+        favours = [1 + weights.role if role == field.role else 1.0 for role in (0, 1)]
+        self._classes = [(norm, favour) for favour in favours for norm in norms]
 
     def add(self, posting: Posting) -> None:
         weights, own = self._weights, self._own
         worth = posting.weight * rarity(posting.count, self._field.lines) * (weights.k1 + 1)
-        once = [worth / (1 + norm) for norm in self._norms]
+        once = [worth * favour / (1 + norm) for norm, favour in self._classes]
         for row in posting.rows:
             own[row >> ROW_BITS] += once[row & _CLASS]
         if posting.often:
             often = weights.repeated
-            more = [worth * often / (often + norm) - worth / (1 + norm) for norm in self._norms]
+            more = [
+                worth * favour * (often / (often + norm) - 1 / (1 + norm)) for norm, favour in self._classes
+            ]
             for row in posting.often:
                 own[row >> ROW_BITS] += more[row & _CLASS]
         if weights.session:
             self._add_sessions(posting)
+
+    def consider(self, rows: Iterable[int]) -> None:
+        """Look at these lines of the time that was asked for, although they may have no word of the question."""
+        for row in rows:
+            line = row >> ROW_BITS
+            self._own[line] += 0.0
+            self._timely[line] = 1 + self._weights.role if row >> 4 & 1 == self._field.role else 1.0
 
     def _add_sessions(self, posting: Posting) -> None:
         counts = Counter([row >> _SESSION for row in posting.rows])
@@ -161,15 +176,16 @@ class Tally:
         """What is of the time that was asked for counts more, and of two that are as good the newer one."""
         if not scores:
             return scores
-        oldest, newest = min(scores), max(scores)
-        a_step = max(scores.values()) * self._weights.recency / max(1, newest - oldest)
-        favour = 1 + self._weights.moment
+        oldest, newest, best = min(scores), max(scores), max(scores.values())
+        a_step = best * self._weights.recency / max(1, newest - oldest)
+        favour = best * self._weights.moment
         moments = self._field.moments
-        return {
-            line: (score * favour if moments and _within(line >> PLACE_BITS, moments) else score)
-            + a_step * (line - oldest)
-            for line, score in scores.items()
-        }
+        found = {line: score + a_step * (line - oldest) for line, score in scores.items()}
+        if moments:
+            for line in found:
+                if _within(line >> PLACE_BITS, moments):
+                    found[line] += favour * self._timely.get(line, 1.0)
+        return found
 
 
 def _by_score(item: tuple[int, float]) -> tuple[float, int]:

@@ -1,0 +1,44 @@
+"""Whose words a question is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.history.voices import voice
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Which book did you recommend to me?",
+        "what have you told me about taxes",
+        "your advice on the contract",
+        "You've once suggested a name for my boat",
+        "你给我推荐过哪本书",
+        "您上次说的那家店",
+        "あなたが勧めた本",
+        "教えてくれた店はどこ",
+    ],
+)
+def test_what_the_bot_said(query: str) -> None:
+    assert voice(query) == "assistant"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "你知道我说过什么吗",
+        "Where is my dog's vet?",
+        "What did I cook",
+        "our deadline",
+        "我的房租是多少",
+        "私の家賃は?",
+    ],
+)
+def test_what_the_person_said(query: str) -> None:
+    assert voice(query) == "user"
+
+
+@pytest.mark.parametrize("query", ["", "vet address", "退款 流程", "Mike's iPhone", "your", "x" * 100_000])
+def test_who_said_it_is_open(query: str) -> None:
+    assert voice(query) is None
