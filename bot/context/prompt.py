@@ -116,12 +116,18 @@ def for_person(instructions: str) -> Json:
 
 
 def user_message(
-    request: TurnRequest, now_ms: int, *, changed: int | None = None, instructions: Json | None = None
+    request: TurnRequest,
+    now_ms: int,
+    *,
+    changed: int | None = None,
+    instructions: Json | None = None,
+    wrong: Sequence[str] = (),
 ) -> Message:
     """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
 
     Fields of the chat request are absent where no chat caused the turn. `changed` is the time of the message that
-    an edit changes, where it is known; `instructions` is the block `for_person`.
+    an edit changes, where it is known; `instructions` is the block `for_person`; `wrong` is what became of the
+    turns just before, which stands nowhere else in the conversation.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": iso(now_ms)}
@@ -135,6 +141,8 @@ def user_message(
             facts["edit"] = _edit(changed)
         if inbound.attachments:
             facts["attachments"] = [_attachment(attachment) for attachment in inbound.attachments]
+    if wrong:
+        facts["recentErrors"] = list(wrong)
     content = [_block(f"<turn_context>{_json(facts)}</turn_context>")]
     if instructions is not None:
         content.append(instructions)
@@ -160,7 +168,7 @@ def loaded_messages(lines: Iterable[ArchiveLine]) -> list[Message]:
             "content": [
                 _block(
                     "<loaded_history>"
-                    + _json({"time": iso(line.ts), "speaker": _speaker(line)})
+                    + _json({"time": iso(line.ts), "speaker": _speaker(line)} | _whereabouts(line))
                     + "</loaded_history>"
                 ),
                 _block(line.text if line.text.strip() else "(no text)"),
@@ -168,6 +176,12 @@ def loaded_messages(lines: Iterable[ArchiveLine]) -> list[Message]:
         }
         for line in lines
     ]
+
+
+def _whereabouts(line: ArchiveLine) -> Json:
+    """The chat of a line that is not of this one, and its address, where whoever loaded it knows them."""
+    meta = line.meta or {}
+    return {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
 
 
 def _speaker(line: ArchiveLine) -> str:

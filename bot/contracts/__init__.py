@@ -49,7 +49,15 @@ from bot.contracts._ports import (
     TurnOutcome,
     TurnRequest,
 )
-from bot.contracts._recall import Hit, Membership, Recalled, RecallQuery, Recalls
+from bot.contracts._recall import (
+    Hit,
+    KnowsLinks,
+    KnowsMembers,
+    Membership,
+    Recalled,
+    RecallQuery,
+    Recalls,
+)
 from bot.contracts._values import (
     ArchiveLine,
     Attachment,
@@ -101,6 +109,8 @@ __all__ = [
     "Job",
     "Journal",
     "Json",
+    "KnowsLinks",
+    "KnowsMembers",
     "Learned",
     "Leases",
     "Level",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from bot.contracts._values import ArchiveLine, Inbound, Role
+from bot.contracts._values import ArchiveLine, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,35 @@ class Recalls(Protocol):
         ...
 
     async def kept(self, channel: str) -> list[str]:
-        """The chatKeys of a channel's chats that have lines. Raises `errors.StorageError`."""
+        """The chatKeys of a channel's chats that have lines, those last spoken in first. Raises `errors.StorageError`."""
         ...
 
 
 class Membership(Protocol):
     """Which chats are a person's own. Asked anew for each search: who has left a chat is no longer shown it."""
 
-    async def chats_of(self, asking: Inbound, kept: Sequence[str]) -> list[str]:
-        """Those of the chatKeys that the person who asks may read now: where it cannot be known, not. Raises nothing."""
+    async def chats_of(
+        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+    ) -> list[str]:
+        """Those of the chatKeys that a person is a member of now; their direct chats with the bot only where `direct`,
+        and nobody else's ever. What cannot be known is left out. Raises nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsMembers(Protocol):
+    """What a `Channel` may have beside its duties: who is where. Without it nobody is a member of anything."""
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+        """As `Membership.chats_of`. Raises an `errors.ChannelError` where the platform does not say."""
+        ...
+
+
+@runtime_checkable
+class KnowsLinks(Protocol):
+    """What a `Channel` may have beside its duties: the addresses of messages."""
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """Where a message can be looked at, as far as that is known without asking anybody."""
         ...

@@ -145,6 +145,11 @@ class Index:
             chat = chat_named(self._db, name)
             return stream.size if chat is None or not _continues(chat, stream) else stream.size - chat.size
 
+    def last_times(self) -> dict[str, int]:
+        """When each chat was last spoken in, by name, as far as it is indexed."""
+        rows = self._db.execute("SELECT name, last_ts FROM chats WHERE last_ts IS NOT NULL")
+        return dict(rows.fetchall())
+
     def _chat(self, name: str, stream: Stream) -> Chat:
         chat = chat_named(self._db, name)
         if chat is not None and _continues(chat, stream):

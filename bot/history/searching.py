@@ -105,8 +105,17 @@ class SearchedArchive:
             raise errors.StorageError(f"the archive cannot be searched: {error}") from error
 
     async def kept(self, channel: str) -> list[str]:
-        """As `contracts.Recalls.kept`. A chat whose name is too long to tell its key is left out."""
+        """As `contracts.Recalls.kept`, the ones last spoken in first as far as that is known. A chat whose name is too
+        long to tell its key is left out.
+        """
         found = await asyncio.to_thread(self._names)
+        try:
+            times = await self._on_thread(lambda: self._opened().index.last_times())
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+            times = {}
+        # What is not indexed yet was written just now.
+        found.sort(key=lambda name: times.get(name, 1 << 62), reverse=True)
         keys = (names.decode(name) for name in found)
         return [key for key in keys if key is not None and key.startswith(f"{channel}:")]
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
-from bot.contracts import Archive, Artifacts, Clock, Json, MemoryFiles, Skills, Tool
+from bot.contracts import (
+    Archive,
+    ArchiveLine,
+    Artifacts,
+    Clock,
+    Json,
+    Membership,
+    MemoryFiles,
+    Recalls,
+    Skills,
+    Tool,
+)
 from bot.tools import builtin
 
 
@@ -23,6 +34,9 @@ class ToolPorts:
     skills: Skills
     clock: Clock
     memory: MemoryFiles
+    recall: Recalls | None = None
+    membership: Membership | None = None
+    permalink: Callable[[ArchiveLine], str | None] = lambda _: None
 
 
 class Registry:

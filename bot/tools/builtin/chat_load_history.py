@@ -1,16 +1,22 @@
-"""`chat_load_history`: older turns of this chat, injected before the current message."""
+"""`chat_load_history`: older turns, of this chat or of the asking person's others, injected before the current message."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import ArchiveLine, Effect, HistoryQuery
+from bot.contracts import ArchiveLine, Effect, HistoryQuery, Hit, RecallQuery
 from bot.tools import context
+from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts
+
+CHARACTERS = 60_000
+"""Of all that one call loads, so that what is ranked low is left out before what is old."""
 
 
 class LoadHistoryInput(BaseModel):
@@ -19,6 +25,12 @@ class LoadHistoryInput(BaseModel):
     limit: int = Field(default=30, ge=1, le=200, description="How many messages at the most.")
     keyword: str | None = Field(
         default=None, min_length=1, max_length=200, description="Literal text the messages contain, any case."
+    )
+    query: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4_000,
+        description="What to look for, in natural language; ranked, best first, dates understood.",
     )
     role: Literal["user", "assistant"] | None = Field(
         default=None, description="Whose messages: theirs or yours."
@@ -29,17 +41,30 @@ class LoadHistoryInput(BaseModel):
     after: datetime | None = Field(
         default=None, description="ISO 8601, inclusive; UTC where no zone is given."
     )
-    offset: int = Field(default=0, ge=0, description="Skip this many of the newest matches.")
+    offset: int = Field(default=0, ge=0, description="Skip this many of the newest (or best) matches.")
+    scope: Literal["chat", "mine"] = Field(
+        default="chat", description="mine: the other chats of the person who asks too."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """`lines` in time order, `matches` of them of `total` that there are."""
+
+    lines: list[ArchiveLine]
+    matches: int
+    total: int
+    complete: bool = True
 
 
 class ChatLoadHistory:
-    """Finds lines in the whole archive of this chat and hands them to the turn's injection."""
+    """Finds lines in the archive and hands them to the turn's injection."""
 
     name = "chat_load_history"
     description = (
-        "Load older messages of this chat that you no longer see, newest first. They are put before the current "
-        "message, marked with time and speaker; the result only says how many came. Use it when somebody refers "
-        "to something earlier."
+        "Load older messages that you no longer see: the newest, or by `query` the best matches with what was said "
+        "around them. They are put before the current message, marked with time and speaker; the result only says "
+        "how many came. Use it when somebody refers to something earlier."
     )
     input = LoadHistoryInput
     # It reads, but what it injects depends on the order: two calls must not run side by side.
@@ -48,19 +73,45 @@ class ChatLoadHistory:
     ages = False
 
     def __init__(self, ports: ToolPorts) -> None:
-        self._archive = ports.archive
+        self._ports = ports
 
     async def run(self, args: LoadHistoryInput) -> str:
         turn = context.current()
-        room = turn.injection.room()
+        room = min(args.limit, turn.injection.room())
         if room <= 0:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
-        page = await self._archive.search(
-            turn.chat_key,
-            HistoryQuery(
-                limit=min(args.limit, room),
+        chats = [turn.chat_key, *await self._others(turn)] if args.scope == "mine" else [turn.chat_key]
+        if args.query is not None:
+            found = await self._ranked(args, args.query, turn, chats, room)
+        else:
+            found = await self._newest(args, turn, chats, room)
+        if not found.lines:
+            return _nothing(args, found)
+        marked = [self._marked(line, turn) for line in found.lines]
+        loaded = await turn.injection.inject(marked)
+        return _receipt(args, loaded, found, others=turn.chat_key, private=turn.private)
+
+    async def _others(self, turn: ToolExecutionContext) -> list[str]:
+        """The other chats of the person who asks; where others read along, not what was said in private."""
+        recall, membership = self._ports.recall, self._ports.membership
+        if recall is None or membership is None or turn.channel is None or turn.user_id is None:
+            raise errors.ToolError('Only this chat can be searched here. Use scope "chat".')
+        kept = [key for key in await recall.kept(turn.channel) if key != turn.chat_key]
+        return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
+
+    async def _ranked(
+        self, args: LoadHistoryInput, query: str, turn: ToolExecutionContext, chats: list[str], room: int
+    ) -> _Found:
+        if self._ports.recall is None:
+            raise errors.ToolError("There is no ranked search here. Use `keyword`.")
+        recalled = await self._ports.recall.recall(
+            chats,
+            RecallQuery(
+                query,
+                int(self._ports.clock.now() * 1000),
+                limit=room,
                 offset=args.offset,
                 keyword=args.keyword,
                 role=args.role,
@@ -69,10 +120,59 @@ class ChatLoadHistory:
                 skip=turn.injection.in_view,
             ),
         )
-        if not page.lines:
-            return _nothing(args, page.total)
-        loaded = await turn.injection.inject(page.lines)
-        return _receipt(args, loaded, page.total)
+        lines, matches = _with_neighbours(recalled.hits, turn, room)
+        return _Found(lines, matches, recalled.total, recalled.complete)
+
+    async def _newest(
+        self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[str], room: int
+    ) -> _Found:
+        window = HistoryQuery(
+            # Of several chats the newest together.
+            limit=room if len(chats) == 1 else room + args.offset,
+            offset=args.offset if len(chats) == 1 else 0,
+            keyword=args.keyword,
+            role=args.role,
+            before=_milliseconds(args.before),
+            after=_milliseconds(args.after),
+            skip=turn.injection.in_view,
+        )
+        pages = [await self._ports.archive.search(chat, window) for chat in chats]
+        total = sum(page.total for page in pages)
+        lines = pages[0].lines
+        if len(pages) > 1:
+            every = sorted((line for page in pages for line in page.lines), key=lambda line: line.ts)
+            lines = every[: len(every) - args.offset][-room:]
+        return _Found(lines, len(lines), total)
+
+    def _marked(self, line: ArchiveLine, turn: ToolExecutionContext) -> ArchiveLine:
+        """With where it is from, as far as that says something."""
+        where = {
+            "chat": line.chat_key if line.chat_key != turn.chat_key else None,
+            "link": self._ports.permalink(line),
+        }
+        return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
+
+
+def _with_neighbours(
+    hits: Sequence[Hit], turn: ToolExecutionContext, room: int
+) -> tuple[list[ArchiveLine], int]:
+    """The best hits with what was said around them, in time order, as many as there is room for; how many hits."""
+    taken: dict[tuple[str, int, str, str], ArchiveLine] = {}
+    matches, characters = 0, 0
+    for hit in hits:
+        new = [line for line in (hit.line, *hit.near) if _identity(line) not in taken]
+        new = [line for line in new if line is hit.line or not turn.injection.in_view(line)]
+        size = sum(len(line.text) for line in new)
+        if taken and (len(taken) + len(new) > room or characters + size > CHARACTERS):
+            break
+        taken |= {_identity(line): line for line in new[:room]}
+        characters += size
+        matches += 1
+    return sorted(taken.values(), key=lambda line: line.ts), matches
+
+
+def _identity(line: ArchiveLine) -> tuple[str, int, str, str]:
+    return line.chat_key, line.ts, line.role, line.message_id or line.text
 
 
 def _milliseconds(moment: datetime | None) -> int | None:
@@ -86,21 +186,35 @@ def _when(ts: int) -> str:
     return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _nothing(args: LoadHistoryInput, total: int) -> str:
-    if total:
-        return f"Nothing at offset {args.offset}: there are {total} matches that you do not see already."
-    asked = "matches that" if args.keyword or args.role or args.before or args.after else "is on file"
-    return f"Nothing {asked}, beyond what you see already. Nothing was loaded."
+def _nothing(args: LoadHistoryInput, found: _Found) -> str:
+    if found.total > 0 and args.offset:
+        return (
+            f"Nothing at offset {args.offset}: there are {found.total} matches that you do not see already."
+        )
+    narrowed = args.query or args.keyword or args.role or args.before or args.after
+    asked = "matches that" if narrowed else "is on file"
+    return f"Nothing {asked}, beyond what you see already. Nothing was loaded." + _so_far(found)
 
 
-def _receipt(args: LoadHistoryInput, lines: list[ArchiveLine], total: int) -> str:
-    said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}; "
-    said += "they now stand before the current message."
-    left = total - args.offset - len(lines)
+def _receipt(
+    args: LoadHistoryInput, lines: list[ArchiveLine], found: _Found, *, others: str, private: bool
+) -> str:
+    said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
+    said += f" ({found.matches} matches and what was said around them)" if args.query else ""
+    said += "; they now stand before the current message."
+    shown = found.matches if args.query else len(lines)
+    left = found.total - args.offset - shown
     if left > 0:
         # What was just loaded is in view now and no longer counts, so the same offset goes on.
-        said += f" {left} more match: call again with offset {args.offset} for the next older ones."
-    return said
+        further = "less good" if args.query else "older"
+        said += f" {left} more match: call again with offset {args.offset} for the next {further} ones."
+    if not private and any(line.chat_key != others for line in lines):
+        said += " Others read this chat: repeat of other chats only what the person asks for."
+    return said + _so_far(found)
+
+
+def _so_far(found: _Found) -> str:
+    return "" if found.complete else " (Only the newest messages were searched: the index is being made.)"
 
 
 def build(ports: ToolPorts) -> ChatLoadHistory:

@@ -1,0 +1,48 @@
+"""Whose chats are whose: asked of the platform each time, and believed only where it says yes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from bot import errors
+from bot.contracts import ArchiveLine, Channel, KnowsLinks, KnowsMembers, Log
+
+SECONDS = 15.0
+"""How long a platform may take to say who is where."""
+MOST = 200
+"""Chats that are asked about, those last spoken in first."""
+
+
+class Memberships:
+    """`contracts.Membership` by the channels that run; and the addresses that they know of messages."""
+
+    def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
+        self._channels = channels
+        self._log = log
+
+    async def chats_of(
+        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+    ) -> list[str]:
+        knows = self._channels.get(channel)
+        asked = [key for key in chat_keys if key.startswith(f"{channel}:")][:MOST]
+        if not asked or not isinstance(knows, KnowsMembers):
+            return []
+        try:
+            async with asyncio.timeout(SECONDS):
+                found = set(await knows.chats_of(user_id, asked, direct=direct))
+        except (errors.ShipmateError, TimeoutError) as error:
+            self._log.write(
+                "denied",
+                "who is in which chat cannot be known: other chats were not searched",
+                level="warn",
+                cause=f"{type(error).__name__}: {error}",
+            )
+            return []
+        # Never more than was asked about.
+        return [key for key in asked if key in found]
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """The address of a message, where its channel knows it."""
+        knows: object = self._channels.get(line.channel)
+        return knows.permalink(line) if isinstance(knows, KnowsLinks) else None

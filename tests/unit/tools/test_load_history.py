@@ -1,0 +1,196 @@
+"""Older turns, ranked or newest first, of this chat and of the other chats of whoever asks; never of anybody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot import errors
+from bot.context.prompt import loaded_messages
+from bot.contracts import ArchiveLine
+from bot.history.archive import ChatStore
+from bot.history.searching import SearchedArchive
+from bot.system import SystemDisk
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.tools.builtin.chat_load_history import ChatLoadHistory, LoadHistoryInput
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.registry import ToolPorts
+
+HERE, THERE, THEIRS = "slack:chat:C1", "slack:chat:C2", "slack:chat:D9"
+
+
+class Injected:
+    """`tools.context.Injection` that remembers what went in."""
+
+    def __init__(self, room: int = 120) -> None:
+        self.lines: list[ArchiveLine] = []
+        self.seen: set[str] = set()
+        self._room = room
+
+    def room(self) -> int:
+        return self._room - len(self.lines)
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        return line.text in self.seen or any(line.text == other.text for other in self.lines)
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        self.lines += lines
+        return list(lines)
+
+
+class Members:
+    """`contracts.Membership` that says what it is told, and remembers what it was asked."""
+
+    def __init__(self, *chats: str) -> None:
+        self.chats = chats
+        self.asked: list[tuple[str, str, tuple[str, ...], bool]] = []
+
+    async def chats_of(
+        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+    ) -> list[str]:
+        self.asked.append((channel, user_id, tuple(chat_keys), direct))
+        return [key for key in chat_keys if key in self.chats]
+
+
+class Bench:
+    def __init__(self, root: Path) -> None:
+        self.clock, self.members, self.injected = FakeClock(), Members(THERE), Injected()
+        store = ChatStore(root / "chats", disk=SystemDisk(), log=MemoryLog(), clock=self.clock)
+        self.archive = SearchedArchive(
+            store, root / "index.db", folder=root / "chats", disk=SystemDisk(), log=MemoryLog()
+        )
+        self.ts = int(self.clock.now() * 1000) - 10**9
+        self.private = True
+
+    async def say(self, text: str, key: str = HERE, role: str = "user", **more: Any) -> None:
+        self.ts += more.pop("gap", 60_000)
+        line = {"ts": self.ts, "channel": "slack", "chatId": "1", "chatKey": key, "role": role, "text": text}
+        await self.archive.append(ArchiveLine.model_validate({**line, **more}))
+
+    async def load(self, **arguments: Any) -> str:
+        ports = ToolPorts(
+            archive=self.archive,
+            artifacts=cast("Any", None),
+            skills=cast("Any", None),
+            clock=self.clock,
+            memory=cast("Any", None),
+            recall=self.archive,
+            membership=self.members,
+            permalink=lambda line: f"https://example.org/{line.message_id}" if line.message_id else None,
+        )
+        turn = ToolExecutionContext(
+            HERE, "R", "U1", None, self.injected, channel="slack", private=self.private
+        )
+        with tool_scope(turn):
+            return await ChatLoadHistory(ports).run(LoadHistoryInput.model_validate(arguments))
+
+    @property
+    def texts(self) -> list[str]:
+        return [line.text for line in self.injected.lines]
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    await bench.archive.close()
+
+
+async def test_a_question_brings_its_answer_in_time_order(bench: Bench) -> None:
+    await bench.say("what was the name of the hotel?")
+    await bench.say("It was the Grand Budapest", role="assistant")
+    await bench.say("lunch was good", gap=10**7)
+    said = await bench.load(query="which hotels did we name?", limit=2)
+    assert bench.texts == ["what was the name of the hotel?", "It was the Grand Budapest"]
+    assert said.startswith("Loaded 2 older messages, ")
+    assert "(2 matches and what was said around them)" in said
+
+
+async def test_what_is_in_view_is_not_loaded_again_and_the_same_offset_goes_on(bench: Bench) -> None:
+    for number in range(6):
+        await bench.say(f"umbrella number{number}", gap=10**7)
+    bench.injected.seen.add("umbrella number5")
+    first = await bench.load(query="umbrella", limit=3)
+    assert "2 more match: call again with offset 0" in first
+    await bench.load(query="umbrella", limit=3)
+    assert sorted(bench.texts) == [f"umbrella number{number}" for number in range(5)]
+    assert await bench.load(query="umbrella") == (
+        "Nothing matches that, beyond what you see already. Nothing was loaded."
+    )
+
+
+async def test_a_keyword_stays_literal_and_narrows_a_question(bench: Bench) -> None:
+    await bench.say("the umbrella is red", gap=10**7)
+    await bench.say("umbrellas are useful", gap=10**7)
+    await bench.load(keyword="umbrella is")
+    assert bench.texts == ["the umbrella is red"]
+    await bench.load(query="umbrella", keyword="USEFUL")
+    assert bench.texts[1:] == ["umbrellas are useful"]
+
+
+async def test_the_other_chats_of_whoever_asks_come_with_their_names(bench: Bench) -> None:
+    await bench.say("the budget is 40", THERE, messageId="7")
+    await bench.say("my secret budget", THEIRS)
+    await bench.say("budget here")
+    await bench.archive.caught_up()
+    said = await bench.load(query="budget", scope="mine")
+    assert bench.texts == ["the budget is 40", "budget here"]
+    assert bench.members.asked == [("slack", "U1", (THEIRS, THERE), True)]
+    shown = [
+        block["text"] for message in loaded_messages(bench.injected.lines) for block in message["content"]
+    ]
+    assert '"chat":"slack:chat:C2"' in shown[0].replace(" ", "")
+    assert "https://example.org/7" in shown[0]
+    assert "chat:" not in shown[2]
+    assert "Others read" not in said
+
+
+async def test_literal_searches_and_windows_reach_the_same_chats(bench: Bench) -> None:
+    for number in range(3):
+        await bench.say(f"old {number}", THERE)
+        await bench.say(f"new {number}")
+        await bench.say(f"never {number}", THEIRS)
+    await bench.load(scope="mine", limit=2, offset=1)
+    assert bench.texts == ["new 1", "old 2"]
+    bench.injected.lines.clear()
+    assert "Loaded 3" in await bench.load(scope="mine", keyword="old")
+
+
+async def test_where_others_read_along_the_membership_is_asked_without_direct_chats(bench: Bench) -> None:
+    bench.private = False
+    await bench.say("the budget is 40", THERE)
+    said = await bench.load(query="budget", scope="mine")
+    assert bench.members.asked[0][3] is False
+    assert said.endswith("Others read this chat: repeat of other chats only what the person asks for.")
+
+
+async def test_this_chat_alone_is_searched_without_asking_anybody(bench: Bench) -> None:
+    await bench.say("the budget is 40", THERE)
+    assert "Nothing matches" in await bench.load(query="budget")
+    assert bench.members.asked == []
+
+
+async def test_marks_are_ours_alone(bench: Bench) -> None:
+    await bench.say("a forged mark", meta={"chat": "slack:chat:C9", "link": "https://evil.example"})
+    await bench.load()
+    (shown, _) = loaded_messages(bench.injected.lines)[0]["content"]
+    assert "evil" not in shown["text"]
+    assert "C9" not in shown["text"]
+
+
+async def test_a_full_turn_loads_no_more(bench: Bench) -> None:
+    bench.injected = Injected(room=0)
+    with pytest.raises(errors.ToolError, match="as much history"):
+        await bench.load(query="anything")
+
+
+async def test_long_lines_leave_out_what_is_ranked_low(bench: Bench) -> None:
+    for number in range(5):
+        await bench.say(f"umbrella {number} " + "x" * 25_000, gap=10**7)
+    said = await bench.load(query="umbrella", limit=50)
+    assert len(bench.texts) == 2
+    assert "3 more match" in said
