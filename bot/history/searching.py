@@ -110,7 +110,7 @@ class SearchedArchive:
         """
         found = await asyncio.to_thread(self._names)
         try:
-            times = await self._on_thread(lambda: self._opened().index.last_times())
+            times = await self._on_thread(self._times)
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             times = {}
@@ -203,6 +203,9 @@ class SearchedArchive:
         if self._recall is None:
             self._recall = Recall.opened(self._path, self._folder, self._disk, reranker=self._reranker)
         return self._recall
+
+    def _times(self) -> dict[str, int]:
+        return self._opened().index.last_times()
 
     def _forget(self, *, damaged: bool = False) -> None:
         recall, self._recall = self._recall, None
