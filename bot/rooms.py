@@ -22,6 +22,7 @@ from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.membership import Memberships
 from bot.gateway.receipt import Receipts
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
@@ -29,6 +30,7 @@ from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
 from bot.history.memory_files import MemoryStore
 from bot.history.names import encode
+from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.factory import build_model
@@ -56,7 +58,7 @@ class Rooms:
     redact: Redactor
     manifests: Mapping[str, Manifest]
     journal: Journal
-    archive: ChatStore
+    archive: SearchedArchive
     transcript: Transcript
     artifacts: ArtifactStore
     memory_files: MemoryStore
@@ -78,7 +80,13 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         redact,
         discovery.manifests(),
         outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
-        ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
+        SearchedArchive(
+            ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
+            home / "index.db",
+            folder=home / "chats",
+            disk=disk,
+            log=log,
+        ),
         Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
         ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
         MemoryStore(home / "memory", disk=disk, redact=redact),
@@ -133,16 +141,20 @@ def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Watc
     return WatchedModel(model, clock=outside.clock)
 
 
-def agent_of(rooms: Rooms) -> AgentPool:
+def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
+    memberships = Memberships(channels, log)
     tool_ports = ToolPorts(
         archive=rooms.archive,
         artifacts=rooms.artifacts,
         skills=skills,
         clock=clock,
         memory=rooms.memory_files,
+        recall=rooms.archive,
+        membership=memberships,
+        permalink=memberships.permalink,
     )
     registry = Registry(builtin_tools(tool_ports))
     return AgentPool(

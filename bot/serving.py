@@ -18,7 +18,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
 from bot.gateway.watch import Watch
-from bot.history.archive import ChatStore
+from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
@@ -39,6 +39,8 @@ CHECK_SECONDS = 5.0
 """How long a start waits for a provider that is slow to say whether the key is good."""
 LONGEST_RETRY = 30.0
 KEEP_LEARNED_SECONDS = 60.0
+KEEP_INDEX_SECONDS = 10.0
+"""Also the time after a start before the search index catches up: until then everything goes to the start."""
 ASK_LIMITS_SECONDS = 600.0
 """Between two questions to a provider that did not answer the first one."""
 
@@ -69,7 +71,7 @@ class Gateway:
     model: WatchedModel
     channels: dict[str, Channel]
     journal: Journal
-    archive: ChatStore
+    archive: SearchedArchive
     transcript: Transcript
     agent: AgentPool
     delivery: Delivery
@@ -125,11 +127,12 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
     the block runs all the same and should end at once.
     """
-    of_models = [
+    chores = [
         Chore("keep what was learnt of models", KEEP_LEARNED_SECONDS, gateway.learned.save),
+        Chore("keep the search index", KEEP_INDEX_SECONDS, gateway.archive.tend),
         Chore("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
     ]
-    housekeeping = Housekeeping([*gateway.chores.all(), *of_models], gateway.log)
+    housekeeping = Housekeeping([*gateway.chores.all(), *chores], gateway.log)
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     gateway.memory.start()
