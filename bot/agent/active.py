@@ -64,7 +64,7 @@ class ActiveTurn:
         """Write the user's message, and what else belongs to it from the beginning. It is in the transcript before
         the answer; the model need not wait for it.
         """
-        first = await self._user_message(self.request)
+        first = await self._user_message(self.request, self.epochs.tally.wrong)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
         self.epochs.turn = self
@@ -206,12 +206,12 @@ class ActiveTurn:
 
     # ------------------------------------------------------------ its end, and cuts
 
-    async def end(self, status: TurnStatus, notice: str | None = None) -> None:
+    async def end(self, status: TurnStatus, notice: str | None = None, wrong: str | None = None) -> None:
         """Close the turn: tool calls without results get one, and the store takes the turn unless withdrawn.
 
         One that was stopped before it began leaves nothing behind. Everything is done before the first await, so
         that an end that is interrupted is an end all the same. `notice` is what the person will be told of it:
-        after a crash in between they still are.
+        after a crash in between they still are. `wrong` says to the model what went wrong.
         """
         if not self._began:
             return
@@ -225,7 +225,7 @@ class ActiveTurn:
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
-        self.epochs.tally.turn()
+        self.epochs.tally.turn(status, wrong)
         facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
         facts[tally.KEY] = self.epochs.tally.facts
         if self._loaded and status != "withdrawn":
@@ -356,8 +356,8 @@ class ActiveTurn:
     def _joining(self, inbound: Inbound) -> TurnRequest:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
 
-    async def _user_message(self, request: TurnRequest) -> Message:
-        return await user_message(request, self._kit, [*self.store.view(), *self.view])
+    async def _user_message(self, request: TurnRequest, wrong: Sequence[str] = ()) -> Message:
+        return await user_message(request, self._kit, [*self.store.view(), *self.view], wrong)
 
     def _now(self) -> int:
         return int(self._kit.clock.now() * 1000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bot import errors
 from bot.agent.kit import Kit
@@ -10,19 +10,21 @@ from bot.context import prompt
 from bot.contracts import Archive, ArchiveLine, HistoryQuery, Inbound, Message, TurnRequest
 
 
-async def user_message(request: TurnRequest, kit: Kit, seen: Iterable[Message]) -> Message:
+async def user_message(
+    request: TurnRequest, kit: Kit, seen: Iterable[Message], wrong: Sequence[str] = ()
+) -> Message:
     """The message of a new user turn. The person's own instructions go with it, unless the model sees them already
-    in what it has `seen`.
+    in what it has `seen`; and so does what went `wrong` just before.
     """
     now, inbound = int(kit.clock.now() * 1000), request.inbound
     if inbound is None:
-        return prompt.user_message(request, now)
+        return prompt.user_message(request, now, wrong=wrong)
     changed = await sent_at(kit.archive, inbound)
     words = await kit.prompts.of_person(inbound)
     own = prompt.for_person(words) if words else None
     if own is not None and any(own in message["content"] for message in seen):
         own = None
-    return prompt.user_message(request, now, changed=changed, instructions=own)
+    return prompt.user_message(request, now, changed=changed, instructions=own, wrong=wrong)
 
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ STOP_SECONDS = 0.4
 """What a tool or the model gets to end when its turn is stopped."""
 LAST_WORDS_SECONDS = 0.4
 """How long a stop waits for the delivery of what had been said; it goes on by itself after that."""
+UNANSWERED = "a message before this one got no whole answer; the person was told"
 BROKEN = "Something went wrong on my side while I worked on that. Please try again."
 
 
@@ -106,6 +108,7 @@ class AgentRuntime:
         await self.upkeep.forget()
         await self._ledger.new_session()
         count = len(self.store)
+        self.epochs.tally.wrong = []
         self.epochs.declare("new", epochs.dropped("all"))
         await self._ledger.flush()
         self._frozen = None
@@ -252,6 +255,7 @@ class AgentRuntime:
             system = self.upkeep.system = await self._system(request)
             await self._begin(turn, system)
             outcome = await self._work(turn, system)
+            wrong = UNANSWERED if outcome.notice else None
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -260,14 +264,15 @@ class AgentRuntime:
             return outcome
         except errors.ShipmateError as error:
             status = "withdrawn" if isinstance(error, WITHDRAWN) else "failed"
+            wrong = f"{UNANSWERED} ({_plain(error)})"
             # Nothing was left to do but to say so: the person has the answer.
             quiet = isinstance(error, errors.ModelError | Refused) and turn.answered()
             outcome = _failed(turn, None if quiet else error.person, f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
-            status = "failed"
+            status, wrong = "failed", f"{UNANSWERED} (internal error)"
             outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
         self._ending = True
-        await turn.end(status, outcome.notice)
+        await turn.end(status, outcome.notice, wrong if outcome.notice else None)
         self.upkeep.turn_ended()
         self._log_end(outcome, began)
         return outcome
@@ -371,6 +376,11 @@ class AgentRuntime:
                 kit.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
             )
         return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
+
+
+def _plain(error: errors.ShipmateError) -> str:
+    """What kind of error it is, in words that the model can do something with: never the provider's own."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
 
 
 def _failed(turn: ActiveTurn, notice: str | None, detail: str) -> TurnOutcome:

@@ -17,27 +17,41 @@ _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 _COUNTS = ("turns", "epochs", "calls", "unpriced", *_TOKENS)
 
 
+_TOLD = 3
+"""Of the newest, so many are kept."""
+
+
 class Tally:
-    """Counts of one chat. `epochs` are the changes of the view; `unpriced` calls cost something, nobody knows what."""
+    """Counts of one chat. `epochs` are the changes of the view; `unpriced` calls cost something, nobody knows what.
+
+    `wrong` is what became of the turns since the last one that went well, in words for the model.
+    """
 
     def __init__(self) -> None:
+        self.wrong: list[str] = []
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._cost = 0.0
 
     @property
     def facts(self) -> Json:
         """All of it, as it is written; `costUsd` is without the `unpriced` calls."""
-        return {**self._counts, "costUsd": round(self._cost, 6)}
+        counts = {**self._counts, "costUsd": round(self._cost, 6)}
+        return counts | ({"wrong": list(self.wrong)} if self.wrong else {})
 
     def load(self, found: object) -> None:
         """Go on from what was written; it counts from now on where that is no such thing."""
         if isinstance(found, dict):
             self._counts = {name: int(found.get(name, 0)) for name in _COUNTS}
             self._cost = float(found.get("costUsd", 0.0))
+            self.wrong = [str(words) for words in found.get("wrong", ())]
 
-    def turn(self) -> None:
-        """A turn has ended."""
+    def turn(self, status: str, wrong: str | None) -> None:
+        """A turn has ended, well or not."""
         self._counts["turns"] += 1
+        if wrong:
+            self.wrong = [*self.wrong, wrong][-_TOLD:]
+        elif status == "done":
+            self.wrong = []
 
     def epoch(self) -> None:
         """The view has changed other than by appending."""
