@@ -24,6 +24,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.membership import Memberships
 from bot.gateway.receipt import Receipts
+from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
@@ -257,6 +258,17 @@ def turns_of(rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, deliv
         ids=ids,
         log=log,
     )
+    turns.removals = Removals(
+        journal=rooms.journal,
+        archive=rooms.archive,
+        artifacts=rooms.artifacts,
+        memory=rooms.memory_files,
+        agent=agent,
+        access=access,
+        manifests=rooms.manifests,
+        clock=clock,
+        log=log,
+    )
     turns.commands = Commands(
         name=settings.name,
         agent=agent,
@@ -265,5 +277,6 @@ def turns_of(rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, deliv
         manifests=rooms.manifests,
         stop=turns.stop,
         receipts=Receipts(rooms.journal),
+        forget=turns.removals.command,
     )
     return turns

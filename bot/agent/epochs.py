@@ -19,7 +19,7 @@ from bot.tools import excerpt
 
 Reason = Literal[
     "cold_cache", "idle", "size", "message_cap", "injection", "overflow", "thinking", "model_change", "new",
-    "undo", "edit", "instructions", "compact", "repair",
+    "undo", "edit", "deletion", "instructions", "compact", "repair",
     "continuation",
 ]  # fmt: skip
 _TOLD = {
@@ -30,7 +30,9 @@ _TOLD = {
     "tail": ("injection", "a line that asked the model to go on goes"),
 }
 _BAD = frozenset({"overflow", "thinking", "repair"})
-_ANEW = frozenset({"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo"})
+_ANEW = frozenset(
+    {"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo", "deletion"}
+)
 """After these the whole history is written to the cache anew: what is old in it can be masked for nothing."""
 COLD_AFTER = 300.0
 """Seconds from the start of a request after which the provider's cache of it has surely expired."""

@@ -68,6 +68,10 @@ class AgentPool:
         with self._lend(chat_key) as runtime:
             return await runtime.undo()
 
+    async def forget(self, chat_key: str) -> None:
+        with self._lend(chat_key) as runtime:
+            await runtime.forget()
+
     async def describe(self, chat_key: str) -> Json:
         with self._lend(chat_key) as runtime:
             await runtime.fill()

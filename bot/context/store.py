@@ -9,10 +9,11 @@ restart is the store that was lost, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from bot.context import blocks
+from bot.context.removed import blanked
 from bot.contracts import Message
 
 
@@ -112,6 +113,13 @@ class AgentContextStore:
             if entries:
                 kept.append(_stripped(Turn(turn.request_id, turn.sources, entries)))
         self.turns = kept
+        self._view = None
+
+    def blank(self, uuids: Collection[str]) -> None:
+        """Take what was said out of these entries; they stay where they are."""
+        self.turns = [
+            Turn(turn.request_id, turn.sources, blanked(turn.entries, uuids)) for turn in self.turns
+        ]
         self._view = None
 
     def compact(self, uuids: Iterable[str], head: Message | None) -> None:

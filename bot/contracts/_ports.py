@@ -235,6 +235,12 @@ class Agent(Protocol):
         """
         ...
 
+    async def forget(self, chat_key: str) -> None:
+        """Take what the archive says was removed (`Archive.removals`) out of what is kept of a chat, and what was
+        derived of it; what is running ends first. Raises `errors.StorageError`.
+        """
+        ...
+
     async def describe(self, chat_key: str) -> Json:
         """Facts for `/status`: `model`, `messages`, `maxMessages`."""
         ...

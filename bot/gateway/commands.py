@@ -36,6 +36,7 @@ class Commands:
         manifests: Mapping[str, Manifest],
         stop: Callable[[Inbound], Awaitable[str]],
         receipts: Receipts,
+        forget: Callable[[Inbound], Awaitable[str]],
     ) -> None:
         self._name = name
         self._agent = agent
@@ -46,6 +47,7 @@ class Commands:
             "compact": Command(
                 "put a summary in place of what we said before; say what matters most", self._compact
             ),
+            "forget": Command("forget the message you reply to, or the last one with my answer", forget),
             "help": Command("what I understand", self._help),
             "history": Command("the beginning of what I have in mind of this conversation", self._history),
             "new": Command("begin a new conversation; the old one stays on file", self._new),

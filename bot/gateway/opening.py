@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,7 +60,7 @@ class _Row:
 
 class Opening:
     """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with,
-    `notices` which messages had begun to get their answer by a notice.
+    `notices` which messages had begun to get their answer by a notice; `removed` sees to what a deletion takes along.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Opening:
         aside: Callable[[Inbound], bool],
         again: Callable[[str], None],
         notices: Callable[[str], None],
+        removed: Callable[[Inbound], Awaitable[bool]],
         log: Log,
     ) -> None:
         self._agent = agent
@@ -82,6 +83,7 @@ class Opening:
         self._aside = aside
         self._again = again
         self._notices = notices
+        self._removed = removed
         self._log = log
         self.taken_in: Records
 
@@ -100,6 +102,9 @@ class Opening:
         for row in rows:
             if not row.outcome and row.inbound.request_id not in inside:
                 await self._revise(row, inside)
+        for row in rows:
+            if row.inbound.kind == "delete":
+                await self._removed(row.inbound)
         await asyncio.gather(*(self._finish(row.inbound, row.outcome) for row in rows if row.outcome))
         left = [row for row in rows if not row.outcome]
         old = [row.inbound for row in left if self._old(row.inbound)]

@@ -24,7 +24,7 @@ from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.attachments import unseen
 from bot.gateway.backlog import LIMIT, Backlog
-from bot.gateway.changes import Changes
+from bot.gateway.changes import Changes, Rest
 from bot.gateway.commands import BESIDE, Commands
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.intake import GatewayIntake
@@ -33,6 +33,7 @@ from bot.gateway.opening import TOLD, Opening
 from bot.gateway.places import Person
 from bot.gateway.presence import working
 from bot.gateway.queueing import MODES, belongs, follows, joins, person
+from bot.gateway.removals import Removals
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import Stops, is_stop
 from bot.telemetry.context import turn_scope
@@ -83,7 +84,7 @@ class Turns:
         )  # fmt: skip
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
-            again=self._again.add, notices=self._notices.add, log=log,
+            again=self._again.add, notices=self._notices.add, removed=self._removed, log=log,
         )  # fmt: skip
         self.backlog = Backlog(
             journal=journal, lanes=self.lanes, bring=self.opening.bring, known=self._known, clock=clock, log=log,
@@ -100,6 +101,7 @@ class Turns:
         self.refuses_files: Callable[[], bool] = bool
         """Whether memory is too short for what people upload."""
         self.commands: Commands
+        self.removals: Removals
         self._intake: GatewayIntake
 
     @property
@@ -127,9 +129,24 @@ class Turns:
         elif self._aside(inbound):
             return
         elif inbound.kind in {"edit", "delete"}:
-            self._do_aside(inbound, self.changes.carry_out(inbound, records))
+            self._do_aside(inbound, partial(self._changed, inbound, self.changes.carry_out(inbound, records)))
         elif self.backlog.admits(inbound):
             self._added(inbound)
+
+    async def _changed(self, change: Inbound, rest: Rest) -> None:
+        """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
+        await self._intake.archived(change)
+        removed = change.kind == "delete" and await self._removed(change)
+        await rest()
+        if removed:
+            await self._recorded(self._agent.forget(change.chat_key))
+
+    async def _removed(self, deletion: Inbound) -> bool:
+        try:
+            return await self.removals.deleted(deletion)
+        except errors.StorageError as error:
+            self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
+            return False
 
     async def open(self, channel: str) -> int:
         """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what

@@ -30,6 +30,7 @@ COMMANDS = {
     "new": "Begin a new conversation",
     "compact": "Sum up what we said before",
     "undo": "Forget the last message and my answer",
+    "forget": "Forget the message you reply to",
     "history": "Show what I have in mind",
     "stop": "Stop what I am doing",
     "status": "How things stand",

@@ -31,8 +31,11 @@ from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.receipt import Receipts
+from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
+from bot.history.artifacts import ArtifactStore
+from bot.history.memory_files import MemoryStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
@@ -125,6 +128,7 @@ class FakeAgent:
         self.totals: Json = dict.fromkeys(TOTALS, 0)
         self.kept = ""
         self.undone: list[str] = []
+        self.forgot: list[str] = []
         self.last_said: str | None = None
         self.messages = 0
 
@@ -182,6 +186,9 @@ class FakeAgent:
         self.undone.append(chat_key)
         return self.last_said
 
+    async def forget(self, chat_key: str) -> None:
+        self.forgot.append(chat_key)
+
     async def describe(self, chat_key: str) -> Json:
         return {"model": "fake", "messages": self.messages, "maxMessages": 60}
 
@@ -237,9 +244,18 @@ class Bench:
             beside=self.turns.lanes.beside, clock=self.clock, ids=self.ids, log=self.log,
         )  # fmt: skip
         self.turns.intake = self.intake
+        self.artifacts = ArtifactStore(
+            root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
+        )
+        self.memory = MemoryStore(root / "memory", disk=self.disk)
+        self.turns.removals = Removals(
+            journal=self.journal, archive=self.archive, artifacts=self.artifacts, memory=self.memory,
+            agent=self.agent, access=self.access, manifests=self.manifests, clock=self.clock, log=self.log,
+        )  # fmt: skip
         self.turns.commands = Commands(
             name="shipmate", agent=self.agent, lanes=self.turns.lanes, access=self.access,
             manifests=self.manifests, stop=self.turns.stop, receipts=Receipts(self.journal),
+            forget=self.turns.removals.command,
         )  # fmt: skip
         self._count = itertools.count(1)
 

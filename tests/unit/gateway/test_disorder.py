@@ -90,6 +90,8 @@ class Scripted:
     async def undo(self, chat_key: str) -> str | None:
         return None
 
+    async def forget(self, chat_key: str) -> None: ...
+
     async def compact(self, chat_key: str, focus: str = "") -> dict[str, Any]:
         return {"how": "nothing"}
 

@@ -1,0 +1,69 @@
+"""Taking out of a conversation what its archive says was removed: out of the view, the summary and the memory."""
+
+from __future__ import annotations
+
+from bot import errors
+from bot.agent.epochs import Change, Epochs
+from bot.agent.kit import Kit
+from bot.agent.upkeep import Upkeep
+from bot.context import memory
+from bot.context import removed as reading
+from bot.contracts import Json, Message
+
+
+class Removing:
+    """The removals of one chat. They are carried out between turns: `due` until they are."""
+
+    def __init__(self, chat_key: str, declared: Epochs, upkeep: Upkeep, kit: Kit) -> None:
+        self.due = True
+        self._chat_key = chat_key
+        self._epochs = declared
+        self._upkeep = upkeep
+        self._kit = kit
+
+    async def carry_out(self) -> bool:
+        """Carry out what is due; whether the view has changed. What was blanked stays so, also after a restart and in
+        an earlier session that is taken up again. Raises `errors.StorageError`; it is due then as before.
+        """
+        if not self.due:
+            return False
+        removals = await self._kit.archive.removals(self._chat_key)
+        changed = bool(removals) and await self._take_back(reading.removed(removals))
+        self.due = False
+        return changed
+
+    async def attempt(self) -> bool:
+        """The same where a disk that refuses must not keep the chat from going on: it is tried again."""
+        try:
+            return await self.carry_out()
+        except errors.StorageError as error:
+            self._kit.log.write(
+                "error",
+                "what was removed is still in view",
+                level="error",
+                chat_key=self._chat_key,
+                cause=str(error),
+            )
+            return False
+
+    async def _take_back(self, wanted: reading.Removed) -> bool:
+        await self._upkeep.take_back(wanted.turns)
+        await self._written()
+        lines = await self._kit.transcript.load(self._chat_key)
+        uuids, since = reading.blanks(lines, wanted)
+        if not uuids:
+            return False
+        data: Json = {"dropped": [], "blank": uuids}
+        if self._epochs.store.head is not None and reading.summed_up(lines, since):
+            data["head"] = self._head()
+        self._epochs.declare("deletion", Change("boundary", data))
+        await self._written()
+        return True
+
+    def _head(self) -> Message | None:
+        """What stands for what was compacted away: the memory without what was removed, where there is one."""
+        return memory.head(self._upkeep.markdown) if self._upkeep.markdown else None
+
+    async def _written(self) -> None:
+        if not await self._epochs.ledger.flush():
+            raise errors.StorageError("the transcript cannot be written")

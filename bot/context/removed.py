@@ -1,0 +1,121 @@
+"""What was removed at somebody's wish, taken out of what the model is shown. The messages stay, so that every call keeps
+its result; what people said in them goes.
+
+Reading is pure; the change itself is a boundary with `blank`, the uuids of the messages (`bot.context.replay`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from bot.context import blocks
+from bot.contracts import ArchiveLine, Json, Message
+
+if TYPE_CHECKING:
+    from bot.context.store import Entry
+
+REMOVED = "[message removed]"
+PARTS = 3
+SENDS = "chat_send"
+"""The tool whose input is what people read."""
+
+
+class Line(Protocol):
+    """What a line of the transcript says (`bot.history.transcript.TranscriptLine`)."""
+
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def ts(self) -> int: ...
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def message(self) -> Message | None: ...
+    @property
+    def data(self) -> Json | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What removals are about: messages of people by their requestIds, answers by those of their turns, and what was
+    taken from an archive by role and id of the message. `turns` are all those that had to do with it.
+    """
+
+    words: frozenset[str]
+    answers: frozenset[str]
+    messages: frozenset[tuple[str, str]]
+    turns: frozenset[str]
+
+    def names(self, role: str, sources: Iterable[str]) -> bool:
+        """Whether a message that came from these is meant."""
+        wanted = self.words if role == "user" else self.answers
+        return any(source in wanted or _adopted(source) & self.messages for source in sources)
+
+
+def removed(removals: Iterable[ArchiveLine]) -> Removed:
+    """What the removals in an archive are about."""
+    words, answers, messages, turns = set[str](), set[str](), set[tuple[str, str]](), set[str]()
+    for line in removals:
+        meta = line.meta or {}
+        role, of = str(meta.get("ofRole", "user")), [str(one) for one in meta.get("of", ())]
+        (answers if role == "assistant" else words).update(of)
+        turns.update(map(str, meta.get("turns", of)))
+        messages.add((role, str(line.message_id)))
+    return Removed(frozenset(words), frozenset(answers), frozenset(messages), frozenset(turns))
+
+
+def blanks(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
+    """The uuids of the messages that have to be blanked and are not yet, and when the first of them was written (ms)."""
+    found: dict[str, int] = {}
+    first = False
+    for line in lines:
+        data = line.data or {}
+        if line.type == "turn_start":
+            first = True
+        elif line.type == "boundary":
+            for uuid in data.get("blank", ()):
+                found.pop(uuid, None)
+        elif line.message is not None and not blocks.is_results(line.message):
+            role = str(line.message["role"])
+            own = [line.request_id or ""] if first or role == "assistant" else []
+            if wanted.names(role, [*own, *data.get("sources", ())]):
+                found[line.uuid] = line.ts
+            first = first and role != "user"
+    return list(found), min(found.values(), default=0)
+
+
+def summed_up(lines: Iterable[Line], since: int) -> bool:
+    """Whether the newest summary was written at that time (ms) or later: it may tell of what was said then."""
+    told = [line.ts for line in lines if line.type == "boundary" and "head" in (line.data or {})]
+    return bool(told) and told[-1] >= since
+
+
+def without(message: Message) -> Message:
+    """A message without what was said in it. Calls and results stay, but for the words of an answer."""
+    if message["role"] == "user":
+        return {**message, "content": [{"type": "text", "text": REMOVED}]}
+    content: list[Json] = []
+    for block in message["content"]:
+        if block.get("type") == "text":
+            content.append({"type": "text", "text": REMOVED})
+        elif block.get("type") == "tool_use" and block.get("name") == SENDS:
+            content.append({**block, "input": {"text": REMOVED}})
+        elif block.get("type") not in blocks.THINKING:
+            content.append(block)
+    return {**message, "content": content or [{"type": "text", "text": REMOVED}]}
+
+
+def blanked(entries: Iterable[Entry], uuids: Collection[str]) -> tuple[Entry, ...]:
+    """The entries, those with these uuids without what was said in them."""
+    gone = frozenset(uuids)
+    return tuple(type(one)(one.uuid, without(one.message)) if one.uuid in gone else one for one in entries)
+
+
+def _adopted(source: str) -> set[tuple[str, str]]:
+    """The role and the message id in the key of a line that was taken from an archive (`replay.line_key`)."""
+    parts = source.split(":", 3)
+    return {(parts[2], parts[3])} if parts[0] == "archive" and len(parts) > PARTS else set()

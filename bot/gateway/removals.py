@@ -1,0 +1,229 @@
+"""Removals: what its author has deleted, or somebody wants forgotten. A line in the archive says so, readers hide the
+text, and what was derived from it goes; nothing on file is erased for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.contracts import (
+    Agent,
+    Archive,
+    ArchiveLine,
+    Artifacts,
+    Clock,
+    HistoryQuery,
+    Inbound,
+    Journal,
+    Log,
+    Manifest,
+    MemoryFiles,
+    MemoryOwner,
+    Role,
+)
+from bot.gateway.access import Access
+
+DONE = (
+    "Forgotten: I no longer see it, find it or keep notes of it. On this machine's disk it stays until an operator "
+    "erases it."
+)
+UNKNOWN = "I know no such message of this conversation."
+NOT_YOURS = "Only whoever wrote that, or was answered with it, can have it forgotten; or an operator."
+NOTHING = "There is no message of yours here that I could forget."
+HOW = (
+    "Reply to the message with {prefix}forget, or write {prefix}forget last for your last message and my answer. "
+    "Where you can delete a message yourself, I forget it with that, if your platform tells me."
+)
+LAST = "last"
+_JOINED = "joined "
+_MOST = 200
+"""Lines of one message, or of one turn, that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A message: whose words (`role`), who may have it removed, the requestIds of its inbound and of their turns."""
+
+    message_id: str
+    role: Role
+    person: str | None
+    of: tuple[str, ...]
+    turns: tuple[str, ...]
+
+
+class Removals:
+    """Removes messages from the archive, from artifacts and from memory files; the agent then forgets them too."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        archive: Archive,
+        artifacts: Artifacts,
+        memory: MemoryFiles,
+        agent: Agent,
+        access: Access,
+        manifests: Mapping[str, Manifest],
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._journal = journal
+        self._archive = archive
+        self._artifacts = artifacts
+        self._memory = memory
+        self._agent = agent
+        self._access = access
+        self._manifests = manifests
+        self._clock = clock
+        self._log = log
+
+    async def deleted(self, deletion: Inbound) -> bool:
+        """A platform says that the author has deleted a message; whether there was anything to remove. Doing it again
+        changes nothing. Raises `errors.StorageError`.
+        """
+        target = await self._target(deletion, deletion.message_id or "")
+        if target is None or target.role != "user" or target.person != deletion.user_id:
+            return False
+        await self._remove(deletion, target)
+        return True
+
+    async def command(self, inbound: Inbound) -> str:
+        """Carry out `/forget`; what to say of it. Raises `errors.StorageError`; asked again, it goes on."""
+        words = inbound.command.args.split() if inbound.command is not None else []
+        asked = inbound.answers or next((word for word in words if word != LAST), None)
+        manifest = self._manifests[inbound.channel]
+        if asked is not None:
+            answer = await self._one(inbound, asked)
+        elif LAST in words or manifest.access == "local":
+            answer = await self._last(inbound)
+        else:
+            return HOW.format(prefix=manifest.command_prefix)
+        if answer == DONE:
+            await self._agent.forget(inbound.chat_key)
+        return answer
+
+    async def _one(self, inbound: Inbound, message_id: str) -> str:
+        target = await self._target(inbound, message_id)
+        if target is None:
+            return UNKNOWN
+        if target.person != inbound.user_id and not self._access.is_operator(
+            inbound.channel, inbound.user_id
+        ):
+            return NOT_YOURS
+        await self._remove(inbound, target)
+        return DONE
+
+    async def _last(self, inbound: Inbound) -> str:
+        """The newest message of a person, and what answered it. The message goes last: until then, a crash leaves it
+        the newest.
+        """
+        if any(_by(line, inbound) and _role(line) == "user" for line in await self._removals(inbound)):
+            return DONE
+        query = HistoryQuery(
+            limit=1,
+            role="user",
+            skip=lambda line: line.user_id != inbound.user_id or line.message_id is None,
+        )
+        lines = (await self._archive.search(inbound.chat_key, query)).lines
+        target = await self._target(inbound, lines[0].message_id or "") if lines else None
+        if target is None:
+            return NOTHING
+        answers = HistoryQuery(
+            limit=_MOST, role="assistant", skip=lambda line: _request(line) not in target.turns
+        )
+        for line in (await self._archive.search(inbound.chat_key, answers)).lines:
+            if (answer := await self._target(inbound, line.message_id or "")) is not None:
+                await self._remove(inbound, answer)
+        await self._remove(inbound, target)
+        return DONE
+
+    async def _target(self, inbound: Inbound, message_id: str) -> _Target | None:
+        """The message of a chat with this id, which may be that of any part of an answer."""
+        query = HistoryQuery(limit=_MOST, everything=True, skip=lambda line: message_id not in _ids(line))
+        lines = (await self._archive.search(inbound.chat_key, query)).lines
+        records = await self._journal.about(inbound.chat_key, message_id)
+        said = [one.inbound for one in records if one.inbound.kind in {"message", "edit"}]
+        answers = [line for line in lines if line.role == "assistant"]
+        if answers and not any(line.role == "user" for line in lines):
+            request_id = _request(answers[-1])
+            asked = await self._journal.inbound(request_id)
+            person = asked.inbound.user_id if asked is not None else None
+            turns = tuple(filter(None, [request_id]))
+            return _Target(answers[-1].message_id or message_id, "assistant", person, turns, turns)
+        people = [line.user_id for line in lines] or [one.user_id for one in said]
+        if not people:
+            return None
+        of = tuple(dict.fromkeys([*filter(None, map(_request, lines)), *(one.request_id for one in said)]))
+        return _Target(message_id, "user", people[0], of, await self._turns(of))
+
+    async def _turns(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """The turns that answered these inbound: what joined a running turn was answered by that."""
+        found: dict[str, None] = {}
+        for request_id in requests:
+            record = await self._journal.inbound(request_id)
+            outcome = (record.outcome or "") if record is not None else ""
+            found[outcome.removeprefix(_JOINED) if outcome.startswith(_JOINED) else request_id] = None
+        return tuple(found)
+
+    async def _removals(self, inbound: Inbound) -> list[ArchiveLine]:
+        return await self._archive.removals(inbound.chat_key)
+
+    async def _remove(self, inbound: Inbound, target: _Target) -> None:
+        """Say so in the archive, and let go what its turns have made. All of it may be done again."""
+        known = {line.message_id for line in await self._removals(inbound)}
+        if target.message_id not in known:
+            await self._archive.append(self._line(inbound, target))
+        artifacts = await self._artifacts.forget(inbound.chat_key, target.turns)
+        notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), target.turns)
+        if target.person is not None:
+            owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
+            notes += await self._memory.forget(owner, target.turns)
+        self._log.write(
+            "removal",
+            "a message was removed",
+            chat_key=inbound.chat_key,
+            request_id=inbound.request_id,
+            message_id=target.message_id,
+            role=target.role,
+            by=inbound.user_id,
+            artifacts=artifacts,
+            notes=notes,
+        )
+
+    def _line(self, inbound: Inbound, target: _Target) -> ArchiveLine:
+        return ArchiveLine(
+            ts=int(self._clock.now() * 1000),
+            channel=inbound.channel,
+            chat_id=inbound.chat_id,
+            chat_key=inbound.chat_key,
+            user_id=inbound.user_id,
+            message_id=target.message_id,
+            role="system",
+            text="",
+            meta={
+                "deleted": True,
+                "requestId": inbound.request_id,
+                "of": list(target.of),
+                "ofRole": target.role,
+                "turns": list(target.turns),
+            },
+        )
+
+
+def _ids(line: ArchiveLine) -> set[str]:
+    """The ids of the messages that a line stands for."""
+    parts = (line.meta or {}).get("messageIds", ())
+    return {str(line.message_id), *map(str, parts)} if line.message_id is not None else set()
+
+
+def _request(line: ArchiveLine) -> str:
+    return str((line.meta or {}).get("requestId") or "")
+
+
+def _by(line: ArchiveLine, inbound: Inbound) -> bool:
+    return _request(line) == inbound.request_id
+
+
+def _role(line: ArchiveLine) -> str:
+    return str((line.meta or {}).get("ofRole"))

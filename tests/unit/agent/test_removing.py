@@ -1,0 +1,250 @@
+"""What was removed leaves the view, the summary and the memory, and stays away over restarts and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.context import validate
+from bot.context.memory import Memory
+from bot.context.removed import REMOVED
+from bot.contracts import ArchiveLine
+from bot.history.memories import Memories
+from bot.system import SystemDisk
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.keeping import SUMMARY, Answers
+
+THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
+LONG = "x" * 30_000
+
+
+def spoken(bench: Bench) -> str:
+    """All that the newest request shows, without the time of day and the names of turns."""
+    return re.sub(r"<turn_context>.*?</turn_context>", "", json.dumps(bench.sent, ensure_ascii=False))
+
+
+async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", forget: bool = True) -> None:
+    await bench.archive.append(
+        ArchiveLine(
+            ts=1, channel="telegram", chat_id="1", chat_key=KEY, message_id=message_id, role="system", text="",
+            meta={"deleted": True, "requestId": "X", "of": [of], "ofRole": role, "turns": [of]},
+        )
+    )  # fmt: skip
+    if forget:
+        await bench.pool.forget(KEY)
+
+
+async def idle(bench: Bench) -> None:
+    upkeep = bench.pool._runtime(KEY).upkeep
+    for task in (upkeep._extracting, upkeep._compacting):
+        if task is not None:
+            await asyncio.wait([task])
+
+
+def request_ids(bench: Bench) -> list[str]:
+    return [turn.request_id for turn in bench.pool._runtime(KEY).store.turns]
+
+
+def deletions(bench: Bench) -> int:
+    return sum(entry.details.get("reason") == "deletion" for entry in bench.log.entries)
+
+
+async def talked(bench: Bench) -> None:
+    bench.model.answers += [
+        reply(THINKING, tool_use("chat_send", text="the secret is noted")),
+        reply(text("")),
+        reply(THINKING, text("fine")),
+    ]
+    await bench.say("my secret is 鯨")
+    await bench.say("how are you?")
+
+
+async def test_a_removed_message_is_not_shown_again_and_pairs_stay_whole(bench: Bench) -> None:
+    await talked(bench)
+    await remove(bench, "1", request_ids(bench)[0])
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench)
+    assert spoken(bench).count(REMOVED) == 1
+    assert "the secret is noted" in spoken(bench), "the answer is a message of its own"
+    assert "thinking" not in json.dumps(bench.sent[:-1])
+    validate.validate(bench.model.requests[-1])
+    assert "鯨" not in await bench.pool.history(KEY)
+
+
+async def test_a_removed_answer_is_not_shown_again(bench: Bench) -> None:
+    await talked(bench)
+    await remove(bench, "1", request_ids(bench)[0], role="assistant")
+    await bench.say("and now?")
+    assert "鯨" in spoken(bench)
+    assert "noted" not in spoken(bench)
+    validate.validate(bench.model.requests[-1])
+
+
+async def test_it_stays_away_after_a_restart_byte_for_byte(bench: Bench) -> None:
+    await talked(bench)
+    await remove(bench, "1", request_ids(bench)[0])
+    view = json.dumps(bench.pool._runtime(KEY).store.view())
+    for _ in range(2):
+        bench.restart()
+        await bench.pool._runtime(KEY).fill()
+        assert json.dumps(bench.pool._runtime(KEY).store.view()) == view
+    assert deletions(bench) == 1
+
+
+async def test_a_crash_right_behind_the_removal_does_not_bring_it_back(bench: Bench) -> None:
+    await talked(bench)
+    await remove(bench, "1", request_ids(bench)[0], forget=False)
+    bench.restart()
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench)
+
+
+async def test_a_conversation_that_was_adopted_from_the_archive_forgets_too(bench: Bench) -> None:
+    await bench.store(1, "user", "my secret is 鯨", message_id="m1")
+    await bench.store(2, "assistant", "noted, 鯨", message_id="m2")
+    await bench.say("hello")
+    await remove(bench, "m1", "")
+    await remove(bench, "m2", "", role="assistant")
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench)
+    assert spoken(bench).count(REMOVED) == 2
+
+
+async def test_what_was_removed_before_an_adoption_is_not_adopted(bench: Bench) -> None:
+    await bench.store(1, "user", "my secret is 鯨", message_id="m1")
+    await remove(bench, "m1", "", forget=False)
+    await bench.say("hello")
+    assert "鯨" not in spoken(bench)
+
+
+async def test_a_running_turn_ends_first_and_is_blanked_then(bench: Bench) -> None:
+    gate, began = asyncio.Event(), asyncio.Event()
+
+    async def held(request: Any) -> Any:
+        began.set()
+        await gate.wait()
+        async for event in stream(request):
+            yield event
+
+    stream, bench.model.stream = bench.model.stream, held  # type: ignore[method-assign]
+    inbound = bench.inbound("my secret is 鯨")
+    turn = asyncio.create_task(bench.say("my secret is 鯨"))
+    await began.wait()
+    running = bench.pool._runtime(KEY).epochs.turn
+    assert running is not None
+    await remove(bench, inbound.message_id or "", running.request.request_id, forget=False)
+    removal = asyncio.create_task(bench.pool.forget(KEY))
+    await asyncio.sleep(0)
+    assert bench.pool._runtime(KEY)._removing.due
+    gate.set()
+    await turn
+    await removal
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench).replace("echo: my secret is 鯨", "")
+
+
+async def test_a_message_that_joined_a_turn_is_blanked_alone(bench: Bench) -> None:
+    joined = bench.inbound("my secret is 鯨")
+    more = [[joined], []]
+    bench.model.answers += [reply(tool_use("skills_list")), reply(text("fine"))]
+    await bench.say("look it up", take_more=lambda: more.pop(0) if more else [])
+    await remove(bench, joined.message_id or "", joined.request_id)
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench)
+    assert "look it up" in spoken(bench)
+    validate.validate(bench.model.requests[-1])
+
+
+async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Bench) -> None:
+    answers = Answers(bench)
+    answers.memory = reply(text(Memory(facts=("the secret is 鯨",)).markdown))
+    answers.summary = reply(text(SUMMARY.replace("海", "鯨")))
+    bench.configure(soft_tokens=14_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
+    await bench.say("my secret is 鯨")
+    first = request_ids(bench)[0]
+    for number in range(8):
+        await bench.say(f"message {number} {LONG}")
+        await idle(bench)
+    runtime = bench.pool._runtime(KEY)
+    assert runtime.store.head is not None
+    assert first not in request_ids(bench), "it was compacted away"
+    assert "鯨" in json.dumps(runtime.store.head, ensure_ascii=False)
+    await remove(bench, "1", first)
+    assert "鯨" not in json.dumps(runtime.store.view(), ensure_ascii=False)
+    assert "鯨" not in runtime.upkeep.markdown
+    kept = await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY)
+    assert kept is None or "鯨" not in kept.markdown
+    bench.restart()
+    await bench.pool._runtime(KEY).fill()
+    assert "鯨" not in json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False)
+
+
+async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
+    answers = Answers(bench)
+    bench.configure(soft_tokens=100_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
+    answers.memory = reply(text(Memory(facts=("the ship is red",)).markdown))
+    for number in range(3):
+        await bench.say(f"message {number} {LONG}")
+    runtime = bench.pool._runtime(KEY)
+    await idle(bench)
+    assert "red" in runtime.upkeep.markdown
+    answers.memory = reply(text(Memory(facts=("the ship is red", "the secret is 鯨")).markdown))
+    await bench.say("my secret is 鯨")
+    last = request_ids(bench)[-1]
+    for number in range(3):
+        await bench.say(f"more {number} {LONG}")
+    await idle(bench)
+    assert "鯨" in runtime.upkeep.markdown
+    await remove(bench, "4", last)
+    assert runtime.upkeep.markdown.split("\n## ")[0] == "## Facts\n- the ship is red\n"
+
+
+async def test_what_an_operator_made_of_the_memory_is_taken_up(bench: Bench) -> None:
+    answers = Answers(bench)
+    memories = Memories(bench.root / "memory", disk=SystemDisk())
+    bench.configure(soft_tokens=100_000, memories=memories)
+    for number in range(3):
+        await bench.say(f"message {number} {LONG}")
+    await idle(bench)
+    before = answers.forks("memory")
+    (bench.root / "memory" / "telegram%3Achat%3A1" / "session.md").write_text(
+        Memory(facts=("an operator was here",)).markdown, encoding="utf-8"
+    )
+    for number in range(3):
+        await bench.say(f"more {number} {LONG}")
+    await idle(bench)
+    asked = [request for request in bench.model.requests if request.purpose == "memory"][before]
+    assert "an operator was here" in json.dumps(asked.messages[-1])
+
+
+async def test_an_archive_that_cannot_be_read_stops_nobody_and_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talked(bench)
+    await remove(bench, "1", request_ids(bench)[0], forget=False)
+    bench.restart()
+
+    async def broken(_: str) -> list[ArchiveLine]:
+        raise errors.StorageError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.archive, "removals", broken)
+        await bench.say("hello?")
+        with pytest.raises(errors.StorageError):
+            await bench.pool.forget(KEY)
+    assert bench.chat.seen[-1] == "echo: hello?"
+    await bench.say("and now?")
+    assert "鯨" not in spoken(bench)
+
+
+async def test_a_chat_without_removals_reads_its_transcript_once(bench: Bench, tmp_path: Path) -> None:
+    await talked(bench)
+    await bench.pool.forget(KEY)
+    assert deletions(bench) == 0

@@ -1,0 +1,220 @@
+"""What is deleted or forgotten: by whom it may be, what goes with it, and that it is done once, whatever dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Command, HistoryQuery, Inbound, MemoryOwner, Written
+from bot.gateway import removals
+from tests.unit.gateway.conftest import Bench
+
+KEY = "tele:chat:77"
+GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
+LOCAL: dict[str, Any] = {"channel": "local", "chat_key": "local:chat:77"}
+
+
+def forget(bench: Bench, answers: str | None = None, args: str = "", **more: Any) -> Inbound:
+    command = Command(name="forget", args=args)
+    return bench.inbound("/forget", command=command, answers=answers, **more)
+
+
+async def asked(bench: Bench, answers: str | None = None, args: str = "", **more: Any) -> str:
+    await bench.intake.accept(forget(bench, answers, args, **more))
+    await bench.idle()
+    channel = bench.channels[more.get("channel", "tele")]
+    return channel.texts[-1]
+
+
+async def said(bench: Bench, words: str, message_id: str, **more: Any) -> str:
+    """Say something and wait for the answer; the requestId of the turn."""
+    await bench.say(words, message_id=message_id, **more)
+    await bench.idle()
+    return bench.agent.requests[-1].request_id
+
+
+async def everything(bench: Bench, chat_key: str = KEY) -> list[str]:
+    page = await bench.archive.search(chat_key, HistoryQuery(limit=100, everything=True))
+    return [line.text for line in page.lines]
+
+
+async def test_what_its_author_deletes_after_the_turn_is_not_found_any_more(bench: Bench) -> None:
+    request_id = await said(bench, "my secret is 鯨", "m")
+    await bench.say("", message_id="m", kind="delete")
+    await bench.idle()
+    assert await bench.lines() == [("assistant", "re: my secret is 鯨")]
+    assert await everything(bench) == ["my secret is 鯨", "re: my secret is 鯨"], "nothing is erased"
+    assert bench.agent.forgot == [KEY]
+    (line,) = await bench.archive.removals(KEY)
+    assert (line.role, line.text, line.message_id, line.user_id) == ("system", "", "m", "77")
+    meta = line.meta or {}
+    assert meta == {
+        "deleted": True, "requestId": meta["requestId"], "of": [request_id], "ofRole": "user", "turns": [request_id]
+    }  # fmt: skip
+    assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", "recorded"]
+
+
+async def test_an_edit_hides_what_was_said_before_and_a_deletion_both(bench: Bench) -> None:
+    await said(bench, "teh", "m")
+    await bench.say("the", message_id="m", kind="edit")
+    await bench.idle()
+    assert await bench.lines() == [("assistant", "re: teh"), ("user", "the")]
+    await bench.say("", message_id="m", kind="delete")
+    await bench.idle()
+    assert await bench.lines() == [("assistant", "re: teh")]
+    (line,) = await bench.archive.removals(KEY)
+    assert len((line.meta or {})["of"]) == 2
+
+
+async def test_a_message_that_is_deleted_before_its_turn_is_not_found_either(bench: Bench) -> None:
+    hold = bench.agent.hold = asyncio.Event()
+    await bench.say("busy", message_id="busy")
+    await bench.agent.began.wait()
+    await bench.say("never mind", message_id="m")
+    await bench.say("", message_id="m", kind="delete")
+    hold.set()
+    await bench.idle()
+    assert await bench.lines() == [("user", "busy"), ("assistant", "re: busy")]
+
+
+@pytest.mark.parametrize("more", [{"user_id": "5"}, {"message_id": "unknown"}])
+async def test_a_deletion_by_somebody_else_or_of_nothing_removes_nothing(
+    bench: Bench, more: dict[str, Any]
+) -> None:
+    await said(bench, "mine", "m", **GROUP)
+    await bench.say("", **{"message_id": "m", "kind": "delete"} | GROUP | more)
+    await bench.idle()
+    assert await bench.archive.removals("tele:chat:-100") == []
+    assert bench.agent.forgot == []
+
+
+async def test_forget_as_a_reply_removes_the_message(bench: Bench) -> None:
+    await said(bench, "my secret is 鯨", "m")
+    assert await asked(bench, "m") == removals.DONE
+    assert await bench.lines() == [("assistant", "re: my secret is 鯨")]
+    assert bench.agent.forgot == [KEY]
+    assert await asked(bench, "m") == removals.DONE
+    assert len(await bench.archive.removals(KEY)) == 1
+
+
+async def test_forget_as_a_reply_to_any_part_of_an_answer_removes_the_answer(bench: Bench) -> None:
+    bench.agent.answer = lambda _: "x" * 1_500
+    await said(bench, "hello", "m")
+    assert await asked(bench, "m2") == removals.DONE
+    assert await bench.lines() == [("user", "hello")]
+    (line,) = await bench.archive.removals(KEY)
+    assert (line.message_id, (line.meta or {})["ofRole"]) == ("m1", "assistant")
+
+
+@pytest.mark.parametrize("message_id", ["m", "m1"])
+async def test_in_a_group_only_the_author_or_an_operator_may(bench: Bench, message_id: str) -> None:
+    await said(bench, "mine", "m", **GROUP)
+    assert await asked(bench, message_id, **GROUP, user_id="5") == removals.NOT_YOURS
+    assert await bench.archive.removals("tele:chat:-100") == []
+    assert await asked(bench, message_id, **GROUP, user_id="1") == removals.DONE
+    assert len(await bench.archive.removals("tele:chat:-100")) == 1
+
+
+async def test_another_chat_cannot_be_reached(bench: Bench) -> None:
+    await said(bench, "mine", "m", **GROUP)
+    assert await asked(bench, "m") == removals.UNKNOWN
+    assert await asked(bench, "nothing") == removals.UNKNOWN
+    assert await bench.archive.removals("tele:chat:-100") == []
+
+
+async def test_without_a_reply_it_says_how_where_messages_can_be_replied_to(bench: Bench) -> None:
+    await said(bench, "hello", "m")
+    assert await asked(bench) == removals.HOW.format(prefix="/")
+    assert await bench.archive.removals(KEY) == []
+
+
+@pytest.mark.parametrize(("more", "args"), [(LOCAL, ""), ({}, "last")])
+async def test_the_last_message_goes_with_its_answer(bench: Bench, more: dict[str, Any], args: str) -> None:
+    key = more.get("chat_key", KEY)
+    await said(bench, "first", "a", **more)
+    await said(bench, "second", "b", **more)
+    assert await asked(bench, args=args, **more) == removals.DONE
+    assert await bench.lines(key) == [("user", "first"), ("assistant", "re: first")]
+    assert await asked(bench, args=args, **more) == removals.DONE
+    assert await bench.lines(key) == []
+    assert await asked(bench, args=args, **more) == removals.NOTHING
+
+
+async def test_what_its_turn_made_goes_too(bench: Bench) -> None:
+    request_id = await said(bench, "my secret is 鯨", "m")
+    await bench.artifacts.put("鯨", chat_key=KEY, request_id=request_id, tool="look", tool_use_id="t")
+    me, chat = MemoryOwner("person", "tele:77"), MemoryOwner("chat", KEY)
+    for owner in (me, chat):
+        await bench.memory.change(owner, "a.md", lambda _: "kept", Written(1, "R0", KEY, "77"))
+        await bench.memory.change(owner, "a.md", lambda _: "kept\n鯨", Written(2, request_id, KEY, "77"))
+    await bench.say("", message_id="m", kind="delete")
+    await bench.idle()
+    files = [await bench.memory.read(owner, "a.md") for owner in (me, chat)]
+    assert [file.text for file in files if file is not None] == ["kept", "kept"]
+    assert not list((bench.root / "artifacts").rglob("*.txt"))
+
+
+async def test_what_joined_a_turn_takes_along_what_the_turn_made(bench: Bench) -> None:
+    hold = bench.agent.hold = asyncio.Event()
+    await bench.say("one", message_id="a")
+    await bench.agent.began.wait()
+    await bench.say("two", message_id="b")
+    take = bench.agent.requests[0].take_more
+    assert take is not None
+    assert [one.text for one in take()] == ["two"]
+    hold.set()
+    await bench.idle()
+    await bench.say("", message_id="b", kind="delete")
+    await bench.idle()
+    (line,) = await bench.archive.removals(KEY)
+    meta = line.meta or {}
+    assert meta["turns"] == [bench.agent.requests[0].request_id]
+    assert meta["of"] != meta["turns"]
+
+
+async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    await said(first, "my secret is 鯨", "m")
+
+    async def died(_: Inbound) -> bool:
+        raise errors.StorageError("the process ends here")
+
+    monkeypatch.setattr(first.turns.removals, "deleted", died)
+    monkeypatch.setattr(first.turns.changes, "_finish", lambda *_: asyncio.sleep(0))
+    await first.say("", message_id="m", kind="delete")
+    await first.idle()
+    assert await first.archive.removals(KEY) == []
+    await first.close()
+    second = Bench(tmp_path)
+    await second.open()
+    await second.idle()
+    assert await second.lines() == [("assistant", "re: my secret is 鯨")]
+    await second.close()
+
+
+async def test_a_forget_that_a_crash_cut_off_takes_no_other_message_after_it(bench: Bench) -> None:
+    await said(bench, "first", "a")
+    await said(bench, "second", "b")
+    inbound = forget(bench, args="last").model_copy(update={"request_id": bench.ids.ulid()})
+    for _ in range(2):
+        assert await bench.turns.removals.command(inbound) == removals.DONE
+    assert await bench.lines() == [("user", "first"), ("assistant", "re: first")]
+
+
+async def test_a_disk_that_refuses_is_told_to_the_person(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await said(bench, "hello", "m")
+
+    async def full(*_: Any, **__: Any) -> int:
+        raise errors.StorageError("no space")
+
+    monkeypatch.setattr(bench.artifacts, "forget", full)
+    assert await asked(bench, "m") == errors.StorageError.person
