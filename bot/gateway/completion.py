@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from bot import errors
@@ -140,6 +141,24 @@ class Completion:
             await self._deliver(to, left)
         rows = _in_order(await self._journal.deliveries(to.request_id), "notice")
         return any(row.state == "sent" or _waits(row) for row in rows)
+
+    async def cut_off(self, to: Address, items: Sequence[Item]) -> None:
+        """What was said goes out by itself where its turn was stopped while it waited for its platform."""
+        owed = {item.message.id: item.message for item in items if item.owed}
+        if not owed:
+            return
+        # What was cancelled may have been about to write them; those that are there stay as they are.
+        await self._courier.intend(list(owed.values()))
+        try:
+            found = await self._journal.deliveries(to.request_id)
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+            return
+        rows = [row for row in _in_order(found, items[0].message.kind) if original(row.id) in owed]
+        left = self._items(to, await self._left(to, rows))
+        if left:
+            left = [replace(item, lost=self._courier.unsure(item.message)) for item in left]
+            await self._courier.put_off(to, left, 0.0)
 
     async def go_on(self, to: Address) -> None:
         """Deliver what was put off of what one message is owed. Raises `errors.StorageError` where the outbox cannot be read."""

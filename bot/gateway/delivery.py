@@ -99,7 +99,7 @@ class Delivery:
         A reply that was delivered is archived; a notice never is, since the model must not come to see it. A reply,
         and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
-        that comes after it in the same chat.
+        that comes after it in the same chat, and what is cancelled before it is in the chat.
         """
         await self._load()
         parts = await self._split(self._channels[to.channel], self._redact(text.clean(words)))
@@ -125,6 +125,9 @@ class Delivery:
 
         try:
             await self._courier.deliver(to, items, arrived, prepared)
+        except asyncio.CancelledError:
+            await self._completion.cut_off(to, items)
+            raise
         except (errors.DeliveryUncertain, errors.DeliveryDeferred):
             raise
         except errors.DeliveryFailed as error:

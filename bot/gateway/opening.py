@@ -13,7 +13,7 @@ from bot.gateway.changes import as_changed, original, outdated, whole
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.queueing import belongs, taken_in_at
 from bot.gateway.running import Running, Turn
-from bot.gateway.stops import is_stop, stops
+from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, is_stop, stops
 
 TOLD = "told before a restart"
 AT_ONCE = 200
@@ -60,7 +60,8 @@ class _Row:
 
 class Opening:
     """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with,
-    `notices` which messages had begun to get their answer by a notice; `removed` sees to what a deletion takes along.
+    `notices` which messages had begun to get their answer by a notice; `late` takes what is to be said of each stop, and
+    `removed` sees to what a deletion takes along.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Opening:
         aside: Callable[[Inbound], bool],
         again: Callable[[str], None],
         notices: Callable[[str], None],
+        late: dict[str, str],
         removed: Callable[[Inbound], Awaitable[bool]],
         log: Log,
     ) -> None:
@@ -83,6 +85,8 @@ class Opening:
         self._aside = aside
         self._again = again
         self._notices = notices
+        self._late = late
+        self._halted: dict[tuple[str, str], Inbound] = {}
         self._removed = removed
         self._log = log
         self.taken_in: Records
@@ -94,9 +98,11 @@ class Opening:
         rows: list[_Row] = []
         for at in range(0, len(inbounds), AT_ONCE):
             rows += await asyncio.gather(*map(self._row, inbounds[at : at + AT_ONCE]))
-        halts = [row.inbound for row in rows if is_stop(row.inbound)]
         for row in rows:
-            row.outcome = _outcome(row, halts)
+            row.outcome = _outcome(row)
+        _told_together(rows)
+        for stop in [row for row in rows if is_stop(row.inbound)]:
+            self._late[stop.inbound.request_id] = _carried_out(stop.inbound, rows, self._halted.values())
         begun = await self._begun([row for row in rows if row.for_the_model and not row.outcome])
         inside = {one.request_id for portion in begun.values() for one in portion.all}
         for row in rows:
@@ -107,7 +113,7 @@ class Opening:
                 await self._removed(row.inbound)
         await asyncio.gather(*(self._finish(row.inbound, row.outcome) for row in rows if row.outcome))
         left = [row for row in rows if not row.outcome]
-        old = [row.inbound for row in left if self._old(row.inbound)]
+        old = [row.inbound for row in left if self._old(row.inbound) and not is_stop(row.inbound)]
         await self._archive(old)
         self._put(left, begun, stopped)
         return len(old) - sum(len(portion.rest) for portion in begun.values())
@@ -188,7 +194,8 @@ class Opening:
                 self._again(inbound.request_id)
             if any(map(_begun_notice, row.deliveries)):
                 self._notices(inbound.request_id)
-            if stopped(inbound):
+            if stopped(inbound) and not is_stop(inbound):
+                self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
                 self._lanes.beside(self._finish(inbound, "stopped"))
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]
@@ -207,21 +214,44 @@ class Opening:
         self._log.write("error", what, level="error", cause=str(error))
 
 
-def _outcome(row: _Row, halts: Sequence[Inbound]) -> str:
+def _outcome(row: _Row) -> str:
     """What an unfinished inbound comes to without a turn; "" where it needs one, or may need one."""
     inbound = row.inbound
     notices = [delivery for delivery in row.deliveries if delivery.kind == "notice"]
     if any(notice.state == "sent" for notice in notices) and not any(map(_begun_notice, notices)):
         return TOLD  # a notice is the last thing that happens to an inbound
     if is_stop(inbound):
-        return "nothing runs after a restart"
+        # A command is owed an answer; a platform shows by itself what became of its button.
+        return "" if inbound.command is not None else "nothing runs after a restart"
     if inbound.kind == "delete":
         return "withdrew"
     if inbound.kind == "message" and as_changed(inbound, row.records) is None:
         return "withdrawn"
-    if any(stops(stop, inbound) and stop.request_id > inbound.request_id for stop in halts):
-        return "stopped"
     return ""
+
+
+def _carried_out(stop: Inbound, rows: Sequence[_Row], halted: Iterable[Inbound]) -> str:
+    """Close what a stop reaches that was written down before it; what to say of that. `halted` was closed before."""
+    open_rows = [row for row in rows if not row.outcome and row.inbound.request_id < stop.request_id]
+    before = [row for row in open_rows if not is_stop(row.inbound)]
+    reached = [row for row in before if stops(stop, row.inbound)]
+    reached = reached or [row for row in before if stop.command is not None and below(stop, row.inbound)]
+    for row in reached:
+        row.outcome = "stopped"
+    if reached or any(one.request_id < stop.request_id and stops(stop, one) for one in halted):
+        return STOPPED
+    return TOO_LATE if any(row.inbound.chat_key == stop.chat_key for row in before) else OVER
+
+
+def _told_together(rows: Sequence[_Row]) -> None:
+    """What was claimed as one turn with a message whose person was told how that ended is closed with it: a lane has no
+    other turn before that one is closed.
+    """
+    told = {row.inbound.chat_key: row for row in rows if row.outcome == TOLD and row.for_the_model}
+    for row in rows:
+        head = told.get(row.inbound.chat_key)
+        if head is not None and not row.outcome and _together(row, head):
+            row.outcome = f"joined {head.inbound.request_id}"
 
 
 def _begun_notice(delivery: DeliveryRecord) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bot import errors
 from bot.contracts import Channel, Clock, Log, Manifest, Outbound, Outbox, OutboxState, Pace, Sent
 from bot.gateway.address import Address
+from bot.gateway.grace import to_its_end
 from bot.gateway.pace import UNSAID, Budget, Pacer, patience
 from bot.gateway.targets import Targets
 from bot.gateway.waiting import Waiting, deferred
@@ -20,8 +21,6 @@ MAX_WAIT = 60.0
 """Seconds that a turn may wait for a platform that asks for patience; a reply that has to wait for longer is put off."""
 SEND_SECONDS = 120.0
 """After this a channel that says nothing counts as one that may have sent."""
-GRACE_SECONDS = 3.0
-"""What a send that has begun gets to end when its turn is stopped: else nobody would know what became of it."""
 SETTLE_SECONDS = 2.0
 """A message that a platform does not show may still be on its way there: after this it is asked once more."""
 SLOWEST_RETRY = 60.0
@@ -90,6 +89,7 @@ class Courier:
         self._pacer = Pacer(clock)
         self._owed: list[_Change] = []
         self._settling = asyncio.Lock()
+        self._unsure: set[str] = set()
 
     async def deliver(
         self, to: Address, items: Iterable[Item], arrived: Arrived, prepared: Future[None] | None = None
@@ -122,6 +122,10 @@ class Courier:
                 await prepared
             await asyncio.gather(*(self.end(item.message, error) for item in left))
             raise
+
+    def unsure(self, message: Outbound) -> bool:
+        """Whether the send of a message has begun and nobody knows yet what became of it."""
+        return message.id in self._unsure
 
     async def put_off(self, to: Address, items: Collection[Item], wait: float) -> None:
         """What is owed goes out by itself, in order, `wait` seconds from now."""
@@ -178,6 +182,8 @@ class Courier:
         """Record a state. A disk that refuses does not keep the message from people; what it owes is recorded as soon
         as it takes something: else a message that is in the chat would count as not yet sent.
         """
+        if state != "sending":
+            self._unsure.discard(message.id)
         change = (message.id, state, message_id, detail)
         try:
             if self._owed:
@@ -228,6 +234,8 @@ class Courier:
                 unknown = False
                 await self._attempt(to, message, arrived, prepared)
             except errors.DeliveryThrottled as error:
+                if not unknown:
+                    self._unsure.discard(message.id)
                 waited += await self._held_up(to, error, asked=unknown)
                 if waited > MAX_WAIT:
                     break
@@ -262,7 +270,8 @@ class Courier:
         sending = self.mark(message, "sending")
         # Where no slot had to be waited for, all of it goes to the disk at once.
         await (asyncio.gather(prepared, sending) if prepared is not None else sending)
-        await _to_its_end(self._sent(self._channels[to.channel], message, arrived))
+        self._unsure.add(message.id)
+        await to_its_end(self._sent(self._channels[to.channel], message, arrived))
 
     async def _sent(self, channel: Channel, message: Outbound, arrived: Arrived) -> None:
         try:
@@ -285,7 +294,7 @@ class Courier:
             found = await self._asked(channel, message)
         if found is None:
             return False
-        await _to_its_end(self._arrived(message, found, arrived))
+        await to_its_end(self._arrived(message, found, arrived))
         return True
 
     @staticmethod
@@ -374,16 +383,3 @@ def _nobody(_subject: str, _words: str) -> None:
 
 def _signs(to: Address) -> str:
     return f"{to.channel} signs"
-
-
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """Await work that must not be cut in the middle: cancelled, it gets its grace before the caller goes."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=GRACE_SECONDS)
-        if task.done() and not task.cancelled():
-            task.exception()  # told and recorded already
-        task.cancel()
-        raise

@@ -14,6 +14,8 @@ from bot.gateway.running import Running, Turn
 
 STOPPED = "Stopped."
 NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
+OVER = "I am not working on anything here any more."
+TOO_LATE = "I was restarted before I could stop anything. Please say it again if I should still stop."
 NOT_YOURS = "I am working on somebody else's message: they can stop it, or an operator."
 
 
@@ -25,6 +27,11 @@ def is_stop(inbound: Inbound) -> bool:
 def stops(stop: Inbound, other: Inbound) -> bool:
     """Whether a stop reaches a waiting inbound: it is of the same person, in the same chat or place."""
     return person(other) == person(stop) and _reaches(stop, other)
+
+
+def below(stop: Inbound, other: Inbound) -> bool:
+    """Whether a waiting inbound of the same person is in a thread of the stop's place."""
+    return person(other) == person(stop) and other.chat_key.startswith(f"{stop.chat_key}:")
 
 
 def _place(inbound: Inbound) -> dict[str, str]:
@@ -39,7 +46,9 @@ def _reaches(stop: Inbound, other: Inbound) -> bool:
 
 
 class Stops:
-    """Ends turns, and what their person has waiting. `off_file` sees to what waits in the journal alone."""
+    """Ends turns, and what their person has waiting. `off_file` sees to what waits in the journal alone; `late` has what
+    is to be said of stops that were found there.
+    """
 
     def __init__(
         self,
@@ -50,6 +59,7 @@ class Stops:
         access: Access,
         finish: Callable[[Inbound, str], Awaitable[None]],
         off_file: Callable[[Inbound], Awaitable[int]],
+        late: dict[str, str],
     ) -> None:
         self._agent = agent
         self._lanes = lanes
@@ -57,6 +67,7 @@ class Stops:
         self._access = access
         self._finish = finish
         self._off_file = off_file
+        self._late = late
 
     async def stop(self, inbound: Inbound) -> str:
         """Stop the turn of this chat or place, and what the same person has waiting there; what to say of it.
@@ -64,6 +75,8 @@ class Stops:
         In a group a turn is its person's, and the operators', to stop. A command that finds nothing in its own place
         ends what its person has in the threads of that.
         """
+        if (words := self._late.pop(inbound.request_id, None)) is not None:
+            return words  # carried out already, as far as it can be
         turn = self._turn(inbound)
         # What waits for this place may be in the lane of the chat above it, as the turn may.
         chat_keys = [key for key in self._lanes.chats() if f"{inbound.chat_key}:".startswith(f"{key}:")]
@@ -96,13 +109,9 @@ class Stops:
 
     async def _below(self, inbound: Inbound) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
-        inside = f"{inbound.chat_key}:"
-
-        def own(other: Inbound) -> bool:
-            return person(other) == person(inbound)
-
-        turns = [turn for key, turn in self._running.items() if key.startswith(inside) and own(turn.first)]
-        gone = self._taken([key for key in self._lanes.chats() if key.startswith(inside)], own)
+        turns = [turn for turn in self._running.values() if below(inbound, turn.first)]
+        inside = [key for key in self._lanes.chats() if key.startswith(f"{inbound.chat_key}:")]
+        gone = self._taken(inside, functools.partial(below, inbound))
         ended = [await self.end(turn) for turn in turns]
         await self._close(gone)
         return bool(gone) or any(ended)

@@ -82,9 +82,10 @@ class Turns:
             self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
             freed=self._freed, rush=self._rush,
         )  # fmt: skip
+        late: dict[str, str] = {}
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
-            again=self._again.add, notices=self._notices.add, removed=self._removed, log=log,
+            again=self._again.add, notices=self._notices.add, late=late, removed=self._removed, log=log,
         )  # fmt: skip
         self.backlog = Backlog(
             journal=journal, lanes=self.lanes, bring=self.opening.bring, known=self._known, clock=clock, log=log,
@@ -92,7 +93,7 @@ class Turns:
         )  # fmt: skip
         self.stops = Stops(
             agent=agent, lanes=self.lanes, running=self._running, access=access, finish=self._finish,
-            off_file=self.backlog.stop,
+            off_file=self.backlog.stop, late=late,
         )  # fmt: skip
         self.changes = Changes(
             journal=journal, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
@@ -303,6 +304,8 @@ class Turns:
             outcome = await self._agent.run(request)
             turn.over = True
         if outcome.notice is not None:
+            # The transcript has this end, so the first message knows after a crash what the others were to be told.
+            await self._close(turn)
             await self._notify(first, outcome.notice)
         return outcome.status
 

@@ -13,7 +13,7 @@ import pytest
 
 from bot import app, serving
 from bot.contracts import Clock
-from bot.gateway import outbox
+from bot.gateway import grace
 from bot.serving import Gateway, Outside
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
@@ -23,7 +23,7 @@ from tests.blackbox.conftest import START_SECONDS, World
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(serving, "DRAIN_SECONDS", 0.0)
-    patch.setattr(outbox, "GRACE_SECONDS", 0.0)
+    patch.setattr(grace, "GRACE_SECONDS", 0.0)
     patch.setattr(app, "settle_memory", lambda: None)
 
 

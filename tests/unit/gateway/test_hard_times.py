@@ -10,9 +10,10 @@ import pytest
 
 from bot import errors
 from bot.contracts import Attachment, Command, Inbound, Json, Outbound, Quoted, Sent, TurnOutcome, TurnRequest
-from bot.gateway import delivery, outbox, stops, turns
+from bot.gateway import delivery, grace, outbox, stops, turns
 from bot.gateway.address import Address
 from tests.unit.gateway.conftest import SECRET, Bench
+from tests.unit.gateway.outgoing import until
 
 
 async def restarted(root: Path) -> Bench:
@@ -155,7 +156,7 @@ class TestAHangingChannel:
     async def test_greeting_a_stranger_does_not_hold_up_what_the_platform_brings(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(outbox, "GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(grace, "GRACE_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
 
         async with asyncio.timeout(2):
@@ -163,11 +164,11 @@ class TestAHangingChannel:
 
 
 class TestAStopDuringDelivery:
-    @pytest.mark.parametrize("grace", [5.0, 0.0])
+    @pytest.mark.parametrize("seconds", [5.0, 0.0])
     async def test_a_send_that_has_begun_is_recorded_as_what_it_became(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, grace: float
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float
     ) -> None:
-        monkeypatch.setattr(outbox, "GRACE_SECONDS", grace)
+        monkeypatch.setattr(grace, "GRACE_SECONDS", seconds)
         sending, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(_: Outbound) -> Sent:
@@ -180,14 +181,33 @@ class TestAStopDuringDelivery:
         task = asyncio.create_task(bench.delivery.send(to, "Hello."))
         await sending.wait()
         task.cancel()
-        if grace:
+        if seconds:
             asyncio.get_running_loop().call_soon(go_on.set)
         await asyncio.wait([task])
 
         assert task.cancelled()
         (row,) = await bench.journal.deliveries("R")
-        assert row.state == ("sent" if grace else "sending")
-        assert await bench.lines() == ([("assistant", "Hello.")] if grace else [])
+        assert row.state == ("sent" if seconds else "sending")
+        assert await bench.lines() == ([("assistant", "Hello.")] if seconds else [])
+
+    async def test_a_finished_answer_that_waits_for_its_platform_is_sent_all_the_same(
+        self, bench: Bench
+    ) -> None:
+        bench.delivery.deferred.start()
+        bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=30)]
+        bench.agent.answer = lambda _: "\n\n".join(letter * 900 for letter in "甲乙")
+        await bench.say("long work")
+        await until(lambda: any("asks to wait" in entry.message for entry in bench.log.entries))
+        await bench.say("/stop", command=Command(name="stop"), addressed="command")
+        await until(lambda: not bench.agent.running)
+        await bench.clock.advance(30)
+        await bench.tele.until(3)
+        assert sorted(words[0] for words in bench.tele.texts) == sorted([stops.STOPPED[0], "甲", "乙"])
+        await bench.idle()
+        assert await bench.journal.unfinished() == []
+        await until(lambda: not bench.delivery._waiting.chats)
+        assert [len(words) for role, words in await bench.lines() if role == "assistant"] == [900, 900]
+        await bench.delivery.close()
 
 
 class TestAfterAKill:

@@ -299,6 +299,48 @@ class TestAfterARestart:
         assert await second.journal.unfinished() == []
         await second.close()
 
+    @pytest.mark.parametrize("foreseen", [True, False])
+    async def test_what_failed_together_and_was_told_of_is_not_answered_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foreseen: bool
+    ) -> None:
+        first = await made(tmp_path, debounce=1.0)
+        finish = first.journal.finish
+
+        async def dying(request_id: str, outcome: str) -> None:
+            if first.tele.sent:
+                await asyncio.Event().wait()
+            await finish(request_id, outcome)
+
+        def broken(request: TurnRequest) -> TurnOutcome:
+            assert request.take_more is not None
+            if foreseen:
+                assert len(request.take_more()) == 1
+                return TurnOutcome("failed", notice="It did not work.")
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(first.journal, "finish", dying)
+        first.agent.answer = broken
+        first.agent.hold = asyncio.Event()
+        await first.say("one")
+        await first.say("two")
+        await first.clock.advance(1.0)
+        await first.agent.began.wait()
+        if foreseen:
+            await first.clock.advance(60.0)
+            await first.say("three")
+        first.agent.hold.set()
+        await first.tele.until(1)
+        await first.close()
+        second = await made(tmp_path, debounce=1.0)
+        await second.idle()
+        assert second.tele.texts == []
+        assert second.agent.requests == []
+        assert await second.journal.unfinished() == []
+        outcomes = [(await second.journal.about("tele:chat:77", str(n)))[0].outcome for n in (1, 2)]
+        assert outcomes[0] == "told before a restart"
+        assert str(outcomes[1]).startswith("joined ")
+        await second.close()
+
 
 def test_a_request_id_tells_when_it_was_taken_in() -> None:
     clock = FakeClock(1_800_000_000.125)

@@ -13,7 +13,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import Journal, Outbound, Sent
-from bot.gateway import outbox
+from bot.gateway import grace
 from bot.gateway.outbox import REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, until
@@ -154,7 +154,7 @@ async def restarted(world: World) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(grace, "GRACE_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("throttled", [0, 1, 2, 3])

@@ -148,9 +148,56 @@ async def test_a_stop_that_was_written_down_behind_a_flood_counts_for_all_of_it_
     bench = Bench(tmp_path, most_waiting=20)
     await bench.open()
     await bench.idle()
-    assert bench.tele.texts == ["re: after"]
+    assert bench.tele.texts == [stops.STOPPED, "re: after"]
     assert await bench.journal.unfinished() == []
     await bench.close()
+
+
+class TestAStopThatAKillCutOff:
+    async def test_it_is_answered_though_what_it_ended_is_closed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = Bench(tmp_path)
+        await first.open()
+        await running(first)
+
+        async def die(_: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(first.journal, "intend", die)
+        await first.say("/stop", **STOP)
+        await until(lambda: not first.turns._running)
+        await first.close()
+        second = Bench(tmp_path)
+        await second.open()
+        await second.idle()
+        assert second.tele.texts == [stops.OVER]
+        assert await second.journal.unfinished() == []
+        await second.close()
+
+    async def test_what_it_ends_in_threads_is_ended(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)  # no channel is open: everything is written down and nothing done
+        thread = {**GROUP, "chat_key": "tele:chat:-100:thread:1", "target": {"thread": "1"}}
+        await first.say("in a thread", **thread)
+        await first.say("of somebody else", user_id="5", **thread)
+        await first.say("/shipmate stop", **STOP, **GROUP)
+        await first.close()
+        second = Bench(tmp_path)
+        await second.open()
+        await second.idle()
+        assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: of somebody else"])
+        await second.close()
+
+    async def test_of_what_goes_on_it_says_so(self, tmp_path: Path) -> None:
+        first = Bench(tmp_path)
+        await first.say("theirs", **GROUP, user_id="5")
+        await first.say("/stop", user_id="1", **STOP, **GROUP)
+        await first.close()
+        second = Bench(tmp_path)
+        await second.open()
+        await second.idle()
+        assert sorted(second.tele.texts) == sorted([stops.TOO_LATE, "re: theirs"])
+        await second.close()
 
 
 class TestAStopOutsideOfThreads:
@@ -294,7 +341,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     second.agent.sources = (before.request_id,)
     assert await second.turns.open("tele") == 2
     await second.idle()
-    assert sorted(second.tele.texts) == ["re: theirs", "re: two"]
+    assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: theirs", "re: two"])
     record = await second.journal.inbound(before.request_id)
     assert record is not None
     assert record.outcome == "stopped"
