@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli import access, gateway, history, logs, setup, stats
+from bot.cli import access, gateway, history, index, logs, memory, setup, stats
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 
 app = typer.Typer(
@@ -50,6 +50,8 @@ app.command()(logs.logs)
 app.command()(stats.stats)
 app.command()(history.chats)
 app.command()(history.history)
+app.add_typer(memory.app)
+app.add_typer(index.app, name="index")
 # The id of a group in Telegram begins with a minus, and is no option.
 app.command(context_settings={"ignore_unknown_options": True})(access.allow)
 app.command(context_settings={"ignore_unknown_options": True})(access.block)

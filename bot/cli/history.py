@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.common import HOME, AsJson, Dir, Here, complain, milliseconds, say, say_json, when
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, milliseconds, now, say, say_json, when
 
 if TYPE_CHECKING:
-    from bot.contracts import ArchiveLine, HistoryPage, Level
+    from bot.contracts import ArchiveLine, Level
     from bot.history.archive import ChatInfo, ChatStore
+    from bot.history.searching import SearchedArchive
 
 
 class _Complaints:
@@ -40,21 +41,26 @@ def chats(root: Dir = Here, as_json: AsJson = False) -> None:
 def history(
     chat_key: Annotated[str, typer.Argument(metavar="CHATKEY", help="As `shipmate chats` shows it.")],
     root: Dir = Here,
-    search: Annotated[str | None, typer.Option(metavar="Q", help="Only lines that hold this text.")] = None,
+    search: Annotated[
+        str | None, typer.Option(metavar="Q", help="What to look for, in words; the best matches first.")
+    ] = None,
     before: Annotated[str | None, typer.Option(metavar="T", help="Only lines older than this.")] = None,
     after: Annotated[str | None, typer.Option(metavar="T", help="Only lines from this time on.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest N.")] = 30,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000_000, help="The newest N, or the N best.")
+    ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """What was said in one conversation, oldest first."""
-    window = {"limit": limit, "keyword": search, "before": milliseconds(before), "after": milliseconds(after)}
-    page = asyncio.run(_page(root, chat_key, window))
-    for line in page.lines:
+    """What was said in one conversation, oldest first; with --search the best matches, best first."""
+    window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
+    found = asyncio.run(_found(root, chat_key, search, window))
+    for line, score in found:
         if as_json:
-            say_json(line.model_dump(by_alias=True, exclude_none=True))
+            scored = {} if score is None else {"score": round(score, 4)}
+            say_json(line.model_dump(by_alias=True, exclude_none=True) | scored)
         else:
             _show(line)
-    if not page.lines:
+    if not found:
         complain(f"Nothing found in {chat_key}.")
 
 
@@ -83,13 +89,35 @@ async def _chats(root: Path) -> list[ChatInfo]:
         await store.close()
 
 
-async def _page(root: Path, chat_key: str, window: dict[str, Any]) -> HistoryPage:
-    from bot.contracts import HistoryPage, HistoryQuery
+async def _found(
+    root: Path, chat_key: str, search: str | None, window: dict[str, Any]
+) -> list[tuple[ArchiveLine, float | None]]:
+    """Lines with their scores, which only a search gives."""
+    from bot.contracts import HistoryQuery, RecallQuery
 
     if not await asyncio.to_thread((root / HOME / "chats").is_dir):
-        return HistoryPage([], 0)
-    store = _store(root)
+        return []
+    archive = _archive(root)
     try:
-        return await store.search(chat_key, HistoryQuery(**window))
+        if search is None:
+            page = await archive.search(chat_key, HistoryQuery(**window))
+            return [(line, None) for line in page.lines]
+        recalled = await archive.recall([chat_key], RecallQuery(search, int(now() * 1000), **window))
+        return [(hit.line, hit.score) for hit in recalled.hits]
     finally:
-        await store.close()
+        await archive.close()
+
+
+def _archive(root: Path) -> SearchedArchive:
+    from bot import system
+    from bot.history.searching import SearchedArchive
+
+    home, disk = root / HOME, system.SystemDisk()
+    return SearchedArchive(
+        _store(root),
+        home / "index.db",
+        folder=home / "chats",
+        disk=disk,
+        log=_Complaints(),
+        wait_bytes=1 << 60,
+    )

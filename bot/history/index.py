@@ -145,6 +145,11 @@ class Index:
             chat = chat_named(self._db, name)
             return stream.size if chat is None or not _continues(chat, stream) else stream.size - chat.size
 
+    def counted(self) -> tuple[int, int]:
+        """How many chats are indexed, and how many lines."""
+        chats, lines = self._db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
+        return int(chats), int(lines)
+
     def last_times(self) -> dict[str, int]:
         """When each chat was last spoken in, by name, as far as it is indexed."""
         rows = self._db.execute("SELECT name, last_ts FROM chats WHERE last_ts IS NOT NULL")

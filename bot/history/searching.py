@@ -45,6 +45,7 @@ class SearchedArchive:
         disk: Disk,
         log: Log,
         reranker: Reranker | None = None,
+        wait_bytes: int = WAIT_BYTES,
     ) -> None:
         self._store = store
         self._path = path
@@ -52,6 +53,7 @@ class SearchedArchive:
         self._disk = disk
         self._log = log
         self._reranker = reranker
+        self._wait_bytes = wait_bytes
         self._recall: Recall | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._dirty: dict[str, None] = {}
@@ -220,7 +222,7 @@ class SearchedArchive:
         recall = self._opened()
         for key in chat_keys:
             name = names.encode(key)
-            if recall.index.behind(name) > WAIT_BYTES:
+            if recall.index.behind(name) > self._wait_bytes:
                 return self._looked_through(chat_keys, query)
             while recall.index.catch_up(name):
                 pass
@@ -232,7 +234,7 @@ class SearchedArchive:
         try:
             for key in chat_keys:
                 name = names.encode(key)
-                passing.index.begin_near_the_end(name, WAIT_BYTES)
+                passing.index.begin_near_the_end(name, self._wait_bytes)
                 while passing.index.catch_up(name):
                     pass
             found = _hits(passing, chat_keys, query)

@@ -58,12 +58,33 @@ def test_the_newest_lines_are_shown_in_order(shipmate: Shipmate, archive: Path) 
     }
 
 
-def test_searching_is_for_literal_text(shipmate: Shipmate, archive: Path) -> None:
-    assert texts(shipmate("history", KEY, "--dir", archive, "--search", "退款", "--json")) == [
-        "你好，退款在哪里？"
-    ]
-    assert texts(shipmate("history", KEY, "--dir", archive, "--search", "HELLO", "--json")) == ["hello"]
-    assert texts(shipmate("history", KEY, "--dir", archive, "--search", ".*", "--json")) == []
+def test_a_search_shows_the_best_matches_first_with_their_scores(shipmate: Shipmate, archive: Path) -> None:
+    def found(words: str) -> list[str]:
+        return texts(shipmate("history", KEY, "--dir", archive, "--search", words, "--json"))
+
+    assert found("退款")[0] == "你好，退款在哪里？"
+    assert found("HELLO")[0] == "hello"
+    assert found('.*" OR') == []
+    done = shipmate("history", KEY, "--dir", archive, "--search", "lines", "--json", "--limit", "2")
+    assert done.lines[0]["text"].startswith("line one")
+    assert done.lines[0]["score"] > done.lines[1]["score"] > 0
+    plain = shipmate("history", KEY, "--dir", archive, "--search", "lines", "--limit", "1").out
+    assert plain.splitlines()[0].endswith("bot: line one")
+
+
+def test_an_index_is_rebuilt_from_the_archive(shipmate: Shipmate, archive: Path) -> None:
+    (archive / ".ship" / "index.db").write_bytes(b"ruined")
+    done = shipmate("index", "rebuild", "--dir", archive)
+    assert done.code == 0
+    assert done.out.startswith("5 lines of 1 conversations, ")
+    assert texts(shipmate("history", KEY, "--dir", archive, "--search", "hello", "--json"))[0] == "hello"
+
+
+def test_an_index_that_cannot_be_made_is_told_of(shipmate: Shipmate, archive: Path) -> None:
+    (archive / ".ship" / "index.db").mkdir()
+    done = shipmate("index", "rebuild", "--dir", archive)
+    assert done.code == 1
+    assert "the search index cannot be made" in done.err
 
 
 def test_before_is_exclusive_and_after_inclusive(shipmate: Shipmate, archive: Path) -> None:
@@ -104,6 +125,7 @@ def test_reading_needs_no_archive_and_makes_none(shipmate: Shipmate, project: Pa
     assert shipmate("chats", "--dir", project).out == "No conversation yet.\n"
     assert shipmate("chats", "--dir", project, "--json").out == ""
     assert shipmate("history", KEY, "--dir", project).code == 0
+    assert shipmate("index", "rebuild", "--dir", project).out == "No conversation yet.\n"
     assert not (project / ".ship" / "chats").exists()
 
 

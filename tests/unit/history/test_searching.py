@@ -29,9 +29,9 @@ class Desk:
         self.ts = NOW
         self.archive = self.opened()
 
-    def opened(self) -> SearchedArchive:
+    def opened(self, **more: Any) -> SearchedArchive:
         store = ChatStore(self.folder, disk=SystemDisk(), log=self.log, clock=FakeClock())
-        return SearchedArchive(store, self.path, folder=self.folder, disk=SystemDisk(), log=self.log)
+        return SearchedArchive(store, self.path, folder=self.folder, disk=SystemDisk(), log=self.log, **more)
 
     async def say(self, text: str, key: str = KEY, **fields: Any) -> None:
         self.ts += 60_000
@@ -124,17 +124,14 @@ async def test_where_no_index_can_be_had_the_newest_lines_are_looked_through(des
     assert ([hit.line.text for hit in found.hits], found.complete) == (["the red umbrella"], False)
 
 
-async def test_where_much_is_missing_the_newest_is_looked_at(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_much_is_missing_the_newest_is_looked_at(desk: Desk) -> None:
     for number in range(30):
         await desk.say(f"umbrella number{number}")
     await desk.archive.caught_up()
     await desk.archive.close()
     for end in ("", "-wal", "-shm"):
         desk.path.with_name(desk.path.name + end).unlink(missing_ok=True)
-    monkeypatch.setattr(searching, "WAIT_BYTES", 1_000)
-    desk.archive = desk.opened()
+    desk.archive = desk.opened(wait_bytes=1_000)
     found = await desk.archive.recall([KEY], RecallQuery("umbrella", desk.ts, limit=100))
     assert not found.complete
     assert 3 <= len(found.hits) < 30
