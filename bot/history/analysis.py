@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from bot import text as texts
 from bot.history.stemming import stem
-from bot.history.words import ASKING, ASKING_CJK, NOISE
+from bot.history.words import ASKING, ASKING_CJK, NOISE, PARTICLES
 
 VERSION = 1
 """Grows with every change of what a text's tokens are: an index of another version is made anew."""
@@ -25,6 +25,7 @@ MOST_TERMS = 64
 """Terms of a question that are looked at."""
 LONGEST_TOKEN = 64
 _MEMO = 200_000
+_MIXED, _LIGHT = 0.7, 0.5  # the weights of pairs with one particle, and of two
 
 # Scripts that write without spaces, or join words: every character and every pair is a token.
 _PAIRED = (
@@ -71,7 +72,7 @@ def tokens(text: str) -> list[str]:
     return found
 
 
-def terms(query: str, *, single: float = 0.3) -> list[Term]:
+def terms(query: str, *, single: float = 0.6) -> list[Term]:
     """What a question looks for. `single` is the weight of single characters where pairs are looked for too.
 
     Words that only ask are left out unless nothing else is there.
@@ -89,10 +90,22 @@ def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
         text = ASKING_CJK.sub(" ", unicodedata.normalize("NFKC", text))
     for word in _words(text):
         if _PAIRED_RUN.fullmatch(word):
-            for token in _of_word(word):
-                yield Term(token, single if len(token) == 1 < len(word) else 1.0)
+            yield from _paired(word, single)
         elif asking or word.lower() not in ASKING:
             yield from map(Term, _of_word(word))
+
+
+def _paired(word: str, single: float) -> Iterator[Term]:
+    """Characters and pairs, by how much of a word each may be."""
+    for token in _of_word(word):
+        if token == word:
+            yield Term(token)
+            continue
+        light = sum(character in PARTICLES or "\u3041" <= character <= "\u309f" for character in token)
+        if len(token) == 2:
+            yield Term(token, (1.0, _MIXED, _LIGHT)[light])
+        elif not light and not "\u30a0" <= token <= "\u30ff":
+            yield Term(token, single)
 
 
 def _words(text: str) -> list[str]:

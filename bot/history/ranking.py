@@ -47,7 +47,7 @@ class Weights:
     """By what share a line counts more that was said by who is asked about."""
     recency: float = 0.02
     """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
-    single: float = 0.3
+    single: float = 0.6
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
     feedback_lines: int = 6
     """How many of the best lines say what else to look for."""

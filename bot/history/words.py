@@ -170,3 +170,9 @@ _ASKING_CJK = (
 )  # fmt: skip
 ASKING_CJK = re.compile("|".join(map(re.escape, _ASKING_CJK)))
 """What asks in Chinese, Japanese and Korean, where no space sets it apart."""
+
+PARTICLES = frozenset(
+    "的了是在我你您他她它们們咱有和就不也都很过過给給到对對把被让讓从從这這那个個一上下来來去要会會能可么麼什谁誰哪怎几幾多少为為"
+    "与與及或但而还還又再之其此些样樣里裡后後吗嗎呢吧啊呀着著得地所以"
+)
+"""Characters that join words in Chinese: a pair with one of them is rarely a word."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.history import analysis
 from bot.history.voices import voice
 
 
@@ -42,3 +43,12 @@ def test_what_the_person_said(query: str) -> None:
 @pytest.mark.parametrize("query", ["", "vet address", "退款 流程", "Mike's iPhone", "your", "x" * 100_000])
 def test_who_said_it_is_open(query: str) -> None:
     assert voice(query) is None
+
+
+def test_characters_that_join_words_count_less_than_words() -> None:
+    weights = {term.token: term.weight for term in analysis.terms("我的吉他课在哪里", single=0.4)}
+    assert weights["吉他"] == 1.0
+    assert weights["吉"] == 0.4
+    assert "在" not in weights
+    assert 0 < weights["课在"] < 1
+    assert {term.token: term.weight for term in analysis.terms("在")} == {"在": 1.0}
