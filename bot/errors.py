@@ -26,7 +26,8 @@
     │   ├── StreamBroken            cut, stalled, ended early or garbled
     │   └── ModelUnreachable        no connection
     ├── ToolError                   a tool failed; its text is for the model
-    │   └── ToolInputInvalid
+    │   ├── ToolInputInvalid
+    │   └── CommandFailed           a command ended in another exit code than 0
     ├── StorageError                disk or journal cannot write
     └── TurnStopped                 the person stopped the turn
 
@@ -266,6 +267,18 @@ class ToolError(ShipmateError):
 
 class ToolInputInvalid(ToolError):
     """The arguments do not fit the tool's schema."""
+
+
+class CommandFailed(ToolError):
+    """A command ended in another exit code than 0, or by a signal (then the code is negative)."""
+
+    person = "A command that I ran has failed."
+
+    def __init__(self, message: str | None = None, *, exit_code: int, stdout: str, stderr: str) -> None:
+        super().__init__(message)
+        self.status = exit_code
+        self.stdout = stdout
+        self.stderr = stderr
 
 
 class StorageError(ShipmateError):

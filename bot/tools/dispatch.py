@@ -12,6 +12,7 @@ import pydantic
 
 from bot import errors, text
 from bot.contracts import Artifacts, Clock, Effect, Json, Log, Redact, Tool
+from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.registry import Registry
 from bot.tools.sizing import Sizing
 
@@ -130,30 +131,31 @@ class Dispatcher:
     async def _one(self, call: Json, cut: frozenset[str], sizing: Sizing) -> Json:
         began = self._clock.monotonic()
         name = text.preview(call["name"], 80)
-        arguments = json.dumps(call["input"], ensure_ascii=False)
+        # Redacted before it is cut: half a secret is not found any more.
+        arguments = self._redact(json.dumps(call["input"], ensure_ascii=False))
         self._log.write(
             "tool_call", name, tool=name, tool_use_id=call["id"], **self._shown("input", arguments)
         )
-        failure: str | None = None
-        if call["id"] in cut:
-            content, failure = CUT_OFF, "cut"
-        else:
-            content, failure = await self._attempt(call)
-            content = text.clean(self._redact(content))
-        shown = await sizing.one(call, content)
+        done = Failure(CUT_OFF, "cut") if call["id"] in cut else await self._attempt(call)
+        failed = done if isinstance(done, Failure) else None
+        content = text.clean(self._redact(done if isinstance(done, str) else done.model))
+        pointer = ""
+        if failed is not None and failed.whole is not None:
+            pointer = await sizing.pointer(call, text.clean(self._redact(failed.whole)))
+        shown = await sizing.one(call, content) + pointer
         self._log.write(
             "tool_result",
-            f"{name} {'failed' if failure else 'done'}",
-            level="warn" if failure else "info",
+            f"{name} {'failed' if failed else 'done'}",
+            level="warn" if failed else "info",
             duration=(self._clock.monotonic() - began) * 1000,
             tool=name,
             tool_use_id=call["id"],
-            failure=failure,
+            failure=failed.operator if failed else None,
             artifact=sizing.artifact(call),
             **self._shown("result", content),
         )
         result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": shown or "(no output)"}
-        return result | {"is_error": True} if failure else result
+        return result | {"is_error": True} if failed else result
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
         """What of a call's text goes into the log: a sized preview, or only its length where text is off."""
@@ -161,43 +163,25 @@ class Dispatcher:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
-    async def _attempt(self, call: Json) -> tuple[str, str | None]:
-        """The text for the model and, where the tool failed, the cause for the operator."""
+    async def _attempt(self, call: Json) -> str | Failure:
+        """The text for the model, or how the tool failed."""
         tool = self._registry.get(call["name"])
         if tool is None:
             names = ", ".join(self._registry.names())
-            return (
-                f"There is no tool named {text.preview(call['name'], 80)!r}. There are: {names}.",
-                "unknown",
-            )
+            named = text.preview(call["name"], 80)
+            return Failure(f"There is no tool named {named!r}. There are: {names}.", "unknown")
         try:
             args = tool.input.model_validate(call["input"])
         except pydantic.ValidationError as error:
-            return invalid_input(error), "invalid input"
+            return unfit(error, self._redact)
         return await self._timed(tool, args)
 
-    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> tuple[str, str | None]:
+    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | Failure:
+        limit = asyncio.timeout(tool.timeout_seconds)
         try:
-            async with asyncio.timeout(tool.timeout_seconds):
-                return await tool.run(args), None
-        except TimeoutError:
-            return f"{tool.name} took longer than {tool.timeout_seconds:g} s and was stopped.", "timeout"
-        except errors.ToolError as error:
-            return str(error), type(error).__name__
-        except errors.ShipmateError as error:
-            return f"{tool.name} failed: {error.person}", f"{type(error).__name__}: {error}"
+            async with limit:
+                return await tool.run(args)
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
-            return (
-                f"{tool.name} failed inside ({type(error).__name__}). Try another way.",
-                f"{type(error).__name__}: {error}",
-            )
-
-
-def invalid_input(error: pydantic.ValidationError) -> str:
-    """A validation error as lines the model can act on: `- field: what is wrong, got what`."""
-    lines = []
-    for problem in error.errors(include_url=False, include_context=False):
-        field = ".".join(str(part) for part in problem["loc"]) or "(input)"
-        got = text.preview(repr(problem["input"]), 80)
-        lines.append(f"- {field}: {problem['msg']}, got {got}")
-    return "The input does not fit the tool; it was not run.\n" + "\n".join(lines)
+            if isinstance(error, TimeoutError) and limit.expired():
+                return timed_out(tool.name, tool.timeout_seconds)
+            return failure(error, tool.name, self._redact)

@@ -47,7 +47,12 @@ class Sizing:
         # A page is small already, and the next one is the way to the rest.
         if call["name"] == excerpt.READER or not excerpt.over(content, room):
             return content
-        return excerpt.excerpt(content, room, await self._keep(call, content))
+        return excerpt.excerpt(content, room, self.artifact(call) or await self._keep(call, content))
+
+    async def pointer(self, call: Json, whole: str) -> str:
+        """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
+        kept = await self._keep(call, whole)
+        return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
 
     async def step(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:
         """The results of all calls, shortened where they weigh too much together: the largest first, those that last

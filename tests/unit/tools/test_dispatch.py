@@ -66,15 +66,15 @@ async def test_invalid_input_never_reaches_the_tool_and_says_what_is_wrong() -> 
         raise AssertionError
 
     for arguments, said in (
-        ({"count": 0}, "- count: Input should be greater"),
-        ({"colour": 1}, "- colour: Extra"),
-        ({"count": "many"}, "got 'many'"),
+        ({"count": 0}, "- count: expected 1 or more, got 0"),
+        ({"colour": 1}, "- colour: expected no field of this name, got 1"),
+        ({"count": "many"}, "- count: expected a whole number, got the text 'many'"),
     ):
         result = await one(Fake("never", never), **arguments)
         assert result["is_error"] is True
         assert said in result["content"]
     (result,) = await dispatcher(Fake("never", never)).run([{**tool_use("never"), "input": ["no object"]}])
-    assert "(input)" in result["content"]
+    assert "- input: expected an object, got ['no object']" in result["content"]
 
 
 async def test_an_unknown_tool_names_those_that_exist() -> None:
@@ -90,7 +90,7 @@ async def test_failures_say_what_the_model_can_act_on_and_leak_nothing() -> None
         raise errors.ToolError("Do this instead.")
 
     async def leak(_: Any) -> str:
-        raise RuntimeError("/etc/secret sk-ant-123")
+        raise RuntimeError("/etc/secret sk-ant-1234567890")
 
     async def store(_: Any) -> str:
         raise errors.StorageError("/var/x/.ship: EIO")
@@ -103,7 +103,7 @@ async def test_failures_say_what_the_model_can_act_on_and_leak_nothing() -> None
     results = await dispatcher(*tools, log=log).run([tool_use(t.name) for t in tools])
     said = [result["content"] for result in results]
     assert said[0] == "Do this instead."
-    assert said[1] == "leak failed inside (RuntimeError). Try another way."
+    assert said[1] == "leak failed: RuntimeError: [path] [redacted]. Try another way."
     assert "EIO" not in said[2]
     assert "longer than 0.01 s" in said[3]
     assert all(result["is_error"] for result in results)

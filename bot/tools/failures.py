@@ -1,0 +1,253 @@
+"""What a failed tool call is to the model, to the person and to the operator: three wordings of one failure.
+
+The model is told what it can act on, and never a traceback, a secret, a path outside of the project or a way to
+weaken a protection. Whatever is cut has been redacted before.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pydantic
+
+from bot import errors, text
+from bot.contracts import Redact
+from bot.normalize import describe, normalize_to_size
+from bot.telemetry.redaction import LogRedactor
+from bot.tools import excerpt
+
+STREAM = 1_000 * excerpt.TOKEN
+"""What is shown of each output of a command may weigh so much; its end is always there."""
+MESSAGE = 300
+"""Characters of the message of an error that nobody foresaw."""
+GOT = 100
+"""Characters of a value that does not fit."""
+PROBLEMS = 20
+FAILED = "Something that I tried did not work."
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`whole` is all there is to say, where `model` had to be shortened."""
+
+    model: str
+    operator: str
+    person: str = FAILED
+    whole: str | None = None
+
+
+def timed_out(tool: str, seconds: float) -> Failure:
+    """A tool that had not ended when its time was over."""
+    return Failure(
+        f"{tool} took longer than {seconds:g} s and was stopped. Ask for less at once.",
+        "timeout",
+        "Something that I tried took too long.",
+    )
+
+
+def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
+    """What to say of an error that a tool raised."""
+    operator = redact(describe(error))
+    if isinstance(error, errors.CommandFailed):
+        return _command(error, tool, redact, operator)
+    if isinstance(error, errors.ToolError):
+        return Failure(redact(str(error)), type(error).__name__, FAILED)
+    if isinstance(error, errors.ShipmateError):
+        return Failure(f"{tool} failed: {error.person}", operator, error.person)
+    if isinstance(error, OSError) and error.errno is not None:
+        return Failure(_file_system(error, tool, redact), operator, "I could not use a file or a connection.")
+    words = presentable(redact(_message(error)))
+    cause = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return Failure(f"{tool} failed: {cause}. Try another way.", operator)
+
+
+# What an unforeseen error says.
+
+_TRACE = re.compile(r"Traceback \(most recent call last\):.*", re.DOTALL)
+_PLACES = re.compile(
+    r"""
+      (?P<address>\b(?!file:)[a-z][a-z0-9+.-]*://[^\s'"<>]+)    # stays
+    | (['"])(?:~|[a-z]:)?[/\\][^'"\n]*\2                        # a quoted path
+    | \bfile:/+[^\s'"<>]*
+    | (?<![\w/.%~-])(?:~|[a-z]:)?[/\\](?:[^\s'"<>|:;,()\[\]]+)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_TOKENS = LogRedactor()
+
+
+def presentable(words: str) -> str:
+    """One line of an error's message without tracebacks, absolute paths and what looks like a token."""
+    hidden = _PLACES.sub(lambda found: found["address"] or "[path]", _TOKENS(_TRACE.sub("", words)))
+    return text.preview(hidden, MESSAGE).rstrip(".")
+
+
+def _message(error: Exception) -> str:
+    """The words of an error. Whatever else it carries may fail when it is asked to speak."""
+    return " ".join(f"{arg}" for arg in error.args if isinstance(arg, str | int | float))
+
+
+# Validation.
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "an object",
+    "model": "an object",
+    "none": "null",
+}
+_LIMITS = {
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "less_than": "less than {lt}",
+    "literal_error": "one of {expected}",
+    "enum": "one of {expected}",
+    "string_pattern_mismatch": "a text of the form {pattern}",
+    "extra_forbidden": "no field of this name",
+    "missing": "a value",
+}
+
+
+def unfit(error: pydantic.ValidationError, redact: Redact = str) -> Failure:
+    """Arguments that do not fit a tool, as lines the model can act on: `- field: expected what, got what`."""
+    problems = error.errors(include_url=False)
+    lines = [_problem(problem, redact) for problem in problems[:PROBLEMS]]
+    if len(problems) > PROBLEMS:
+        lines.append(f"- and {len(problems) - PROBLEMS} more")
+    head = "The input does not fit the tool; it was not run."
+    return Failure("\n".join([head, *lines, "Mend the input and call again."]), "invalid input")
+
+
+def _problem(problem: Mapping[str, Any], redact: Redact) -> str:
+    field = ".".join(str(part) for part in problem["loc"]) or "input"
+    kind, given = problem["type"], problem.get("ctx", {})
+    form = _LIMITS.get(kind)
+    if form is not None:
+        expected = form.format_map(given)
+    else:
+        noun = _KINDS.get(kind.partition("_")[0])
+        expected = noun or problem["msg"].removeprefix("Value error, ")
+        if noun is None:
+            return f"- {text.preview(redact(field), GOT)}: {text.preview(redact(expected), MESSAGE)}"
+    got = "nothing" if kind == "missing" else _got(problem["input"], redact)
+    return f"- {text.preview(redact(field), GOT)}: expected {expected}, got {got}"
+
+
+def _got(value: Any, redact: Redact) -> str:
+    shown = normalize_to_size(value, 20 * GOT)
+    words = f"the text {shown!r}" if isinstance(value, str) else f"{shown}"
+    return text.preview(redact(words), GOT)
+
+
+# The file system.
+
+_GUIDANCE = {
+    errno.ENOENT: "it does not exist; check the path",
+    errno.EACCES: "access is denied: it is read-only or belongs to somebody else",
+    errno.EPERM: "this is not permitted here",
+    errno.EEXIST: "it exists already; take another name, or look at it first",
+    errno.EISDIR: "a file was expected, and this is a folder",
+    errno.ENOTDIR: "a folder was expected, and this is a file",
+    errno.ENOTEMPTY: "the folder is not empty",
+    errno.EMFILE: "too many files are open; try again later",
+    errno.ENFILE: "too many files are open; try again later",
+    errno.ENOSPC: "no space is left on the disk; tell the person",
+    errno.EDQUOT: "the quota of the disk is used up; tell the person",
+    errno.EROFS: "the file system is read-only",
+    errno.ELOOP: "it is a symbolic link, or leads through too many of them",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.EIO: "the disk fails; tell the person",
+    errno.ETIMEDOUT: "it did not answer in time",
+    errno.ECONNREFUSED: "nobody answers there",
+}
+
+
+def _file_system(error: OSError, tool: str, redact: Redact) -> str:
+    number = error.errno or 0
+    code = errno.errorcode.get(number, "error")
+    guidance = _GUIDANCE.get(number) or presentable(redact(error.strerror or "it failed"))
+    named = error.filename if isinstance(error.filename, str) else ""
+    # What is not below the project is nobody's business here.
+    where = (
+        f" ({text.preview(redact(named), GOT)})" if named and not named.startswith(("/", "~", "\\")) else ""
+    )
+    return f"{tool} failed with {code}{where}: {guidance}."
+
+
+# Commands.
+
+_NOT_FOUND = re.compile(r"(?m)^(?:\S+: )?(?:line )?(?:\d+: )?(?P<name>[^\s:]+): (?:command )?not found$")
+_NO_FILE = re.compile(r"(?m)^(?:\S+: )?(?:execvp|exec) (?P<name>[^\s:]+): No such file or directory$")
+_DENIED = re.compile(r"(?m): (?:Permission denied|Operation not permitted)\.?$")
+_NETWORK = re.compile(
+    r"(?mi)\b(?:Could not resolve host|Temporary failure in name resolution|Name or service not known"
+    r"|Network is unreachable|Failed to connect to \S+|Connection refused)\b"
+)
+_INSTEAD = {"python": "python3", "pip": "pip3"}
+_MAYBE = frozenset({"node", "npm"})
+
+
+def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: str) -> Failure:
+    streams = {"stdout": redact(error.stdout).rstrip("\n"), "stderr": redact(error.stderr).rstrip("\n")}
+    ended = f"exit code {error.status}" if error.status >= 0 else f"signal {-error.status}"
+    head = f"{tool}: the command ended with {ended}."
+    tail = [f"- {hint}" for hint in hints(error.status, streams["stderr"])]
+
+    def told(*, whole: bool) -> str:
+        parts = [
+            f"{name}:\n{_fenced(words if whole else _shortened(words))}"
+            for name, words in streams.items()
+            if words
+        ]
+        return "\n".join([head, *(parts or ["It printed nothing."]), *tail])
+
+    cut = any(words != _shortened(words) for words in streams.values())
+    return Failure(
+        told(whole=False), f"{operator} ({ended})", error.person, told(whole=True) if cut else None
+    )
+
+
+def hints(status: int, stderr: str) -> list[str]:
+    """What the end of a command may mean, only where its own words say so."""
+    found: list[str] = []
+    if status == 127 and (name := _NOT_FOUND.search(stderr) or _NO_FILE.search(stderr)):
+        found.append(_missing(name["name"]))
+    if _DENIED.search(stderr):
+        found.append("It lacks a permission: use a file or a folder of the project that it may use.")
+    if _NETWORK.search(stderr):
+        found.append(
+            "It has no connection: commands may be kept from the network here. Do without it, or tell the person "
+            "what you would need it for."
+        )
+    return found
+
+
+def _missing(name: str) -> str:
+    if name in _INSTEAD:
+        return f"{name} is not installed here. Try {_INSTEAD[name]}."
+    if name in _MAYBE:
+        return f"{name} is not installed here. Do without it."
+    return f"{text.preview(name, GOT)} is not installed here, or not in the PATH."
+
+
+def _shortened(words: str) -> str:
+    return text.shorten_middle(words, max(100, excerpt.fitting(words, STREAM)))
+
+
+def _fenced(words: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`{3,}", words)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{words}\n{fence}"

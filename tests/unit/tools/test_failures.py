@@ -1,0 +1,252 @@
+"""Failures as the model, the person and the operator are told of them: true, of use, and without what is secret."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from bot import errors
+from bot.contracts import Json
+from bot.testing.model import tool_use
+from bot.tools.excerpt import READER, read
+from bot.tools.failures import failure, hints, presentable, timed_out, unfit
+
+from .conftest import Says, Workbench
+
+SECRET = "canary-5f0e1d-secret"
+
+
+def hide(words: str) -> str:
+    return words.replace(SECRET, "[redacted]")
+
+
+class Inner(BaseModel):
+    when: int = 0
+
+
+class Form(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(default="abc", min_length=2, max_length=5, pattern="^[a-z]+$")
+    count: int = Field(default=1, ge=1, lt=10)
+    share: float = Field(default=0.5, gt=0, le=1)
+    tags: list[str] = Field(default=["a"], min_length=1, max_length=2)
+    mode: Literal["fast", "slow"] = "fast"
+    inner: Inner = Inner()
+    really: bool = False
+    even: int = 2
+
+    @field_validator("even")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("an even number is needed")
+        return value
+
+
+class Needs(BaseModel):
+    path: str
+
+
+@pytest.mark.parametrize(
+    ("model", "given_", "line"),
+    [
+        (Form, {"name": "a"}, "- name: expected at least 2 characters, got the text 'a'"),
+        (Form, {"name": "abcdef"}, "- name: expected at most 5 characters, got the text 'abcdef'"),
+        (Form, {"name": "ABC"}, "- name: expected a text of the form ^[a-z]+$, got the text 'ABC'"),
+        (Form, {"name": 7}, "- name: expected a text, got 7"),
+        (Form, {"name": None}, "- name: expected a text, got [null]"),
+        (Form, {"count": 0}, "- count: expected 1 or more, got 0"),
+        (Form, {"count": 10}, "- count: expected less than 10, got 10"),
+        (Form, {"count": "many"}, "- count: expected a whole number, got the text 'many'"),
+        (Form, {"count": 1.5}, "- count: expected a whole number, got 1.5"),
+        (Form, {"share": 0}, "- share: expected more than 0.0, got 0"),
+        (Form, {"share": 2}, "- share: expected 1.0 or less, got 2"),
+        (Form, {"share": "x"}, "- share: expected a number, got the text 'x'"),
+        (Form, {"tags": []}, "- tags: expected at least 1 items, got []"),
+        (Form, {"tags": ["a", "b", "c"]}, "- tags: expected at most 2 items, got ['a', 'b', 'c']"),
+        (Form, {"tags": "a"}, "- tags: expected a list, got the text 'a'"),
+        (Form, {"tags": [1]}, "- tags.0: expected a text, got 1"),
+        (Form, {"mode": "warp"}, "- mode: expected one of 'fast' or 'slow', got the text 'warp'"),
+        (Form, {"inner": {"when": "x"}}, "- inner.when: expected a whole number, got the text 'x'"),
+        (Form, {"inner": 3}, "- inner: expected an object, got 3"),
+        (Form, {"really": "perhaps"}, "- really: expected true or false, got the text 'perhaps'"),
+        (Form, {"even": 3}, "- even: an even number is needed"),
+        (Form, {"odd": 1}, "- odd: expected no field of this name, got 1"),
+        (Needs, {}, "- path: expected a value, got nothing"),
+        (Needs, [], "- input: expected an object, got []"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_told_field_by_field(model: type[BaseModel], given_: Any, line: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(given_)
+    told = unfit(caught.value)
+    assert told.model.split("\n")[1:-1] == [line]
+    assert told.model.startswith("The input does not fit")
+    assert told.operator == "invalid input"
+
+
+def test_many_and_long_and_secret_values_are_kept_short() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Form.model_validate(
+            {f"x{number}": "y" * 100_000 for number in range(50)} | {"name": SECRET + "z" * 80}
+        )
+    told = unfit(caught.value, hide).model
+    assert len(told) < 5_000
+    assert "- and 31 more" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOENT, "ENOENT (a/b): it does not exist; check the path"),
+        (errno.EACCES, "EACCES (a/b): access is denied"),
+        (errno.EEXIST, "EEXIST (a/b): it exists already"),
+        (errno.EISDIR, "EISDIR (a/b): a file was expected"),
+        (errno.ENOTDIR, "ENOTDIR (a/b): a folder was expected"),
+        (errno.EMFILE, "EMFILE (a/b): too many files are open"),
+        (errno.ENOSPC, "ENOSPC (a/b): no space is left"),
+        (errno.EROFS, "EROFS (a/b): the file system is read-only"),
+        (errno.ENODEV, "ENODEV (a/b): No such device"),
+    ],
+)
+def test_each_error_of_the_file_system_has_its_advice(number: int, said: str) -> None:
+    told = failure(OSError(number, os.strerror(number), "a/b"), "read_file")
+    assert told.model.startswith(f"read_file failed with {said}")
+    assert told.operator.endswith("(a/b)")
+    outside = failure(OSError(number, os.strerror(number), "/home-of/someone"), "read_file")
+    assert "someone" not in outside.model
+    assert "someone" in outside.operator
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("no such thing"), "RuntimeError: no such thing"),
+        (RuntimeError(), "RuntimeError"),
+        (KeyError("k"), "KeyError: k"),
+        (ValueError(object()), "ValueError"),
+        (RuntimeError("cannot open /etc/passwd: no"), "RuntimeError: cannot open [path]: no"),
+        (RuntimeError("in '/a b/c.txt'"), "RuntimeError: in [path]"),
+        (RuntimeError(r"in C:\Users\x\y.txt now"), "RuntimeError: in [path] now"),
+        (RuntimeError("file:///etc/passwd"), "RuntimeError: [path]"),
+        (RuntimeError("open:/var/x"), "RuntimeError: open:[path]"),
+        (RuntimeError("~/x and ../y"), "RuntimeError: [path] and ../y"),
+        (RuntimeError("see https://example.org/a/b"), "RuntimeError: see https://example.org/a/b"),
+        (RuntimeError("1/2 of src/a.py"), "RuntimeError: 1/2 of src/a.py"),
+        (RuntimeError("sk-ant-api03-abcdefgh"), "RuntimeError: [redacted]"),
+        (RuntimeError(f"with {SECRET}"), "RuntimeError: with [redacted]"),
+        (
+            RuntimeError('bad\nTraceback (most recent call last):\n  File "/x.py", line 1\nE: y'),
+            "RuntimeError: bad",
+        ),
+    ],
+    ids=str,
+)
+def test_everything_else_is_told_by_type_and_message(error: Exception, said: str) -> None:
+    assert failure(error, "t", hide).model == f"t failed: {said}. Try another way."
+
+
+def test_the_three_readers_are_told_different_things() -> None:
+    stored = failure(errors.StorageError("disk 7 says EIO"), "memory")
+    assert stored.model == f"memory failed: {errors.StorageError.person}"
+    assert stored.person == errors.StorageError.person
+    assert stored.operator == "StorageError: disk 7 says EIO"
+    acted = failure(errors.ToolError(f"Do this, not {SECRET}."), "t", hide)
+    assert (acted.model, acted.operator) == ("Do this, not [redacted].", "ToolError")
+    slow = timed_out("t", 2.5)
+    assert "longer than 2.5 s" in slow.model
+    assert slow.operator == "timeout"
+    command = failure(errors.CommandFailed("make it", exit_code=2, stdout="", stderr="broken"), "run_shell")
+    assert command.person == "A command that I ran has failed."
+    assert command.operator == "CommandFailed: make it (exit code 2)"
+
+
+def command(status: int, stdout: str = "", stderr: str = "") -> str:
+    return failure(
+        errors.CommandFailed(exit_code=status, stdout=stdout, stderr=stderr), "run_shell", hide
+    ).model
+
+
+def test_a_command_shows_how_it_ended_and_both_outputs() -> None:
+    assert command(3, "out\n", "err\n") == (
+        "run_shell: the command ended with exit code 3.\nstdout:\n```\nout\n```\nstderr:\n```\nerr\n```"
+    )
+    assert command(-9) == "run_shell: the command ended with signal 9.\nIt printed nothing."
+    assert "````\n```\n````" in command(1, "```")
+    assert SECRET not in command(1, "x" * 2_990 + SECRET + "y" * 9_000, SECRET)
+
+
+async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(tools: Workbench) -> None:
+    lines = "\n".join(f"line {number} 字" for number in range(5_000))
+    failed = errors.CommandFailed(exit_code=1, stdout=lines, stderr=f"first\n{lines}\nthe error")
+    (result,) = await tools.run([tool_use("look")], Says("look", failed))
+    shown = result["content"]
+    assert result["is_error"] is True
+    for words in ("line 0 字", "line 4999 字\n```\nstderr", "first", "the error\n```"):
+        assert words in shown
+    assert len(shown) < 8_000
+    artifact = shown.rpartition("artifact ")[2].partition(",")[0]
+    assert READER in shown
+    page = await tools.read(artifact, grep="line 2500 ")
+    assert page["content"].count("line 2500 字") == 2
+    assert read(shown) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "words"),
+    [
+        (127, "sh: 1: foo: not found", "foo is not installed"),
+        (127, "bash: line 1: python: command not found", "Try python3"),
+        (127, "bash: pip: command not found", "Try pip3"),
+        (127, "bash: node: command not found", "node is not installed here. Do without"),
+        (127, "bwrap: execvp rg: No such file or directory", "rg is not installed"),
+        (126, "sh: 1: ./x: Permission denied", "lacks a permission"),
+        (1, "touch: cannot touch 'x': Operation not permitted", "lacks a permission"),
+        (6, "curl: (6) Could not resolve host: example.org", "no connection"),
+        (1, "connect: Connection refused", "no connection"),
+        (1, "404 page not found", None),
+        (1, "grep: pattern not found", None),
+        (127, "the key was not found", None),
+        (1, "foo: command not found", None),
+        (1, "Permission denied is what the manual says about this", None),
+        (0, "", None),
+    ],
+)
+def test_hints_follow_from_exact_words_alone(status: int, stderr: str, words: str | None) -> None:
+    found = hints(status, f"before\n{stderr}\nafter")
+    assert (words is None and not found) or (words is not None and words in " ".join(found))
+    said = " ".join(found).lower()
+    assert not any(word in said for word in ("disable", "sudo", "chmod", "turn off", "isolation", "sandbox"))
+
+
+@given(path=st.lists(st.from_regex(r"[A-Za-z0-9_字.-]{1,12}", fullmatch=True), min_size=1, max_size=5))
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_no_absolute_path_is_ever_told(path: list[str]) -> None:
+    named = "/" + "/".join(path)
+    for form in (
+        f"cannot open {named}",
+        f"{named}: no",
+        f"'{named}'",
+        f"at ({named})",
+        f"x={named}",
+        f"a:{named}",
+    ):
+        assert named not in presentable(form)
+
+
+async def test_an_unforeseen_error_reaches_the_model_without_its_places(
+    tools: Workbench, tmp_path: Path
+) -> None:
+    result: Json = await tools.look(RuntimeError(f"lost {tmp_path}/x"))
+    assert result["content"] == "look failed: RuntimeError: lost [path]. Try another way."
+    assert str(tmp_path) in tools.log.text
