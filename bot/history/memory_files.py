@@ -27,6 +27,7 @@ LONGEST = 180
 """Bytes of a name on disk."""
 SESSION = "session.md"
 """The memory of the conversation itself (`bot.history.memories`): part of a chat's files, and only read here."""
+COVERS = "covers.json"
 _WORDS, _ABOUT = ".md", ".lines"
 _PEOPLE = "people"
 _R = TypeVar("_R")
@@ -64,6 +65,18 @@ class MemoryStore:
     async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
         gone = frozenset(requests)
         return await self._done(lambda: self._forget(owner, gone))
+
+    async def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
+        """Put an operator's text in the place of a file, be it the memory of the conversation. Raises as `change`."""
+        name = checked(path)
+        return await self._done(lambda: self._change(owner, name, lambda _: words, by, operator=True))
+
+    async def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
+        """Remove a file or a folder for an operator, or all there is, the memory of the conversation too; how many
+        files went.
+        """
+        name = checked(path) if path is not None else None
+        return await self._done(lambda: self._drop(owner, name))
 
     async def people(self) -> list[str]:
         """Every person who has files, as `<channel>:<user id>`."""
@@ -120,9 +133,16 @@ class MemoryStore:
         return MemoryFile(name, raw.decode("utf-8", "replace"), written)
 
     def _change(
-        self, owner: MemoryOwner, name: str, change: Callable[[str | None], str], by: Written
+        self,
+        owner: MemoryOwner,
+        name: str,
+        change: Callable[[str | None], str],
+        by: Written,
+        *,
+        operator: bool = False,
     ) -> MemoryFile:
-        _own(owner, name)
+        if not operator:
+            _own(owner, name)
         sizes = self._sizes(owner)
         old = self._read(owner, name)
         words = self._kept(change(old.text if old is not None else None))
@@ -173,6 +193,14 @@ class MemoryStore:
         found = self._under(owner, name)
         for path in found:
             self._unlink(owner, path)
+        return len(found)
+
+    def _drop(self, owner: MemoryOwner, name: str | None) -> int:
+        found = self._under(owner, name) if name is not None else list(self._sizes(owner))
+        for path in found:
+            self._unlink(owner, path)
+            if owner.kind == "chat" and path == SESSION:
+                self._disk.remove(self._path(owner, path).with_name(COVERS))
         return len(found)
 
     def _unlink(self, owner: MemoryOwner, name: str) -> None:

@@ -1,0 +1,122 @@
+"""`shipmate memory`: reads, edits and forgets what is remembered, and says where it comes from."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bot.context.memory import Memory
+from bot.contracts import MemoryOwner, Written
+from bot.history.memories import Kept, Memories
+from bot.history.memory_files import MemoryStore
+from bot.system import SystemDisk
+from tests.unit.cli.conftest import Shipmate
+
+KEY = "telegram:chat:-5"
+CHAT, PERSON = MemoryOwner("chat", KEY), MemoryOwner("person", "telegram:77")
+BY = Written(1_700_000_000_000, "01R", KEY, "77")
+MARKDOWN = Memory(facts=("the ship is called 海",)).markdown
+
+
+def store(project: Path) -> MemoryStore:
+    return MemoryStore(project / ".ship" / "memory", disk=SystemDisk())
+
+
+@pytest.fixture
+def remembered(project: Path) -> Path:
+    async def write() -> None:
+        files = store(project)
+        await files.change(CHAT, "plan.md", lambda _: "one\n二", BY)
+        await files.change(PERSON, "diet.md", lambda _: "no nuts", BY)
+        lines = tuple((Written(BY.ts, "01S", KEY, None),) for _ in MARKDOWN.split("\n"))
+        await Memories(project / ".ship" / "memory", disk=SystemDisk()).save(
+            KEY, Kept(MARKDOWN, "01X", BY.ts, 9, lines)
+        )
+
+    asyncio.run(write())
+    return project
+
+
+def words(project: Path, owner: MemoryOwner, path: str) -> str | None:
+    file = asyncio.run(store(project).read(owner, path))
+    return file.text if file is not None else None
+
+
+def test_the_list_names_every_owner_and_file(remembered: Path, shipmate: Shipmate) -> None:
+    found = shipmate("memory", "list", "--dir", remembered, "--json").lines
+    assert [(one["kind"], one["owner"], one["path"]) for one in found] == [
+        ("chat", KEY, "plan.md"), ("chat", KEY, "session.md"), ("person", "telegram:77", "diet.md"),
+    ]  # fmt: skip
+    assert "telegram:77  diet.md" in shipmate("memory", "list", "--dir", remembered).out
+
+
+def test_where_nothing_is_remembered_it_says_so(project: Path, shipmate: Shipmate) -> None:
+    assert shipmate("memory", "list", "--dir", project).out == "Nothing is remembered yet.\n"
+    for command in ("show", "forget"):
+        done = shipmate("memory", command, KEY, "--dir", project)
+        assert (done.code, "nothing is remembered of" in done.err) == (2, True)
+
+
+def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate: Shipmate) -> None:
+    out = shipmate("memory", "show", KEY, "--dir", remembered).out
+    assert "== plan.md\n2023-11-14 22:13:20  77  01R" in out
+    assert "二" in out
+    assert "- the ship is called 海" in out
+    lines = shipmate("memory", "show", KEY, "session.md", "--dir", remembered, "--json").lines
+    assert {line["written"][0]["requestId"] for line in lines} == {"01S"}
+    (line,) = shipmate("memory", "show", "telegram:77", "--dir", remembered, "--json").lines
+    assert line == {
+        "owner": "telegram:77", "kind": "person", "path": "diet.md", "line": 1, "text": "no nuts",
+        "written": [{"ts": BY.ts, "requestId": "01R", "chatKey": KEY, "userId": "77"}],
+    }  # fmt: skip
+
+
+def test_an_edit_keeps_the_sources_of_what_it_keeps(
+    remembered: Path, shipmate: Shipmate, tmp_path: Path
+) -> None:
+    (tmp_path / "new.md").write_text("one\n三", encoding="utf-8")
+    done = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / "new.md", "--dir", remembered)
+    assert done.code == 0
+    lines = shipmate("memory", "show", KEY, "plan.md", "--dir", remembered, "--json").lines
+    assert [(line["text"], [one["userId"] for one in line["written"]]) for line in lines] == [
+        ("one", ["77"]), ("三", ["77", "operator"]),
+    ]  # fmt: skip
+    again = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / "new.md", "--dir", remembered)
+    assert again.out == "Nothing was changed.\n"
+
+
+def test_the_memory_of_a_conversation_is_edited_as_what_it_is(
+    remembered: Path, shipmate: Shipmate, tmp_path: Path
+) -> None:
+    text = tmp_path / "new.md"
+    text.write_text("just words", encoding="utf-8")
+    done = shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered)
+    assert (done.code, "without the section" in done.err) == (2, True)
+    fresh = Memory(facts=("the ship is called 鯨",)).markdown
+    text.write_text(fresh, encoding="utf-8")
+    assert shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered).code == 0
+    kept = asyncio.run(Memories(remembered / ".ship" / "memory", disk=SystemDisk()).load(KEY))
+    assert kept is not None
+    assert (kept.markdown, kept.covers) == (fresh, None)
+
+
+def test_what_is_forgotten_is_gone(remembered: Path, shipmate: Shipmate) -> None:
+    assert "1 file of" in shipmate("memory", "forget", KEY, "plan.md", "--dir", remembered).out
+    assert words(remembered, CHAT, "plan.md") is None
+    assert words(remembered, CHAT, "session.md") == MARKDOWN
+    assert shipmate("memory", "forget", KEY, "--dir", remembered).code == 0
+    assert words(remembered, CHAT, "session.md") is None
+    left = [path.name for path in (remembered / ".ship" / "memory").rglob("*") if path.is_file()]
+    assert [name for name in left if not name.startswith(".")] == ["diet%2Emd.lines", "diet%2Emd.md"]
+
+
+@pytest.mark.parametrize("source", ["absent.md", "binary"])
+def test_a_text_that_cannot_be_read_is_wrong_usage(
+    remembered: Path, shipmate: Shipmate, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    done = shipmate("memory", "edit", KEY, "plan.md", "--from", tmp_path / source, "--dir", remembered)
+    assert done.code == 2
+    assert words(remembered, CHAT, "plan.md") == "one\n二"
