@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bot import text
-from bot.context import blocks
+from bot.context import blocks, removed
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts import Json, Message
 
@@ -49,8 +49,10 @@ def told(store: AgentContextStore, change: Json) -> Json:
         for turn in store.turns
     ]
     head = {} if "head" in change or store.head is None else {"head": store.head}
+    blank = [entry.uuid for turn in store.turns for entry in turn.entries if _is_blank(entry.message)]
     digest = _digest(store.turns, store.head, store.masked)
-    return {"turns": turns, "masked": dict(store.masked), "digest": digest} | head
+    kept = {"turns": turns, "masked": dict(store.masked), "digest": digest}
+    return kept | head | ({"blank": blank} if blank else {})
 
 
 def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved | None:
@@ -64,7 +66,10 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved
             Turn(
                 turn["requestId"],
                 tuple(turn["sources"]),
-                tuple(Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn["uuids"]),
+                removed.blanked(
+                    (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn["uuids"]),
+                    kept.get("blank", ()),
+                ),
             )
             for turn in kept["turns"]
         )
@@ -73,6 +78,11 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return None
     return Preserved(uuid, turns, head, masked) if fits else None
+
+
+def _is_blank(message: Message) -> bool:
+    """Whether what was said in a message has been removed."""
+    return removed.REMOVED in json.dumps(message) and removed.without(message) == message
 
 
 def _digest(turns: Iterable[Turn], head: Message | None, masked: Mapping[str, str]) -> str:

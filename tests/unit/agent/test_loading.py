@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from bot.agent import epochs
+from bot.context import removed
 from bot.contracts import Inbound, OpenFile, TurnRequest
 from bot.history import pieces
 from bot.system import SystemDisk
@@ -154,6 +155,19 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     cut_off = bench.pool._runtime(KEY)._cut_off
     assert cut_off is not None
     assert len(cut_off.entries) == 4
+
+
+async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Bench) -> None:
+    await talk(bench, 3)
+    runtime = bench.pool._runtime(KEY)
+    gone = runtime.store.turns[1].entries[0].uuid
+    runtime.epochs.declare("edit", epochs.Change("boundary", {"dropped": [], "blank": [gone]}))
+    runtime.epochs.declare("undo", epochs.dropped([one.uuid for one in runtime.store.turns[0].entries]))
+    await restarted(bench)
+    assert bench.pool._runtime(KEY)._ledger._begins is not None
+    said = json.dumps(bench.pool._runtime(KEY).store.messages())
+    assert removed.REMOVED in said
+    assert "question 1" not in said
 
 
 async def test_a_line_from_before_the_boundary_written_once_more_counts_once(bench: Bench) -> None:
