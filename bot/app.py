@@ -25,6 +25,7 @@ from bot.memory import MemoryMonitor
 from bot.rooms import agent_of, channels_of, delivery_of, model_name, rooms_of, turns_of
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
+from bot.tools import permissions
 
 Signals = Callable[[asyncio.Event], contextlib.AbstractContextManager[None]]
 
@@ -103,7 +104,7 @@ async def _started(
     """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
     moment on when something may have to be drained.
     """
-    settings = config.load(root, discovery.manifests(), os.environ)
+    settings = config.load(root, discovery.manifests(), os.environ, permissions.wrong)
     names = [name for name in settings.enabled if only is None or name in only]
     outside = outside or Outside()
     manifests = discovery.manifests()

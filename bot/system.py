@@ -100,6 +100,14 @@ class SystemFile:
             os.close(handle)
 
 
+def read_link(path: str) -> str | None:
+    """What a symbolic link points to; None where there is none that could be followed."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - the text itself, which a Path would normalise
+    except OSError:
+        return None
+
+
 class SystemDisk:
     """`contracts.Disk` on the machine's own file system."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -76,8 +76,15 @@ class Settings:
         return self.root / HOME
 
 
-def load(root: Path, manifests: Mapping[str, Manifest], env: Mapping[str, str]) -> Settings:
-    """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong."""
+def load(
+    root: Path,
+    manifests: Mapping[str, Manifest],
+    env: Mapping[str, str],
+    also: Callable[[shape.ShipFile], Iterator[str]] = lambda _: iter(()),
+) -> Settings:
+    """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong; `also` finds what
+    only a higher floor knows to be wrong.
+    """
     root = root.absolute()
     found: list[str] = []
     variables = read_env_file(root / ".env", found)
@@ -96,6 +103,7 @@ def load(root: Path, manifests: Mapping[str, Manifest], env: Mapping[str, str]) 
         told = {line.split(": ")[0] for line in found}
         found += [line for line in _between(file, filled, manifests) if line.split(": ")[0] not in told]
         found += checks.prompt_files(root, file.prompt)
+        found += [line for line in also(file) if line.split(": ")[0] not in told]
     found += _switches(env)
     if file is not None and not found:
         return _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))

@@ -19,7 +19,7 @@ from bot.llm.client import body_of
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from channels.telegram import adapter, render, settings
-from tests.bench import storage
+from tests.bench import permissions, storage
 
 HISTORY = 60
 LONG_TEXT = 100_000
@@ -58,7 +58,9 @@ async def measured(folder: Path) -> list[Line]:
             Line(f"{room}, one {what} alone, p99", speed.p99, synced[len(synced) * 99 // 100], beside),
             Line(f"{room}, {what}s by 64 callers", speed.rate, 1000 / alone, beside, "a second"),
         ]
-    return [*lines, _view(), *_markdown()]
+    judged, looked = permissions.judging(folder)
+    rules = Line("tools, a call judged by 1,000 rules", judged, looked, "looking at each rule's name")
+    return [*lines, rules, _view(), *_markdown()]
 
 
 def _append_and_sync(path: Path, times: int = 200) -> list[float]:

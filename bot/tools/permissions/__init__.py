@@ -1,0 +1,24 @@
+"""Who may do what with which tool: rules, compiled to closures, and what holds without them. Pure but for links."""
+
+from __future__ import annotations
+
+from bot.tools.permissions.findings import wrong
+from bot.tools.permissions.grammar import Malformed, parse
+from bot.tools.permissions.paths import Paths, ReadLink
+from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.subject import Call, Decision, Now, Role, Subject, fingerprint
+
+__all__ = [
+    "Call",
+    "Decision",
+    "Malformed",
+    "Now",
+    "Paths",
+    "ReadLink",
+    "Role",
+    "Rules",
+    "Subject",
+    "fingerprint",
+    "parse",
+    "wrong",
+]

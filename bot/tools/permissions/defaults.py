@@ -1,0 +1,90 @@
+"""What holds where no rule says anything, and what no rule opens."""
+
+from __future__ import annotations
+
+from bot.contracts import Effect
+from bot.tools.permissions.globs import folded
+from bot.tools.permissions.patterns import ARGUMENTS, Asked
+from bot.tools.permissions.subject import Call, Decision, Now
+
+CORE = (
+    "chat_load_history",
+    "chat_send",
+    "edit_file",
+    "list_dir",
+    "memory",
+    "read_artifact",
+    "read_file",
+    "run_shell",
+    "schedule_cancel",
+    "schedule_create",
+    "schedule_list",
+    "search_files",
+    "skills_list",
+    "skills_load",
+    "task",
+    "tool_search",
+    "web_fetch",
+    "write_file",
+)
+"""Every tool that a rule may name; those of MCP servers, `mcp__<server>__<tool>`, come beside them."""
+MCP = "mcp__"
+OPEN = frozenset(
+    {
+        "chat_load_history",
+        "chat_send",
+        "memory",
+        "schedule_cancel",
+        "schedule_create",
+        "schedule_list",
+        "skills_list",
+        "skills_load",
+        "task",
+        "tool_search",
+    }
+)
+"""What needs no approval by itself although it may do more than read: it stays in its own folder or chat."""
+UNTAINTED = frozenset({"chat_load_history", "chat_send", "task"})
+"""The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
+TAINTED = "text from the web, a file or people without rights is in view"
+_HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
+_READS: frozenset[Effect] = frozenset({"read"})
+_FOLDERS = frozenset({".ship", ".git"})
+
+
+def decided(call: Call, now: Now) -> Decision:
+    """The default: what reads, and what is named in `OPEN`, is allowed; everything else is asked for."""
+    reads = call.effects == _READS and not call.tool.startswith(MCP)
+    if not reads and call.tool not in OPEN:
+        return Decision("ask", "default", "it needs an approval")
+    if taints(call, now):
+        return Decision("ask", "taint", TAINTED)
+    return Decision("allow", "default", "it needs no approval")
+
+
+def taints(call: Call, now: Now) -> bool:
+    """Whether untrusted text in view takes an allowance of this call away."""
+    if not now.tainted or call.tool in UNTAINTED:
+        return False
+    if call.tool == "memory" and call.arguments.get("command") == "view":
+        return False
+    return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
+
+
+def protected(call: Call, asked: Asked) -> str | None:
+    """Why file tools have no business at a path, whatever the rules say: outside the root, and in what Shipmate itself
+    runs by. None elsewhere.
+    """
+    kind, name = ARGUMENTS.get(call.tool, ("", ""))
+    path = asked.words(name) if kind in {"path", "tree"} else None
+    if path is None:
+        return None
+    place = asked.place(path)
+    if not asked.paths.inside(place):
+        return "it is outside of the project"
+    root = asked.paths.root
+    for form in place.forms:
+        parts = [folded(part) for part in (form[len(root) :] if form[: len(root)] == root else form)]
+        if any(part in _FOLDERS or part.startswith(".env") for part in parts) or parts == ["ship.json"]:
+            return "secrets and settings are closed to tools"
+    return None

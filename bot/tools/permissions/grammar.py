@@ -1,0 +1,53 @@
+"""The form of a rule: `Tool`, `Tool(pattern)`, `Tool(pattern, condition)`, each with `@tag:` before it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LONGEST = 1_000
+TRUSTED = "trusted"
+"""The tag of an allow rule that holds although untrusted text is in view."""
+_RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A rule in its parts. `pattern` and `condition` are None where it has none."""
+
+    text: str
+    tags: frozenset[str]
+    tool: str
+    pattern: str | None = None
+    condition: str | None = None
+
+
+class Malformed(ValueError):
+    """No rule: `expected` says what one looks like there, `mend` what to do."""
+
+    def __init__(self, expected: str, mend: str) -> None:
+        super().__init__(f"expected {expected}; {mend}")
+        self.expected = expected
+        self.mend = mend
+
+
+def parse(rule: str) -> Parsed:
+    """A rule in its parts. Raises `Malformed`."""
+    if len(rule) > LONGEST or not rule.isprintable():
+        raise Malformed(f"one line of at most {LONGEST} characters", "shorten it")
+    match = _RULE.fullmatch(rule.strip())
+    if match is None:
+        raise Malformed(
+            "Tool, Tool(pattern), Tool(pattern, condition) or @tag:Tool",
+            "write it as in run_shell(git status)",
+        )
+    tags, tool, inside = match.groups()
+    named = frozenset(tags.replace(":", "").split("@")[1:])
+    if inside is None:
+        return Parsed(rule.strip(), named, tool)
+    pattern, comma, condition = inside.partition(",")
+    if not pattern.strip() or (not comma and ")" in pattern):
+        raise Malformed("a pattern between the brackets", f"write {tool} alone, or {tool}(*)")
+    if comma and not condition.strip():
+        raise Malformed("a condition after the comma", "write it, or remove the comma")
+    return Parsed(rule.strip(), named, tool, pattern.strip(), condition.strip() if comma else None)

@@ -1,0 +1,84 @@
+"""Where a path leads, and every name it has on the way there."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ReadLink = Callable[[str], str | None]
+"""What a symbolic link points to; None where there is none at this path."""
+
+LONGEST = 4_096
+MOST_LINKS = 40
+
+Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`real` are the parts of the path behind every symbolic link, None where it leads nowhere. `forms` are those of
+    every path that names the same place on the way: as it was written, and with each link replaced in turn.
+    """
+
+    real: Parts | None
+    forms: tuple[Parts, ...]
+
+
+NOWHERE = Place(None, ())
+
+
+class Paths:
+    """Resolves paths below a root. Reads nothing but links, through the function it is given."""
+
+    def __init__(self, root: str, readlink: ReadLink) -> None:
+        self._readlink = readlink
+        self._root: Parts = ()
+        real = self.place(root).real
+        if real is None:
+            raise ValueError("the root leads nowhere")
+        self._root = real
+
+    @property
+    def root(self) -> Parts:
+        return self._root
+
+    def inside(self, place: Place) -> bool:
+        """Whether a place is the root or below it."""
+        return place.real is not None and place.real[: len(self._root)] == self._root
+
+    def place(self, path: str) -> Place:
+        """Where a path leads; a relative one begins at the root."""
+        if not path or "\0" in path or len(path) > LONGEST:
+            return NOWHERE
+        left = _split(path)
+        done: list[str] = [] if path.startswith("/") else list(self._root)
+        forms = [_lexical(done, left)]
+        links = 0
+        while left:
+            part = left.pop(0)
+            if part == "..":
+                done = done[:-1]
+                continue
+            target = self._readlink("/" + "/".join([*done, part]))
+            if target is None:
+                done.append(part)
+                continue
+            links += 1
+            if links > MOST_LINKS or not target or "\0" in target:
+                return Place(None, tuple(dict.fromkeys(forms)))
+            forms.append(_lexical([*done, part], left))
+            if target.startswith("/"):
+                done = []
+            left = _split(target) + left
+        real = tuple(done)
+        return Place(real, tuple(dict.fromkeys([real, *forms])))
+
+
+def _split(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+def _lexical(done: list[str], left: list[str]) -> Parts:
+    """The path by its letters alone."""
+    return tuple(_split(posixpath.normpath("/" + "/".join([*done, *left]))))

@@ -1,0 +1,245 @@
+"""What a pattern says of a call: it matches, it does not, or nobody can tell.
+
+An allow rule is strict: it compares what a call comes to in the end, letter by letter. A deny or ask rule is wide: it
+compares every name that the place has, in any case and form, and what it cannot judge it does not let pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+
+from bot.tools.permissions import shell, urls
+from bot.tools.permissions.globs import ANY_DEPTH, folded, glob, path_glob
+from bot.tools.permissions.grammar import Malformed
+from bot.tools.permissions.paths import Parts, Paths, Place
+
+Answer = Literal["yes", "no", "unclear"]
+Kind = Literal["path", "tree", "command", "url"]
+
+ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
+    "read_file": ("path", "path"),
+    "write_file": ("path", "path"),
+    "edit_file": ("path", "path"),
+    "list_dir": ("path", "path"),
+    "search_files": ("tree", "path"),
+    "run_shell": ("command", "command"),
+    "web_fetch": ("url", "url"),
+}
+"""What a pattern of a tool is compared with, and the argument it is taken from. A tree is a path with all below it."""
+ANYTHING = "*"
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call while it is judged: what its argument comes to is found out once, for all rules."""
+
+    paths: Paths
+    arguments: Mapping[str, Any]
+    _places: dict[str, Place] = field(default_factory=dict)
+    _forms: dict[str, list[Parts]] = field(default_factory=dict)
+
+    def words(self, name: str) -> str | None:
+        value = self.arguments.get(name)
+        return value if isinstance(value, str) and value else None
+
+    def place(self, path: str) -> Place:
+        if path not in self._places:
+            self._places[path] = self.paths.place(path)
+        return self._places[path]
+
+    def forms(self, path: str) -> list[Parts]:
+        """Every name of a place, as wide rules compare them."""
+        if path not in self._forms:
+            self._forms[path] = [_folded(form) for form in self.place(path).forms]
+        return self._forms[path]
+
+
+Pattern = Callable[[Asked], Answer]
+
+
+def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
+    """A pattern as a closure. Raises `Malformed`."""
+    kind = ARGUMENTS.get(tool)
+    if kind is None:
+        if pattern == ANYTHING:
+            return lambda _: "yes"
+        raise Malformed(
+            "no pattern for this tool",
+            f"write {tool} alone, or {tool}(*, arg.NAME~=...) for one of its arguments",
+        )
+    name = kind[1]
+    if kind[0] == "command":
+        return _command(name, pattern, wide=wide)
+    if pattern == ANYTHING:
+        return lambda asked: _answer(holds=asked.words(name) is not None)
+    if kind[0] == "url":
+        return _url(name, pattern, wide=wide)
+    steps = _steps(pattern, paths)
+    return _closed(name, steps, paths, tree=kind[0] == "tree") if wide else _open(name, steps, paths)
+
+
+def _answer(*, holds: bool) -> Answer:
+    return "yes" if holds else "no"
+
+
+def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
+    words = pattern.split()
+    if shell.plain(pattern.replace("*", "x").replace("?", "x")) is None:
+        raise Malformed(
+            "a command without signs that a shell reads (quotes, ;, |, $, = before the command)",
+            "write the command plainly; what has such signs in it is asked for",
+        )
+    whole = " ".join(words)
+    if not wide:
+        matches = glob(whole)
+
+        def judge(asked: Asked) -> Answer:
+            plain = shell.plain(asked.words(name) or "")
+            return _answer(holds=plain is not None and matches(" ".join(plain)))
+
+        return judge
+    forms = [
+        glob(folded(whole)),
+        *([glob(folded(" ".join(words[:-1])))] if words[1:] and words[-1] == "*" else []),
+    ]
+
+    def judge_widely(asked: Asked) -> Answer:
+        command = asked.words(name)
+        if command is None:
+            return "no"
+        plain = shell.plain(command)
+        if plain is None:
+            return "unclear"
+        line = folded(" ".join(plain))
+        last = folded(" ".join([plain[0].rpartition("/")[2], *plain[1:]]))
+        return _answer(holds=any(form(line) or form(last) for form in forms))
+
+    return judge_widely
+
+
+def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
+    try:
+        form = urls.url_glob(pattern)
+    except (ValueError, UnicodeError):
+        raise Malformed(
+            "a host or an address such as example.org, *.example.org or https://example.org/docs/*",
+            "write it so",
+        ) from None
+
+    def judge(asked: Asked) -> Answer:
+        address = asked.words(name)
+        if address is None:
+            return "no"
+        url = urls.read(address)
+        if url is None:
+            return _answer(holds=wide)
+        if wide:
+            return _answer(holds=form.place(url) and (not url.literal or form.path(url.path)))
+        return _answer(holds=url.plain and form.place(url) and form.path(url.path))
+
+    return judge
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A path as a rule writes it: what is fixed, then what has wildcards in it. `below`: all that is in the folder;
+    `anywhere`: a name alone, which a wide rule finds at any depth.
+    """
+
+    fixed: Parts
+    loose: Parts
+    below: bool
+    anywhere: bool
+
+
+def _steps(pattern: str, paths: Paths) -> _Steps:
+    parts = [part for part in pattern.split("/") if part not in {"", "."}]
+    if ".." in parts or pattern.startswith("~"):
+        raise Malformed(
+            "a path below the root of the project, or a whole one from /", "write it without .. and ~"
+        )
+    at = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    whole = pattern.startswith("/")
+    fixed = (*(() if whole else paths.root), *parts[:at])
+    return _Steps(fixed, tuple(parts[at:]), pattern.endswith("/"), len(parts) == 1 and not whole)
+
+
+def _matcher(fixed: Parts, loose: Parts) -> Callable[[Sequence[str]], bool]:
+    if not loose:
+        return lambda parts: tuple(parts) == fixed
+    rest, depth = path_glob(loose), len(fixed)
+    return lambda parts: tuple(parts[:depth]) == fixed and rest(parts[depth:])
+
+
+def _open(name: str, steps: _Steps, paths: Paths) -> Pattern:
+    # Where the rule's own folder leads is settled now: a link that is put in its place later opens nothing.
+    fixed = paths.place("/" + "/".join(steps.fixed)).real
+    if fixed is None:
+        return lambda _: "no"
+    matches = _matcher(fixed, steps.loose)
+
+    def judge(asked: Asked) -> Answer:
+        path = asked.words(name)
+        real = asked.place(path).real if path is not None else None
+        if real is None:
+            return "no"
+        if not steps.below:
+            return _answer(holds=matches(real))
+        return _answer(holds=any(matches(real[:end]) for end in range(len(fixed), len(real) + 1)))
+
+    return judge
+
+
+def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
+    bases = {_folded(form) for form in paths.place("/" + "/".join(steps.fixed)).forms}
+    within = [_within(base, _folded(steps.loose)) for base in bases]
+    if steps.anywhere:
+        last = _folded((*steps.fixed, *steps.loose)[-1:])
+        within.append(_within(_folded(paths.root), (ANY_DEPTH, *last)))
+
+    def judge(asked: Asked) -> Answer:
+        path = asked.words(name)
+        if path is None and not tree:
+            return "no"
+        # A search without a path is one of everything.
+        path = path or "."
+        if asked.place(path).real is None:
+            return "yes"
+        forms = asked.forms(path)
+        if any(holds(form) for form in forms for holds in within):
+            return "yes"
+        return _holds(forms, bases, steps) if tree else "no"
+
+    return judge
+
+
+def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
+    """Whether a place is of this form, or in a folder that is."""
+    depth = len(base)
+    if not loose:
+        return lambda form: form[:depth] == base
+    if loose[0] == ANY_DEPTH and len(loose) == 2:
+        of_part = glob(loose[1])
+        return lambda form: form[:depth] == base and any(map(of_part, form[depth:]))
+    rest = path_glob(loose)
+    return lambda form: (
+        form[:depth] == base and any(rest(form[depth:end]) for end in range(depth, len(form) + 1))
+    )
+
+
+def _holds(forms: Sequence[Parts], bases: set[Parts], steps: _Steps) -> Answer:
+    """Whether a closed place lies, or may lie, below one of these."""
+    if any(base[: len(form)] == form for form in forms for base in bases):
+        return "unclear" if steps.loose else "yes"
+    may = steps.anywhere or (
+        steps.loose and any(form[: len(base)] == base for form in forms for base in bases)
+    )
+    return "unclear" if may else "no"
+
+
+@lru_cache(maxsize=4_096)
+def _folded(parts: Parts) -> Parts:
+    return tuple(map(folded, parts))

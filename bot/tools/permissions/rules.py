@@ -1,0 +1,157 @@
+"""The rules of an installation, compiled once, indexed by tool: deny before ask before allow, and then the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from bot.tools.permissions import defaults
+from bot.tools.permissions.conditions import Condition, compile_condition
+from bot.tools.permissions.globs import glob
+from bot.tools.permissions.grammar import TRUSTED, Malformed, Parsed, parse
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.patterns import Answer, Asked, Pattern, compile_pattern
+from bot.tools.permissions.subject import Call, Decision, Now, Outcome, Subject
+
+MOST_TOOLS = 1_000
+"""Tools whose rules are kept compiled; the oldest go first."""
+_STRICT: dict[Outcome, int] = {"deny": 0, "ask": 1, "allow": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule compiled for one tool."""
+
+    text: str
+    trusted: bool
+    pattern: Pattern | None
+    condition: Condition | None
+
+    def answer(self, call: Call, asked: Asked, subject: Subject, now: Now) -> Answer:
+        if self.condition is not None and not self.condition(call, subject, now):
+            return "no"
+        return "yes" if self.pattern is None else self.pattern(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """The rules of one tool."""
+
+    deny: list[_Rule] = field(default_factory=list)
+    ask: list[_Rule] = field(default_factory=list)
+    allow: list[_Rule] = field(default_factory=list)
+
+
+class Rules:
+    """Judges calls. Does nothing but follow links, through `paths`. Raises `Malformed` for a rule that is none."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+    ) -> None:
+        self._paths = paths
+        self._exact: dict[str, list[tuple[Outcome, Parsed]]] = {}
+        self._wild: list[tuple[Outcome, Parsed]] = []
+        self._tools: dict[str, _Tool] = {}
+        given: tuple[tuple[Outcome, Iterable[str]], ...] = (("deny", deny), ("ask", ask), ("allow", allow))
+        for outcome, texts in given:
+            for text in texts:
+                parsed = parse(text)
+                check(parsed, outcome, paths)
+                if "*" in parsed.tool:
+                    self._wild.append((outcome, parsed))
+                else:
+                    self._exact.setdefault(parsed.tool, []).append((outcome, parsed))
+
+    def judge(self, call: Call, subjects: Sequence[Subject], now: Now) -> Decision:
+        """What is decided on a call that these people have caused together: what the weakest of them may."""
+        asked = Asked(self._paths, call.arguments)
+        decisions = [self._judge(call, asked, subject, now) for subject in subjects]
+        if not decisions:
+            return Decision("deny", "default", "nobody asked for this")
+        strictest = min(decisions, key=lambda decision: _STRICT[decision.outcome])
+        granted = all(decision.granted for decision in decisions)
+        return Decision(strictest.outcome, strictest.source, strictest.reason, strictest.rule, granted)
+
+    def _judge(self, call: Call, asked: Asked, subject: Subject, now: Now) -> Decision:
+        tool = self._of(call.tool)
+        doubt: _Rule | None = None
+        for rule in tool.deny:
+            answer = rule.answer(call, asked, subject, now)
+            if answer == "yes":
+                return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule.text}")
+            if answer == "unclear":
+                doubt = doubt or rule
+        if (closed := defaults.protected(call, asked)) is not None:
+            return Decision("deny", "protected", closed)
+        given = [rule for rule in tool.allow if rule.answer(call, asked, subject, now) == "yes"]
+        if doubt is not None:
+            return Decision(
+                "ask", "rule", "a rule that forbids something cannot judge it", f"deny {doubt.text}"
+            )
+        for rule in tool.ask:
+            if rule.answer(call, asked, subject, now) != "no":
+                reason = "a rule of this installation wants it approved"
+                return Decision("ask", "rule", reason, f"ask {rule.text}", granted=bool(given))
+        return _given(call, given, now) if given else defaults.decided(call, now)
+
+    def _of(self, name: str) -> _Tool:
+        """The rules of a tool, compiled when it is first called."""
+        found = self._tools.get(name)
+        if found is None:
+            found = self._tools[name] = self._compiled(name)
+            if len(self._tools) > MOST_TOOLS:
+                del self._tools[next(iter(self._tools))]
+        return found
+
+    def _compiled(self, name: str) -> _Tool:
+        tool = _Tool()
+        lists: dict[Outcome, list[_Rule]] = {"deny": tool.deny, "ask": tool.ask, "allow": tool.allow}
+        wild = [item for item in self._wild if glob(item[1].tool)(name)]
+        for outcome, parsed in [*self._exact.get(name, ()), *wild]:
+            try:
+                lists[outcome].append(_compile(name, parsed, outcome, self._paths))
+            except Malformed:
+                # A wildcard names many tools; its pattern is none for this one.
+                continue
+        return tool
+
+
+def _given(call: Call, given: Sequence[_Rule], now: Now) -> Decision:
+    """What allow rules come to. Untrusted text in view takes their word, unless one of them is marked."""
+    rule = next((one for one in given if one.trusted), given[0])
+    if not rule.trusted and defaults.taints(call, now):
+        return Decision("ask", "taint", defaults.TAINTED, f"allow {rule.text}", granted=True)
+    return Decision(
+        "allow", "rule", "a rule of this installation allows it", f"allow {rule.text}", granted=True
+    )
+
+
+def _compile(name: str, parsed: Parsed, outcome: Outcome, paths: Paths) -> _Rule:
+    pattern = None
+    if parsed.pattern is not None:
+        pattern = compile_pattern(name, parsed.pattern, paths, wide=outcome != "allow")
+    condition = compile_condition(parsed.condition) if parsed.condition is not None else None
+    return _Rule(parsed.text, TRUSTED in parsed.tags, pattern, condition)
+
+
+def check(parsed: Parsed, outcome: Outcome, paths: Paths) -> None:
+    """Raises `Malformed` where a rule cannot be compiled for any tool that it names."""
+    if "*" not in parsed.tool:
+        _compile(parsed.tool, parsed, outcome, paths)
+        return
+    names = [name for name in defaults.CORE if glob(parsed.tool)(name)]
+    problem: Malformed | None = None
+    for name in names or [parsed.tool]:
+        try:
+            _compile(name, parsed, outcome, paths)
+        except Malformed as error:
+            problem = error
+        else:
+            return
+    if problem is not None:
+        raise problem

@@ -1,0 +1,67 @@
+"""Who asks, for what, and what is decided."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from bot.contracts import Effect
+
+Role = Literal["operator", "member", "nobody"]
+Outcome = Literal["allow", "ask", "deny"]
+Source = Literal["rule", "default", "taint", "protected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A person in a chat. `user_id` and `channel` are None, and the role is `nobody`, where no chat asked."""
+
+    channel: str | None
+    user_id: str | None
+    role: Role
+    chat_key: str
+
+    @property
+    def name(self) -> str:
+        """As `operators` and rules write it."""
+        return f"{self.channel}:{self.user_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call with its validated arguments, and what its tool may do."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    effects: frozenset[Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What rules may know of the moment. `tainted` says that words of people without rights are in view."""
+
+    time: datetime
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`rule` is the text of the rule that decided, "" where it was none. `granted`: a rule gives this very call to the
+    person who asked for it, so that they may press the button themselves.
+    """
+
+    outcome: Outcome
+    source: Source
+    reason: str
+    rule: str = ""
+    granted: bool = False
+
+
+def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str) -> str:
+    """The hash that an approval is bound to: it holds for exactly this tool, these arguments and this folder."""
+    whole = json.dumps([tool, arguments, directory], sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(whole.encode()).hexdigest()

@@ -1,0 +1,47 @@
+"""How long a tool call waits for its judgement: 1,000 rules over 20 tools."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bot.system import read_link
+from bot.tools.permissions import Call, Now, Paths, Rules, Subject
+
+RULES, TOOLS, CALLS = 1_000, 20, 2_000
+FILES = ("read_file", "write_file", "edit_file", "search_files")
+NOW = Now(datetime(2026, 11, 20, 12, tzinfo=UTC))
+WHO = [Subject("slack", "U1", "member", "slack:C1:10")]
+
+
+def judging(folder: Path) -> tuple[float, float]:
+    """Milliseconds to judge one call with the rules indexed by tool, and to look at the text of every rule for it."""
+    names = [*FILES, "run_shell", "web_fetch", *(f"mcp__server__tool{number}" for number in range(TOOLS - 6))]
+    lists: dict[str, list[str]] = {"allow": [], "ask": [], "deny": []}
+    for number in range(RULES):
+        tool = names[number % TOOLS]
+        inside = {"run_shell": f"make target{number} *", "web_fetch": f"host{number}.example.org/a/*"}.get(
+            tool, f"src/part{number}/" if tool in FILES else f"*, arg.name~=x{number}*"
+        )
+        lists[("allow", "ask", "deny")[number // TOOLS % 3]].append(f"{tool}({inside})")
+    rules = Rules(Paths(str(folder), read_link), **lists)
+    calls = [
+        Call(name, {"path": "src/a/b.py", "command": "make all", "url": "https://a.org/", "name": "y"}, frozenset({"write"}))
+        for name in names
+    ]  # fmt: skip
+    every = [rule for rules_of in lists.values() for rule in rules_of]
+    return (
+        _each(lambda at: rules.judge(calls[at % TOOLS], WHO, NOW)),
+        _each(lambda at: [rule for rule in every if rule.startswith(f"{calls[at % TOOLS].tool}(")]),
+    )
+
+
+def _each(judge: Callable[[int], object]) -> float:
+    for at in range(TOOLS):
+        judge(at)
+    began = time.perf_counter()
+    for at in range(CALLS):
+        judge(at)
+    return (time.perf_counter() - began) * 1000 / CALLS
