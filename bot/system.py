@@ -112,8 +112,12 @@ class SystemDisk:
     """`contracts.Disk` on the machine's own file system."""
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        new = not path.exists()
         handle = os.open(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
+            if new:
+                # Else a power failure could take the file, with all that is said to be in it.
+                _settle(path.parent)
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]
@@ -152,11 +156,7 @@ class SystemDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _settle(target.parent)
 
     def truncate(self, path: Path, size: int) -> None:
         os.truncate(path, size)
@@ -179,5 +179,20 @@ class SystemDisk:
     @staticmethod
     def _made(path: Path) -> Path:
         if not path.parent.is_dir():
+            missing = [folder for folder in path.parents if not folder.is_dir()]
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in missing:
+                _settle(folder.parent)
         return path
+
+
+def _settle(folder: Path) -> None:
+    """Bring the names in a folder to the disk. One that may not be read cannot be asked for that."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

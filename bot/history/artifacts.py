@@ -16,6 +16,7 @@ from typing import TypeVar
 from bot import errors, text
 from bot.contracts import ArtifactMatch, ArtifactMatches, ArtifactPage, Clock, Disk, Ids, Json, Log, OpenFile
 from bot.history import jsonl, names, pieces
+from bot.system import Steady
 
 LARGEST = 10_000_000
 """Bytes that are kept of one result: half of them its head, half its tail."""
@@ -52,6 +53,7 @@ class ArtifactStore:
         self._disk = disk
         self._ids = ids
         self._clock = clock
+        self._steady = Steady(clock)
         self._log = log
 
     async def put(self, text: str, *, chat_key: str, request_id: str, tool: str, tool_use_id: str) -> str:
@@ -97,7 +99,7 @@ class ArtifactStore:
     async def sweep(self, days: float) -> int:
         """Remove what is older; returns how many. Raises `errors.StorageError`."""
         try:
-            return await asyncio.to_thread(self._sweep, self._clock.now() - days * _DAY)
+            return await asyncio.to_thread(self._sweep, self._steady.now() - days * _DAY)
         except OSError as error:
             raise errors.StorageError(f"old artifacts cannot be removed: {error}") from error
 

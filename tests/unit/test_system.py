@@ -1,12 +1,14 @@
-"""Ids only grow, whatever the clock does and whoever made the last one."""
+"""Ids only grow, whatever the clock does and whoever made the last one; what is written stays."""
 
 from __future__ import annotations
 
+import os
 import random
+from pathlib import Path
 
 import pytest
 
-from bot.system import SystemClock, UlidSource
+from bot.system import SystemClock, SystemDisk, UlidSource
 
 
 class SetClock(SystemClock):
@@ -60,3 +62,29 @@ def test_a_thousand_ids_ask_the_system_for_randomness_a_few_times_only() -> None
 def test_ids_of_one_moment_and_two_processes_differ() -> None:
     clock = SetClock(1_800_000_000.0)
     assert not {UlidSource(clock).ulid() for _ in range(100)} & {UlidSource(clock).ulid() for _ in range(100)}
+
+
+def test_the_names_of_new_files_and_folders_reach_the_disk_before_what_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, write = os.fsync, os.write
+
+    def syncing(handle: int) -> None:
+        number = os.fstat(handle).st_ino
+        found = (folder for folder in (tmp_path, *tmp_path.rglob("*")) if folder.stat().st_ino == number)
+        done.extend(str(folder.relative_to(tmp_path)) for folder in found if folder.is_dir())
+        fsync(handle)
+
+    def writing(handle: int, data: bytes) -> int:
+        done.append("write")
+        return write(handle, data)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "write", writing)
+    path = tmp_path / "chats" / "one" / "a.jsonl"
+    SystemDisk().append(path, b"1", sync=True)
+    assert done == ["chats", ".", "chats/one", "write"]
+    SystemDisk().append(path, b"2", sync=True)
+    assert done[4:] == ["write"]
+    assert path.read_bytes() == b"12"

@@ -289,6 +289,16 @@ async def test_what_is_old_is_swept_and_nothing_else(make: Make, clock: FakeCloc
     assert await store.sweep(30) == 0
 
 
+async def test_a_clock_that_is_set_forward_makes_nothing_old(make: Make, clock: FakeClock) -> None:
+    store = make()
+    name = await put(store, "young")
+    clock.jump(400 * DAY)
+    assert await store.sweep(30) == 0
+    assert (await store.read(name, KEY, offset=0, limit=10)).text
+    await clock.advance(31 * DAY)
+    assert await store.sweep(30) == 1
+
+
 # ------------------------------------------------------------ searching
 
 
