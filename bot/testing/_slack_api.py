@@ -25,6 +25,7 @@ _HISTORY_SCOPES = {
     "group": "groups:history",
 }
 _INFO_SCOPES = {"im": "im:read", "mpim": "mpim:read", "channel": "channels:read", "group": "groups:read"}
+_KINDS = {"public_channel": "channel", "private_channel": "group", "mpim": "mpim", "im": "im"}
 ALL_SCOPES = frozenset(
     {
         *_HISTORY_SCOPES.values(),
@@ -74,6 +75,7 @@ class WebApi:
             "conversations.history": self._history,
             "conversations.info": self._info,
             "users.info": self._user,
+            "users.conversations": self._conversations,
             "agents.sessions.setStatus": self._set_session,
             "assistant.threads.setStatus": self._set_status,
             "reactions.add": self._react,
@@ -268,6 +270,32 @@ class WebApi:
         if user is None:
             raise ApiError("user_not_found")
         return {"user": user}
+
+    async def _conversations(self, params: Json) -> Json:
+        """The rooms of a person that the bot may know of: public ones, and others that both are in."""
+        kinds = [_KINDS.get(kind) for kind in str(params.get("types") or "public_channel").split(",")]
+        for kind in kinds:
+            if kind is None:
+                raise ApiError("invalid_types")
+            self._need(_INFO_SCOPES[kind])
+        user, world = str(params.get("user") or self.world.bot_user), self.world
+        if user not in world.users:
+            raise ApiError("user_not_found")
+        rooms = [
+            room
+            for room in world.rooms.values()
+            if room.kind in kinds
+            and user in room.members
+            and (room.kind == "channel" or world.bot_user in room.members)
+        ]
+        start, limit = int(params.get("cursor") or 0), int(params.get("limit") or 100)
+        return {
+            "channels": [
+                {"id": room.id, "is_im": True, "user": user} if room.kind == "im" else {"id": room.id}
+                for room in rooms[start : start + limit]
+            ],
+            "response_metadata": {"next_cursor": str(start + limit) if start + limit < len(rooms) else ""},
+        }
 
     async def _set_status(self, params: Json) -> Json:
         self._need("chat:write", "assistant:write")

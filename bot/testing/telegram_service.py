@@ -65,6 +65,7 @@ class Service(Loopback):
             self._send_chat_action,
             self._set_my_commands,
             self._get_file,
+            self._get_chat_member,
             self._answer_callback_query,
         )
         self._methods = {call.__name__.replace("_", ""): call for call in methods}
@@ -294,6 +295,12 @@ class Service(Loopback):
             raise rules.bad("file is too big")
         path = f"documents/{file_id}"
         return {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size, "file_path": path}
+
+    async def _get_chat_member(self, args: rules.Args) -> Json:
+        chat, user = self._chat_of(args), args.integer("user_id")
+        status = chat.members.get(user, "left")
+        more: Json = {"is_anonymous": False} if status == "creator" else {}
+        return {"status": status, "user": world.person(user), **more}
 
     async def _answer_callback_query(self, args: rules.Args) -> bool:
         if args.text("callback_query_id") not in self.callbacks:

@@ -49,7 +49,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Chat:
-    """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup."""
+    """`gone` is the description of the 403 that every call gets, `moved_to` the id of the supergroup, `members` the
+    status of people by their ids.
+    """
 
     id: int
     kind: str
@@ -60,6 +62,7 @@ class Chat:
     tally: Tally = Tally()
     gone: str | None = None
     moved_to: int | None = None
+    members: dict[int, str] = field(default_factory=dict)
     last_id: int = 0
     spent: float = 0.0
     spent_at: float = 0.0

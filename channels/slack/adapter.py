@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,9 +15,9 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
-from bot.contracts import Health, Inbound, Intake, Json, Outbound, Quoted, Sent, Surroundings
+from bot.contracts import ArchiveLine, Health, Inbound, Intake, Json, Outbound, Quoted, Sent, Surroundings
 from bot.text import clean
-from channels.slack import events, failures, render
+from channels.slack import events, failures, members, render
 from channels.slack import inbound as incoming
 from channels.slack.hooks import Hooks
 from channels.slack.letters import skeleton
@@ -60,6 +60,7 @@ class SlackChannel:
         self._link: Link | None = None
         self._intake: Intake | None = None
         self._me: incoming.Me | None = None
+        self._site = ""
         self._strange: set[str] = set()
         self._hooks = Hooks()
         self._signs = Signs(outside.log)
@@ -97,12 +98,13 @@ class SlackChannel:
             self._client.proxy = None
         return self._client
 
-    @staticmethod
-    async def _who_am_i(client: AsyncWebClient) -> incoming.Me:
+    async def _who_am_i(self, client: AsyncWebClient) -> incoming.Me:
         answer = await client.auth_test()
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
         if not (isinstance(team, str) and isinstance(user, str) and isinstance(bot, str)):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
+        site = answer.get("url")
+        self._site = site if isinstance(site, str) else ""
         return incoming.Me(team=team, user=user, bot=bot)
 
     async def _connect(self, client: AsyncWebClient) -> None:
@@ -249,6 +251,19 @@ class SlackChannel:
         return tuple(
             quoted.model_copy(update={"user_name": self._names.get(quoted.user_id)}) for quoted in newest
         )
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+        """As `contracts.KnowsMembers`."""
+        if self._client is None:
+            raise errors.ChannelUnreachable("Slack is not connected")
+        try:
+            return await members.chats_of(self._client, user_id, chat_keys, direct=direct)
+        except failures.CALL_ERRORS as error:
+            raise failures.of_start(error) from None
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """As `contracts.KnowsLinks`."""
+        return members.permalink(self._site, line)
 
     # Out
 

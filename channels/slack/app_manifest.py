@@ -8,11 +8,15 @@ SCOPES = (
     "app_mentions:read",
     "assistant:write",
     "channels:history",
+    "channels:read",
     "chat:write",
     "commands",
     "groups:history",
+    "groups:read",
     "im:history",
+    "im:read",
     "mpim:history",
+    "mpim:read",
     "users:read",
 )
 EVENTS = (

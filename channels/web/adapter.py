@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
@@ -100,6 +100,11 @@ class WebChannel:
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
         return ()
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+        """As `contracts.KnowsMembers`: each browser has one chat, and that is its own."""
+        own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
+        return [key for key in chat_keys if key == own]
 
     def health(self) -> Health:
         if self._runner is None:

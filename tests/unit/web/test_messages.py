@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Channel
+from bot.contracts import ArchiveLine, Channel, KnowsMembers
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import rooms
@@ -351,3 +351,11 @@ async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> 
     await stream.next()
     await channel.stop()
     assert await stream.response.content.read() == b""
+
+
+async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None:
+    keys = ["web:chat:aa", "web:chat:bb", "slack:chat:aa"]
+    assert isinstance(channel, KnowsMembers)
+    assert await channel.chats_of("aa", keys, direct=True) == ["web:chat:aa"]
+    assert await channel.chats_of("aa", keys, direct=False) == []
+    assert await channel.chats_of("../aa", keys, direct=True) == []

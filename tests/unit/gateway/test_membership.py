@@ -1,0 +1,69 @@
+"""Who is in which chat is believed where the channel says so, about what was asked, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from bot import errors
+from bot.contracts import ArchiveLine, Channel
+from bot.gateway import membership
+from bot.gateway.membership import Memberships
+from bot.testing.log import MemoryLog
+
+KEYS = ["slack:chat:C1", "slack:chat:C2", "web:chat:1"]
+
+
+class Knows:
+    """As much of a channel as is asked here."""
+
+    def __init__(self, answer: list[str] | BaseException) -> None:
+        self.answer = answer
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        return f"https://example.org/{line.message_id}"
+
+
+def memberships(*, log: MemoryLog | None = None, **channels: Any) -> Memberships:
+    return Memberships(cast("dict[str, Channel]", channels), log or MemoryLog())
+
+
+async def test_a_channel_is_asked_about_its_own_chats_and_believed_about_those() -> None:
+    asked = memberships(slack=Knows(["slack:chat:C2", "web:chat:1", "slack:chat:C9"]))
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == ["slack:chat:C2"]
+
+
+@pytest.mark.parametrize(
+    "trouble", [errors.ChannelUnreachable("away"), errors.StorageError("x"), TimeoutError()]
+)
+async def test_trouble_means_no(trouble: Exception) -> None:
+    log = MemoryLog()
+    assert await memberships(slack=Knows(trouble), log=log).chats_of("slack", "U1", KEYS, direct=True) == []
+    assert log.kinds == ["denied"]
+
+
+@pytest.mark.parametrize("channel", [object(), None])
+async def test_a_channel_that_does_not_know_means_no(channel: object) -> None:
+    asked = memberships() if channel is None else memberships(slack=channel)
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == []
+
+
+async def test_a_bounded_number_of_chats_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MOST", 1)
+    assert await memberships(slack=Knows(KEYS)).chats_of("slack", "U1", KEYS, direct=True) == KEYS[:1]
+
+
+def test_addresses_are_those_that_the_channel_knows() -> None:
+    line = ArchiveLine(
+        ts=1, channel="slack", chat_id="C1", chat_key=KEYS[0], message_id="7", role="user", text=""
+    )
+    assert memberships(slack=Knows([])).permalink(line) == "https://example.org/7"
+    assert memberships(slack=object()).permalink(line) is None
+    assert memberships().permalink(line) is None

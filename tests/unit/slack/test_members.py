@@ -1,0 +1,66 @@
+"""Whose conversations are whose, as Slack tells it at that moment; and where messages can be looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot import errors
+from bot.contracts import ArchiveLine
+from channels.slack import members
+
+from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage
+
+THREAD = f"slack:chat:{CHANNEL}:thread:1.2"
+KEYS = [
+    THREAD,
+    f"slack:chat:{PRIVATE}",
+    f"slack:chat:D{ADA[1:]}",
+    f"slack:chat:D{GRACE[1:]}",
+    "slack:chat:C0OTHER",
+    "?",
+]
+
+
+async def test_a_person_has_the_conversations_they_are_in(stage: Stage) -> None:
+    stage.server.add_im(GRACE)
+    stage.server.add_channel("C0OTHER", members=[GRACE])
+    assert await stage.slack.chats_of(ADA, KEYS, direct=True) == KEYS[:3]
+    assert await stage.slack.chats_of(ADA, KEYS, direct=False) == KEYS[:2]
+    assert await stage.slack.chats_of(GRACE, KEYS, direct=True) == [KEYS[0], KEYS[3], KEYS[4]]
+
+
+async def test_who_has_left_is_not_there_any_more(stage: Stage) -> None:
+    stage.server.world.rooms[PRIVATE].members.discard(ADA)
+    assert await stage.slack.chats_of(ADA, KEYS, direct=False) == [THREAD]
+
+
+async def test_every_page_of_conversations_counts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "_PAGE", 1)
+    assert await stage.slack.chats_of(ADA, KEYS, direct=True) == KEYS[:3]
+
+
+@pytest.mark.parametrize("scope", ["channels:read", "im:read"])
+async def test_where_slack_does_not_say_nothing_is_known(stage: Stage, scope: str) -> None:
+    stage.server.api.scopes.discard(scope)
+    with pytest.raises(errors.ChannelError):
+        await stage.slack.chats_of(ADA, KEYS, direct=True)
+    await stage.slack.stop()
+    with pytest.raises(errors.ChannelUnreachable):
+        await stage.slack.chats_of(ADA, KEYS, direct=True)
+
+
+def line(message_id: str | None, chat_key: str = THREAD) -> ArchiveLine:
+    return ArchiveLine(
+        ts=1, channel="slack", chat_id=CHANNEL, chat_key=chat_key, message_id=message_id, role="user", text=""
+    )
+
+
+async def test_a_message_has_an_address_in_its_workspace(stage: Stage) -> None:
+    address = f"https://example.slack.com/archives/{CHANNEL}/p1700000000000100"
+    assert stage.slack.permalink(line("1700000000.000100")) == address
+    for other in (line(None), line("not a stamp"), line("1700000000.000100", "web:chat:1")):
+        assert stage.slack.permalink(other) is None
+
+
+async def test_before_the_workspace_is_known_there_is_none(idle: Stage) -> None:
+    assert idle.slack.permalink(line("1700000000.000100")) is None

@@ -1,0 +1,51 @@
+"""Whose chats are whose, as Telegram tells it at that moment; and where messages can be looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot import errors
+from bot.contracts import ArchiveLine
+from tests.unit.telegram.bed import GROUP, Bed
+
+KEYS = [
+    "telegram:chat:7",
+    "telegram:chat:7:topic:3",
+    f"telegram:chat:{GROUP}",
+    "telegram:chat:8",
+    "telegram:chat:-5",
+    "?",
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "inside"),
+    [("creator", True), ("member", True), ("left", False), ("kicked", False), (None, False)],
+)
+async def test_a_person_has_the_groups_they_are_in_now(bed: Bed, status: str | None, inside: bool) -> None:
+    chat = bed.server.chat(GROUP)
+    if status is not None:
+        chat.members[7] = status
+    found = await bed.channel.chats_of("7", KEYS, direct=False)
+    assert found == ([KEYS[2]] if inside else [])
+
+
+async def test_direct_chats_are_those_of_the_person_alone(bed: Bed) -> None:
+    assert await bed.channel.chats_of("7", KEYS, direct=True) == KEYS[:2]
+    assert await bed.channel.chats_of("-5", KEYS, direct=False) == []
+
+
+async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:
+    with pytest.raises(errors.ChannelUnreachable):
+        await idle.channel.chats_of("7", KEYS, direct=True)
+
+
+def test_messages_of_supergroups_have_addresses(idle: Bed) -> None:
+    def line(chat: str, message_id: str | None) -> ArchiveLine:
+        return ArchiveLine(
+            ts=1, channel="telegram", chat_id="1", chat_key=chat, message_id=message_id, role="user", text=""
+        )
+
+    assert idle.channel.permalink(line(f"telegram:chat:{GROUP}:topic:9", "12")) == "https://t.me/c/200/12"
+    for other in (line("telegram:chat:7", "12"), line(KEYS[2], None), line(KEYS[2], "x"), line("?", "1")):
+        assert idle.channel.permalink(other) is None
