@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
 from telegram.error import BadRequest, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
-from channels.telegram import address, render, wire
+from bot.contracts import ArchiveLine, Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from channels.telegram import address, members, render, wire
 from channels.telegram.poll import Poll
 from channels.telegram.settings import TelegramSettings
 
@@ -99,6 +99,16 @@ class TelegramChannel:
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002
         """Nothing: Telegram has no way for a bot to read what was said before."""
         return ()
+
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+        """As `contracts.KnowsMembers`."""
+        if self._bot is None:
+            raise errors.ChannelUnreachable("Telegram is not connected")
+        return await members.chats_of(self._bot, user_id, chat_keys, direct=direct)
+
+    def permalink(self, line: ArchiveLine) -> str | None:
+        """As `contracts.KnowsLinks`."""
+        return members.permalink(line)
 
     # -- going out -------------------------------------------------------------------------------------------
 
