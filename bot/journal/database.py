@@ -48,6 +48,7 @@ class Database:
         self._busy_seconds = busy_seconds
         self._db: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._check = file.WHOLE
         self._undo: list[Work] = []
         self._batcher: Batcher[Operation | None, Any] = Batcher("journal", self._batch)
         self.trouble = ""
@@ -124,10 +125,10 @@ class Database:
     def _commit(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
         try:
             db.execute("COMMIT")
-        except sqlite3.Error:
+        except sqlite3.Error as error:
             # Whether it reached the disk is not known, and a second try on this connection would not tell.
             self._undo.extend(operation.undo for operation in operations if operation.undo is not None)
-            self._give_up(db)
+            self._give_up(db, error)
             raise
 
     def _guarded(self, db: sqlite3.Connection, operation: Operation) -> Any:
@@ -156,8 +157,8 @@ class Database:
             return errors.StorageError(f"the journal cannot be read: {error}")
 
     def _failed(self, error: Exception) -> errors.StorageError:
-        if self._db is not None and file.suspect(error):
-            self._give_up(self._db)
+        if file.suspect(error):
+            self._give_up(self._db, error)
         return self._told(error)
 
     def _well(self, results: Sequence[Any], *, changed: bool) -> None:
@@ -181,9 +182,12 @@ class Database:
         self._log.write("storage", words, level="error", file=self._path.name)
         return _Refused(words)
 
-    def _give_up(self, db: sqlite3.Connection) -> None:
-        """Not trusted any further: opened anew and checked before anything else is written."""
+    def _give_up(self, db: sqlite3.Connection | None, error: Exception) -> None:
+        """Not trusted any further: opened anew, and checked where the error asks for it, before anything else is
+        written.
+        """
         self._db = None
+        self._check = max(self._check, file.to_check(error), key=len)
         file.close(db)
 
     def _close_all(self) -> None:
@@ -194,13 +198,15 @@ class Database:
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None:
+            self._finish_aside()
             try:
-                self._db = file.open_to_write(self._path, self._busy_seconds, self._keep_log)
+                self._db = self._open()
             except sqlite3.Error as error:
                 if not file.damaged(error):
                     raise
                 self._quarantine(f"{error}")
-                self._db = file.open_to_write(self._path, self._busy_seconds, self._keep_log)
+                self._db = self._open()
+            self._check = ""
         if self._reader is None:
             self._reader = file.open_to_read(self._path, self._busy_seconds)
         if self._undo:
@@ -209,6 +215,21 @@ class Database:
                     raise result
             self._undo.clear()
         return self._db
+
+    def _open(self) -> sqlite3.Connection:
+        return file.open_to_write(self._path, self._busy_seconds, self._keep_log, self._check)
+
+    def _finish_aside(self) -> None:
+        target = file.finish_aside(self._path, int(self._clock.now() * 1000))
+        if target is not None:
+            self._log.write(
+                "storage",
+                f"{self._path.name} was being set aside when the last process ended; its log has gone to "
+                f"{target.name} too",
+                level="error",
+                file=self._path.name,
+                quarantine=target.name,
+            )
 
     def _keep_log(self, cause: str) -> None:
         source = self._path.with_name(f"{self._path.name}-wal")

@@ -8,21 +8,29 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from bot import errors
 from bot.journal import schema, wal
 
-SIDES = ("", "-wal", "-shm")
+SIDES = ("-wal", "-shm")
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _UNABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _SUSPECT = {*_CORRUPT, *_UNABLE, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}
 
+Check = Literal["", "quick_check", "integrity_check"]
+WHOLE: Check = "integrity_check"
+"""Not the quick one, where nothing is known of a file: an index that has lost a row would hide an inbound."""
 
-def open_to_write(path: Path, busy_seconds: float, damaged: Callable[[str], None]) -> sqlite3.Connection:
+
+def open_to_write(
+    path: Path, busy_seconds: float, damaged: Callable[[str], None], check: Check = WHOLE
+) -> sqlite3.Connection:
     """Opened, checked, brought up to date, and with nothing left to do of what an earlier process wrote.
 
-    `damaged` hears what is wrong with the write-ahead log while that is still there as it was found.
+    `damaged` hears what is wrong with the write-ahead log while that is still there as it was found. `check` reads the
+    whole file: what is done of that depends on what is known already (`to_check`).
     Raises `sqlite3.Error`, `OSError`, or `errors.StorageError` where a newer Shipmate has written it.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,10 +47,10 @@ def open_to_write(path: Path, busy_seconds: float, damaged: Callable[[str], None
         db.text_factory = _text
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        # Not the quick one: an index that has lost a row would hide an inbound.
-        (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-        if verdict != "ok":
-            raise _error(str(verdict), sqlite3.SQLITE_CORRUPT)
+        if check:
+            (verdict,) = db.execute(f"PRAGMA {check}(1)").fetchone()
+            if verdict != "ok":
+                raise _error(str(verdict), sqlite3.SQLITE_CORRUPT)
         (_, frames, _) = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not found and (found := wal.damage(log, max(frames, 0))):
             damaged(found)
@@ -98,17 +106,57 @@ def copy_aside(path: Path, ts: int) -> Path:
     """Keep a copy of a damaged file; returns its name."""
     target = _unused(path, ts)
     shutil.copy2(path, target)
+    _settle(target)
+    _settle(target.parent)
     return target
 
 
 def set_aside(path: Path, ts: int) -> Path:
-    """Rename a damaged file and what belongs to it; returns its new name."""
+    """Rename a damaged file and what belongs to it; returns its new name.
+
+    The file goes first, and for good: its log alone says that this was cut off in the middle (`finish_aside`). The other
+    way round, a damaged file without its log could look whole.
+    """
     target = _unused(path, ts)
-    for side in SIDES:
-        source = path.with_name(path.name + side)
-        if source.exists():
-            source.replace(target.with_name(target.name + side))
+    path.replace(target)
+    _settle(path.parent)
+    _follow(path, target)
     return target
+
+
+def finish_aside(path: Path, ts: int) -> Path | None:
+    """Bring to its end what a crash cut off in `set_aside`: a log without its file goes to where that is. SQLite would
+    take it for the log of the empty file that is made next. Returns that place, None where there was nothing to do.
+    """
+    if path.exists() or not _side(path, "-wal").exists():
+        return None
+    aside = [
+        one for one in path.parent.glob(f"{path.name}.corrupt-*") if one.name.rpartition("-")[2].isdigit()
+    ]
+    alone = [one for one in aside if not _side(one, "-wal").exists()]
+    target = max(alone, key=lambda one: int(one.name.rpartition("-")[2]), default=_unused(path, ts))
+    _follow(path, target)
+    return target
+
+
+def _follow(path: Path, target: Path) -> None:
+    for side in SIDES:
+        if _side(path, side).exists():
+            _side(path, side).replace(_side(target, side))
+    _settle(path.parent)
+
+
+def _side(path: Path, side: str) -> Path:
+    return path.with_name(path.name + side)
+
+
+def _settle(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _of_the_future(path: Path) -> bool:
@@ -136,6 +184,15 @@ def damaged(error: Exception) -> bool:
 def suspect(error: Exception) -> bool:
     """Whether a connection that said so is not to be trusted any further."""
     return _code(error) in _SUSPECT
+
+
+def to_check(error: Exception) -> Check:
+    """What has to be checked after an error before anything else is written. A disk that is full, or may not be written,
+    has changed nothing; one that failed may have lost pages; damage may be anywhere.
+    """
+    if damaged(error):
+        return WHOLE
+    return "quick_check" if _code(error) in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL} else ""
 
 
 def busy(error: Exception) -> bool:

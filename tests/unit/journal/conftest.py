@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -53,6 +53,7 @@ class Failing(sqlite3.Connection):
     code = sqlite3.SQLITE_IOERR_FSYNC
     opened = 0
     commits = 0
+    checks: ClassVar[list[str]] = []
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,6 +61,7 @@ class Failing(sqlite3.Connection):
 
     def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
         Failing.commits += sql == "COMMIT"
+        Failing.checks += [sql] if "_check(" in sql else []
         if sql == "COMMIT" and Failing.failures:
             Failing.failures -= 1
             if Failing.reaches:
@@ -76,7 +78,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
     monkeypatch.setattr(
         "bot.journal.file.sqlite3.connect", lambda *args, **how: connect(*args, factory=Failing, **how)
     )
-    fresh = {"opened": 0, "failures": 0, "commits": 0, "reaches": True, "code": sqlite3.SQLITE_IOERR_FSYNC}
+    fresh = {
+        "opened": 0,
+        "failures": 0,
+        "commits": 0,
+        "checks": [],
+        "reaches": True,
+        "code": sqlite3.SQLITE_IOERR_FSYNC,
+    }
     for name, value in fresh.items():
         monkeypatch.setattr(Failing, name, value)
     return Failing

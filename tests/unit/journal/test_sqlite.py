@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.journal import file
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound
 from tests.unit.journal.conftest import Make, connection
@@ -241,6 +242,50 @@ async def test_a_damaged_file_is_set_aside_and_a_fresh_one_begun(
     assert path.with_name(name).read_bytes() == bytes(data)
 
 
+@pytest.mark.parametrize("after", [1, 2])
+async def test_a_setting_aside_that_a_kill_cut_off_is_brought_to_its_end(
+    make: Make, path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"no database" * 100)
+    wal, shm = (path.with_name(f"{path.name}{side}") for side in ("-wal", "-shm"))
+    other = sqlite3.connect(path.with_name("other.db"))
+    other.execute("PRAGMA journal_mode = WAL")
+    other.execute("CREATE TABLE left_over (words)")
+    log_of_it = path.with_name("other.db-wal").read_bytes()
+    other.close()
+    wal.write_bytes(log_of_it)
+    shm.write_bytes(b"")
+    replace, count = Path.replace, 0
+
+    def dying(source: Path, target: Path) -> Path:
+        nonlocal count
+        count += 1
+        if count > after:
+            raise SystemExit
+        return replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", dying)
+        with pytest.raises(SystemExit):
+            file.set_aside(path, 1_700_000_000_000)
+    assert await make().receive(inbound(1))
+    aside = f"journal.db.corrupt-{1_700_000_000_000}"
+    assert path.with_name(aside).read_bytes() == b"no database" * 100
+    assert path.with_name(f"{aside}-wal").read_bytes() == log_of_it
+    names = sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall()
+    assert ("left_over",) not in names
+    told = [entry for entry in log.at("error") if "set aside" in entry.message]
+    assert len(told) == (1 if after == 1 else 0)
+
+
+async def test_a_log_whose_file_is_gone_is_no_log_of_a_fresh_one(make: Make, path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("journal.db-wal").write_bytes(b"whatever")
+    assert await make().receive(inbound(1))
+    assert path.with_name(f"journal.db.corrupt-{1_800_000_000_000}-wal").read_bytes() == b"whatever"
+
+
 async def test_damage_that_shows_at_work_is_set_aside_at_the_next_call(
     make: Make, path: Path, log: MemoryLog
 ) -> None:
@@ -249,10 +294,10 @@ async def test_damage_that_shows_at_work_is_set_aside_at_the_next_call(
     await journal.close()
     await journal.open()
     connection(journal).execute("PRAGMA shrink_memory")
-    with path.open("r+b") as file:
+    with path.open("r+b") as raw:
         for page in range(1, path.stat().st_size // 4096):
-            file.seek(page * 4096)
-            file.write(b"\xff" * 64)
+            raw.seek(page * 4096)
+            raw.write(b"\xff" * 64)
     with pytest.raises(errors.StorageError, match="malformed"):
         await journal.unfinished()
     assert await journal.receive(inbound(1))

@@ -45,6 +45,28 @@ async def test_after_a_disk_error_what_was_refused_is_not_half_there_and_comes_i
     assert log.at("error")
 
 
+@pytest.mark.parametrize(
+    ("code", "checked"),
+    [
+        (sqlite3.SQLITE_FULL, []),
+        (sqlite3.SQLITE_IOERR_FSYNC, ["PRAGMA quick_check(1)"]),
+        (sqlite3.SQLITE_CORRUPT, ["PRAGMA integrity_check(1)"]),
+    ],
+)
+async def test_how_much_is_checked_follows_from_what_went_wrong(
+    make: Make, failing: type[Failing], code: int, checked: list[str]
+) -> None:
+    journal = make()
+    await journal.receive(inbound(1))
+    assert failing.checks == ["PRAGMA integrity_check(1)"]
+    failing.checks, failing.code, failing.failures = [], code, 1
+    with pytest.raises(errors.StorageError):
+        await journal.receive(inbound(2))
+    assert await journal.receive(inbound(3))
+    assert failing.checks == checked
+    assert inbound(1) in await journal.unfinished()
+
+
 async def test_what_was_refused_is_taken_back_before_anything_else_is_written(
     make: Make, failing: type[Failing], path: Path
 ) -> None:
