@@ -9,7 +9,7 @@ from bot import errors
 from bot.agent import tally
 from bot.context import preserved
 from bot.contracts import Clock, Ids, Json, Log, Message
-from bot.history.transcript import LineType, Loaded, Transcript, TranscriptLine
+from bot.history.transcript import LineType, Loaded, Point, Transcript, TranscriptLine
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
 FRAME = "frame"
@@ -115,10 +115,25 @@ class Ledger:
         """Begin an empty transcript; the old one stays on disk. Raises `errors.StorageError`; nothing has changed
         then.
         """
-        if not await self.flush():
-            raise errors.StorageError("the transcript cannot be written")
+        await self._settled()
         await self._transcript.new_session(self._chat_key)
         self._trail, self._begins = Trail(), None
+
+    async def resume(self, session: str, data: Json) -> None:
+        """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
+        `errors.StorageError`; nothing has changed then.
+        """
+        await self._settled()
+        await self._transcript.resume(self._chat_key, session, self._line("meta", None, data=data))
+
+    async def fork(self, point: Point, data: Json) -> str:
+        """The same for a new session, a copy of the current one up to a point; returns its id."""
+        await self._settled()
+        return await self._transcript.fork(self._chat_key, point, self._line("meta", None, data=data))
+
+    async def _settled(self) -> None:
+        if not await self.flush():
+            raise errors.StorageError("the transcript cannot be written")
 
     def message(self, request_id: str, message: Message, data: Json | None = None) -> str:
         """Add a message, with facts about it; returns its uuid."""
@@ -177,9 +192,23 @@ class Ledger:
         message: Message | None = None,
         data: Json | None = None,
     ) -> str:
-        line = TranscriptLine(
+        line = self._line(kind, request_id, message=message, data=data)
+        self._trail.follow(line)
+        self._owed.append(line)
+        self._begin_writing()
+        return line.uuid
+
+    def _line(
+        self,
+        kind: LineType,
+        request_id: str | None,
+        *,
+        message: Message | None = None,
+        data: Json | None = None,
+    ) -> TranscriptLine:
+        return TranscriptLine(
             uuid=self._ids.ulid(),
-            parent_uuid=None if kind == "boundary" else self._trail.tip,
+            parent_uuid=None if kind in {"boundary", "meta"} else self._trail.tip,
             type=kind,
             ts=int(self._clock.now() * 1000),
             chat_key=self._chat_key,
@@ -187,7 +216,3 @@ class Ledger:
             message=message,
             data=data,
         )
-        self._trail.follow(line)
-        self._owed.append(line)
-        self._begin_writing()
-        return line.uuid

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentRuntime
+from bot.agent.sessions import Sessions
 from bot.contracts import Json, Message, TurnOutcome, TurnRequest
 from bot.sizes import size_of
 
@@ -71,6 +72,26 @@ class AgentPool:
     async def forget(self, chat_key: str) -> None:
         with self._lend(chat_key) as runtime:
             await runtime.forget()
+
+    async def sessions(self, chat_key: str) -> list[Json]:
+        with self._lend(chat_key) as runtime:
+            return await Sessions(runtime, self._kit).listed()
+
+    async def resume(self, chat_key: str, session: str) -> Json:
+        with self._lend(chat_key) as runtime:
+            facts = await Sessions(runtime, self._kit).resume(session)
+        return self._anew(chat_key, facts)
+
+    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
+        with self._lend(chat_key) as runtime:
+            facts = await Sessions(runtime, self._kit).fork(request_id, back)
+        return self._anew(chat_key, facts)
+
+    def _anew(self, chat_key: str, facts: Json) -> Json:
+        """Where another session has become the current one, the next turn fills a runtime from it."""
+        if facts["how"] == "done" and chat_key in self._runtimes:
+            self._forget(chat_key)
+        return facts
 
     async def describe(self, chat_key: str) -> Json:
         with self._lend(chat_key) as runtime:

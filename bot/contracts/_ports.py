@@ -241,6 +241,27 @@ class Agent(Protocol):
         """
         ...
 
+    async def sessions(self, chat_key: str) -> list[Json]:
+        """The newest conversations of a chat, the one last written to first: `id` (short, of this chat alone),
+        `current`, `messages`, `lastTs` (ms), `words` (the beginning of what was said first). Raises
+        `errors.StorageError`.
+        """
+        ...
+
+    async def resume(self, chat_key: str, session: str) -> Json:
+        """Go on with an earlier conversation of this chat, by the end of its id. `how` is "done" (with `id`, and
+        `leftId` of the one that was left), "here", "unknown" or "ambiguous". Raises `errors.StorageError`; nothing has
+        changed then but the memory.
+        """
+        ...
+
+    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
+        """Go on in a new conversation that is a copy of this one up to the end of the turn that answered a message, or
+        of the turn so many before the last. `how` is "done" (with `id`, `leftId` and `left`, how many turns were left
+        out) or "unknown" (with `turns`, how many there are). Raises as `resume` does.
+        """
+        ...
+
     async def describe(self, chat_key: str) -> Json:
         """Facts for `/status`: `model`, `messages`, `maxMessages`."""
         ...

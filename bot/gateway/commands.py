@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bot import text
 from bot.contracts import Agent, Inbound, Json, Manifest
 from bot.gateway.access import Access
+from bot.gateway.branches import Branches
 from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
 
@@ -43,15 +44,24 @@ class Commands:
         self._lanes = lanes
         self._access = access
         self._manifests = manifests
+        branches = Branches(agent, receipts.found, self._prefix)
         self._commands = {
             "compact": Command(
                 "put a summary in place of what we said before; say what matters most", self._compact
             ),
             "forget": Command("forget the message you reply to, or the last one with my answer", forget),
+            "fork": Command(
+                "a new conversation, a copy of this one up to the message you reply to, or some turns back",
+                branches.fork,
+            ),
             "help": Command("what I understand", self._help),
             "history": Command("the beginning of what I have in mind of this conversation", self._history),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
             "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
+            "resume": Command(
+                "go back to an earlier conversation of this chat; alone, show which there are",
+                branches.resume,
+            ),
             "start": Command("a few words about me", self._start),
             "stats": Command(
                 "what this conversation has come to: turns, tokens, cost; also usage", self._stats

@@ -48,12 +48,12 @@ class Receipts:
         """
         words = inbound.command.args.split() if inbound.command is not None else []
         asked = words[0] if words else inbound.answers
-        request_id = await self._found(inbound, asked)
+        request_id = await self.found(inbound, asked)
         if request_id is None:
             return UNKNOWN.format(asked=text.preview(asked, 60)) if asked else NOTHING_YET
         return await self._receipt(request_id)
 
-    async def _found(self, inbound: Inbound, asked: str | None) -> str | None:
+    async def found(self, inbound: Inbound, asked: str | None) -> str | None:
         """The requestId that is meant: given itself, or by the id of a reply or of a message to us. Where a place has
         none, what its person was answered in its threads, or in it as the thread of a message.
         """

@@ -7,6 +7,7 @@ are passed over without a look inside.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,6 +22,7 @@ LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "
 KEPT = "kept"
 """What a boundary leaves, in its data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
 _LEAD = b'{"v":1,"uuid":"'
+_MESSAGE = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"(?:user|assistant)"')
 
 
 class TranscriptLine(Frozen):
@@ -121,6 +123,11 @@ def parsed(raw: bytes) -> TranscriptLine | None:
         return TranscriptLine.model_validate(value)
     except ValidationError:
         return None
+
+
+def is_message(raw: bytes) -> bool:
+    """Whether a line of ours is a message, by its beginning alone."""
+    return _MESSAGE.match(raw) is not None
 
 
 def uuid_of(raw: bytes) -> str:

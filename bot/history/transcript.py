@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts import Clock, Disk, Ids, Json, Log, OpenFile
-from bot.history import jsonl, names, reading
+from bot.history import jsonl, names, reading, sessions
 from bot.history.reading import LineType, Loaded, TranscriptLine
+from bot.history.sessions import Outline, Point
 
-__all__ = ["LineType", "Loaded", "Transcript", "TranscriptLine"]
+__all__ = ["LineType", "Loaded", "Outline", "Point", "Transcript", "TranscriptLine"]
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_COPIED = 1024 * 1024  # bytes of a session that are copied at once
 _NAMED = 5  # places of lines that cannot be read, told to the operator
 _SESSION = re.compile(rf"[{_CROCKFORD}]{{26}}")
 
@@ -33,8 +37,28 @@ class _Begin:
     chat_key: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Resume:
+    chat_key: str
+    session: str
+    line: TranscriptLine
+
+
+@dataclass(frozen=True, slots=True)
+class _Fork:
+    chat_key: str
+    end: int
+    line: TranscriptLine
+
+
+_Item = _Append | _Begin | _Resume | _Fork
+_Answer = TypeVar("_Answer")
+
+
 class Transcript:
-    """Sessions of every chat in `folder/<encoded chatKey>/<session>.jsonl`; the newest is the current one."""
+    """Sessions of every chat in `folder/<encoded chatKey>/<session>.jsonl`; the newest is the current one, unless an
+    earlier one was gone back to.
+    """
 
     def __init__(self, folder: Path, *, disk: Disk, ids: Ids, clock: Clock, log: Log) -> None:
         self._folder = folder
@@ -42,7 +66,7 @@ class Transcript:
         self._ids = ids
         self._log = log
         self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
-        self._writer: Batcher[_Append | _Begin, str] = Batcher("transcript", self._work)
+        self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
 
     async def append(self, chat_key: str, lines: Sequence[TranscriptLine]) -> str:
         """Write lines, in order, to their session, or to the current one (begun where there is none); returns
@@ -57,6 +81,28 @@ class Transcript:
         """Begin an empty session, which is the current one from now on; earlier ones stay on disk."""
         return await self._writer.put(_Begin(chat_key))
 
+    async def resume(self, chat_key: str, session: str, line: TranscriptLine) -> None:
+        """Make an earlier session the current one; `line` is its first new one. Raises `errors.StorageError`."""
+        await self._writer.put(_Resume(chat_key, session, line))
+
+    async def fork(self, chat_key: str, point: Point, line: TranscriptLine) -> str:
+        """Begin a session that is a copy of the current one up to a point, and then `line`. All of it is there or
+        nothing. Raises `errors.StorageError`.
+        """
+        return await self._writer.put(_Fork(chat_key, point.end, line))
+
+    async def outlines(self, chat_key: str, most: int) -> list[Outline]:
+        """The sessions of a chat that have messages, the one last written to first; `most` of them."""
+        return await self._asked(self._outlines, chat_key, most)
+
+    async def points(self, chat_key: str) -> list[Point]:
+        """The turns of the current session, oldest first, without those that were taken back. Reads all of it."""
+        return await self._asked(self._points, chat_key)
+
+    async def current(self, chat_key: str) -> str | None:
+        """The current session; None where there is none."""
+        return await self._asked(self._current, chat_key)
+
     async def load(self, chat_key: str) -> list[TranscriptLine]:
         """The lines of the current session, in order; [] where there is none. Leaves out what it cannot read."""
         return (await self.read(chat_key, whole=True)).lines
@@ -65,10 +111,7 @@ class Transcript:
         """What counts of the current session: with a boundary that names what it leaves, no more than from there on.
         `whole`: all of it. Leaves out what it cannot read. Raises `errors.StorageError`.
         """
-        try:
-            loaded, name = await asyncio.to_thread(self._read, chat_key, whole=whole)
-        except OSError as error:
-            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
+        loaded, name = await self._asked(self._read, chat_key, reading.whole if whole else reading.newest)
         if loaded.unreadable:
             self._log.write(
                 "storage",
@@ -83,17 +126,11 @@ class Transcript:
 
     async def ended(self, chat_key: str, request_id: str) -> Json | None:
         """How a turn of the current session ended, however long ago; None where it did not."""
-        try:
-            return await asyncio.to_thread(self._ended, chat_key, request_id)
-        except OSError as error:
-            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
+        return await self._asked(self._ended, chat_key, request_id)
 
     async def sessions(self, chat_key: str) -> list[str]:
         """The sessions of a chat, oldest first."""
-        try:
-            return await asyncio.to_thread(self._sessions, chat_key)
-        except OSError as error:
-            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
+        return await self._asked(self._sessions, chat_key)
 
     async def has(self, chat_key: str) -> bool:
         """Whether this chat has a transcript, be its current session empty."""
@@ -103,6 +140,12 @@ class Transcript:
         """Write what waits."""
         await self._writer.close()
 
+    async def _asked(self, question: Callable[..., _Answer], *about: object) -> _Answer:
+        try:
+            return await asyncio.to_thread(question, *about)
+        except OSError as error:
+            raise errors.StorageError(f"the transcript cannot be read: {error}") from error
+
     # Reading, on any thread.
 
     def _sessions(self, chat_key: str) -> list[str]:
@@ -110,13 +153,41 @@ class Transcript:
         stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
         return sorted(stem for stem in stems if _SESSION.fullmatch(stem))
 
-    def _read(self, chat_key: str, *, whole: bool) -> tuple[Loaded, str]:
+    def _current(self, chat_key: str) -> str | None:
+        found = self._sessions(chat_key)
+        return sessions.current(self._disk, self._home(chat_key), found) if found else None
+
+    def _outlines(self, chat_key: str, most: int) -> list[Outline]:
+        with jsonl.locked(self._folder, shared=True):
+            current = self._current(chat_key)
+            found = self._sessions(chat_key)
+        newest = heapq.nlargest(
+            most, found, key=lambda one: (self._last_ts(chat_key, one), one == current, one)
+        )
+        outlines = []
+        for session in newest:
+            with closing(self._disk.open(self._path(chat_key, session))) as file:
+                outlines.append(sessions.outline(file, session, is_current=session == current))
+        return [one for one in outlines if one.messages]
+
+    def _last_ts(self, chat_key: str, session: str) -> int:
+        with closing(self._disk.open(self._path(chat_key, session))) as file:
+            return sessions.last_ts(file)
+
+    def _points(self, chat_key: str) -> list[Point]:
+        found = self._opened(chat_key)
+        if found is None:
+            return []
+        with closing(found[0]) as file:
+            return sessions.points(file)
+
+    def _read(self, chat_key: str, read: Callable[[OpenFile], Loaded]) -> tuple[Loaded, str]:
         found = self._opened(chat_key)
         if found is None:
             return Loaded([]), ""
         file, name = found
         with closing(file):
-            return (reading.whole(file) if whole else reading.newest(file)), name
+            return read(file), name
 
     def _ended(self, chat_key: str, request_id: str) -> Json | None:
         found = self._opened(chat_key)
@@ -128,62 +199,96 @@ class Transcript:
     def _opened(self, chat_key: str) -> tuple[OpenFile, str] | None:
         """The file of the current session as it is now, and its name."""
         with jsonl.locked(self._folder, shared=True):
-            sessions = self._sessions(chat_key)
-            if not sessions:
+            session = self._current(chat_key)
+            if session is None:
                 return None
-            path = self._path(chat_key, sessions[-1])
+            path = self._path(chat_key, session)
             return self._disk.open(path), path.name
 
     def _path(self, chat_key: str, session: str) -> Path:
-        return self._folder / names.encode(chat_key) / f"{session}.jsonl"
+        return self._home(chat_key) / f"{session}.jsonl"
+
+    def _home(self, chat_key: str) -> Path:
+        return self._folder / names.encode(chat_key)
 
     # Writing, on the writer's thread.
 
-    def _work(self, batch: list[_Append | _Begin]) -> list[str | errors.StorageError]:
+    def _work(self, batch: list[_Item]) -> list[str | errors.StorageError]:
         try:
             with jsonl.locked(self._folder):
                 return [self._carry_out(item) for item in batch]
         except OSError as error:
             return [errors.StorageError(f"the transcript cannot be written: {error}")] * len(batch)
 
-    def _carry_out(self, item: _Append | _Begin) -> str | errors.StorageError:
+    def _carry_out(self, item: _Item) -> str | errors.StorageError:
         try:
-            sessions = self._sessions(item.chat_key)
+            known = self._sessions(item.chat_key)
             if isinstance(item, _Append):
-                if sessions:
-                    current = sessions[-1]
-                elif all(line.session_id for line in item.lines):
-                    current = self._begin(item.chat_key, sessions)
-                else:
-                    current = self._named(item.chat_key, sessions)  # its first lines will make the file
-                self._write(item, current)
-                return current
-            return self._begin(item.chat_key, sessions)
+                return self._append(item, known)
+            if isinstance(item, _Resume):
+                return self._go_back(item, known)
+            if isinstance(item, _Fork):
+                return self._copy(item, known)
+            return self._begin(item.chat_key, known)
         except (OSError, TypeError, ValueError, RecursionError) as error:
             return errors.StorageError(f"the transcript cannot be written: {error}")
 
-    def _begin(self, chat_key: str, sessions: list[str]) -> str:
-        session = self._named(chat_key, sessions)
+    def _append(self, item: _Append, known: list[str]) -> str:
+        if known:
+            current = sessions.current(self._disk, self._home(item.chat_key), known)
+        elif all(line.session_id for line in item.lines):
+            current = self._begin(item.chat_key, known)
+        else:
+            current = self._named(item.chat_key, known)  # its first lines will make the file
+        self._write(item, current)
+        return current
+
+    def _go_back(self, item: _Resume, known: list[str]) -> str:
+        if item.session not in known:
+            raise ValueError("this chat has no such session")
+        # What says so stands in the session before it becomes the current one: it is the newest line then.
+        self._write(_Append(item.chat_key, (item.line,)), item.session)
+        sessions.point_to(self._disk, self._home(item.chat_key), item.session, known)
+        return item.session
+
+    def _copy(self, item: _Fork, known: list[str]) -> str:
+        source = self._path(item.chat_key, sessions.current(self._disk, self._home(item.chat_key), known))
+        session = self._named(item.chat_key, known)
+        target = self._path(item.chat_key, session)
+        # A name that is tidied away where a kill leaves it, and is no session until all of it is there.
+        scratch = target.with_name(f".{session}.tmp")
+        self._disk.replace(scratch, b"")
+        with closing(self._disk.open(source)) as file:
+            for begin in range(0, item.end, _COPIED):
+                self._disk.append(scratch, file.read(begin, min(_COPIED, item.end - begin)))
+            ended = not item.end or file.read(item.end - 1, 1) == b"\n"
+        line = _dumped(item.line, session)
+        self._disk.append(scratch, line if ended else b"\n" + line, sync=True)
+        self._disk.rename(scratch, target)
+        return session
+
+    def _begin(self, chat_key: str, known: list[str]) -> str:
+        session = self._named(chat_key, known)
         self._disk.replace(self._path(chat_key, session), b"")
         return session
 
-    def _named(self, chat_key: str, sessions: list[str]) -> str:
+    def _named(self, chat_key: str, known: list[str]) -> str:
         """The name of a session that is about to begin."""
         session = self._ids.ulid()
-        if sessions and session <= sessions[-1]:
+        if known and session <= known[-1]:
             # The clock went back over a restart; the newest session must still be the last by name.
-            session = _after(sessions[-1])
+            session = _after(known[-1])
         jsonl.tidy(self._disk, self._path(chat_key, session).parent)
         return session
 
     def _write(self, item: _Append, current: str) -> None:
-        sessions: dict[str, dict[str, bytes]] = {}
+        by_session: dict[str, dict[str, bytes]] = {}
         for line in item.lines:
             session = line.session_id or current
             if not _SESSION.fullmatch(session):
                 raise ValueError("a session is named by a ULID")
-            sessions.setdefault(session, {}).setdefault(line.uuid, _dumped(line, session))
-        for session, lines in sessions.items():
+            by_session.setdefault(session, {}).setdefault(line.uuid, _dumped(line, session))
+        for session, lines in by_session.items():
             path = self._path(item.chat_key, session)
             self._files.tail(path)
             fresh = {uuid: raw for uuid, raw in lines.items() if not self._files.has(path, uuid)}

@@ -31,6 +31,8 @@ COMMANDS = {
     "compact": "Sum up what we said before",
     "undo": "Forget the last message and my answer",
     "forget": "Forget the message you reply to",
+    "resume": "Go back to an earlier conversation",
+    "fork": "Go on from a point in the past",
     "history": "Show what I have in mind",
     "stop": "Stop what I am doing",
     "status": "How things stand",

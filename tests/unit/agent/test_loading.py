@@ -163,6 +163,7 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     gone = runtime.store.turns[1].entries[0].uuid
     runtime.epochs.declare("edit", epochs.Change("boundary", {"dropped": [], "blank": [gone]}))
     runtime.epochs.declare("undo", epochs.dropped([one.uuid for one in runtime.store.turns[0].entries]))
+    await runtime.flush()
     await restarted(bench)
     assert bench.pool._runtime(KEY)._ledger._begins is not None
     said = json.dumps(bench.pool._runtime(KEY).store.messages())

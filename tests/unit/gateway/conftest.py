@@ -129,6 +129,9 @@ class FakeAgent:
         self.kept = ""
         self.undone: list[str] = []
         self.forgot: list[str] = []
+        self.outlines: list[Json] = []
+        self.branched: list[tuple[str | int | None, ...]] = []
+        self.branch: Json = {"how": "unknown", "turns": 0}
         self.last_said: str | None = None
         self.messages = 0
 
@@ -185,6 +188,17 @@ class FakeAgent:
     async def undo(self, chat_key: str) -> str | None:
         self.undone.append(chat_key)
         return self.last_said
+
+    async def sessions(self, chat_key: str) -> list[Json]:
+        return self.outlines
+
+    async def resume(self, chat_key: str, session: str) -> Json:
+        self.branched.append((chat_key, session))
+        return self.branch
+
+    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
+        self.branched.append((chat_key, request_id, back))
+        return self.branch
 
     async def forget(self, chat_key: str) -> None:
         self.forgot.append(chat_key)

@@ -34,3 +34,74 @@ async def test_a_person_sees_what_is_kept_and_is_told_what_was_taken_back(bench:
     assert "forgotten the message “das Budget für 東京”" in undone
     assert bench.agent.undone == ["tele:chat:77"]
     assert bench.agent.requests == []
+
+
+async def test_a_person_chooses_among_the_conversations_of_this_chat(bench: Bench) -> None:
+    await bench.say("/resume", **command("resume"))
+    bench.agent.outlines = [
+        {
+            "id": "K7QZ",
+            "current": True,
+            "messages": 1,
+            "lastTs": 1_700_000_000_000,
+            "words": "das Budget für 東京",
+        },
+        {"id": "9XWM", "current": False, "messages": 1_240, "lastTs": 1_690_000_000_000, "words": ""},
+    ]
+    await bench.say("/resume", **command("resume"))
+    none, listed = await bench.tele.until(2)
+    assert "no conversation" in none
+    assert listed == (
+        "Conversations of this chat, the last one first:\n"
+        "K7QZ – 2023-11-14 22:13 UTC, 1 message, where we are: “das Budget für 東京”\n"
+        "9XWM – 2023-07-22 04:26 UTC, 1,240 messages\n"
+        "/resume and the id of one returns to it."
+    )
+    assert bench.agent.branched == []
+
+
+async def test_a_person_goes_back_to_a_conversation_by_its_id(bench: Bench) -> None:
+    bench.agent.branch = {"how": "done", "id": "9XWM", "leftId": "K7QZ"}
+    await bench.say("/resume 9xwm", **command("resume", args="9xwm"))
+    for number, how in enumerate(("here", "ambiguous", "unknown"), 1):
+        await bench.tele.until(number)
+        bench.agent.branch = {"how": how}
+        await bench.say("/resume 9xwm", **command("resume", args="9xwm"))
+    done, here, ambiguous, unknown = await bench.tele.until(4)
+    assert bench.agent.branched[0] == ("tele:chat:77", "9xwm")
+    assert "back in conversation 9XWM. /resume K7QZ returns" in done
+    assert "already" in here
+    assert "More than one" in ambiguous
+    assert "no conversation 9xwm" in unknown
+
+
+async def test_a_person_forks_by_turns_by_an_answer_and_by_its_receipt(bench: Bench) -> None:
+    await bench.say("what is it?")
+    await bench.tele.until(1)
+    bench.agent.branch = {"how": "done", "id": "9XWM", "leftId": "K7QZ", "left": 2}
+    await bench.say("/fork 2", **command("fork", args="2"))
+    await bench.tele.until(2)
+    await bench.say("/fork", **command("fork"), answers="m1")
+    await bench.tele.until(3)
+    await bench.say("/fork", **command("fork", args=bench.agent.requests[0].request_id))
+    await bench.tele.until(4)
+    await bench.say("/fork", **command("fork", args="unheard-of"))
+    said = await bench.tele.until(5)
+    request_id = bench.agent.requests[0].request_id
+    assert bench.agent.branched == [
+        ("tele:chat:77", None, 2),
+        ("tele:chat:77", request_id, 0),
+        ("tele:chat:77", request_id, 0),
+    ]
+    assert "left out the last 2 turns. /resume K7QZ returns to the one before." in said[1]
+    assert said[4] == "I know no message or answer unheard-of in this chat."
+
+
+async def test_a_fork_that_cannot_be_is_told_why(bench: Bench) -> None:
+    await bench.say("/fork", **command("fork"))
+    await bench.tele.until(1)
+    bench.agent.branch = {"how": "unknown", "turns": 3}
+    await bench.say("/fork 9", **command("fork", args="9"))
+    nothing, few = await bench.tele.until(2)
+    assert "nothing yet" in nothing
+    assert few == "This conversation has 3 turns; I cannot go back 9 and keep one."

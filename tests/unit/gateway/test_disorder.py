@@ -92,6 +92,15 @@ class Scripted:
 
     async def forget(self, chat_key: str) -> None: ...
 
+    async def sessions(self, chat_key: str) -> list[dict[str, Any]]:
+        return []
+
+    async def resume(self, chat_key: str, session: str) -> dict[str, Any]:
+        return {"how": "unknown"}
+
+    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> dict[str, Any]:
+        return {"how": "unknown", "turns": 0}
+
     async def compact(self, chat_key: str, focus: str = "") -> dict[str, Any]:
         return {"how": "nothing"}
 

@@ -1,0 +1,117 @@
+"""Going back to an earlier session of a chat, and beginning one that is a copy of the present one up to a turn.
+
+Nothing that was said is lost by either: the session that is left stays on file and can be gone back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.agent import showing
+from bot.agent.kit import Kit
+from bot.agent.runtime import AgentRuntime
+from bot.agent.tally import KEY
+from bot.context import removed
+from bot.contracts import Json
+from bot.history.transcript import TranscriptLine
+
+LISTED = 10
+SHORTEST = 4
+"""Letters of the shortest id; more where two sessions end alike."""
+ULID = 26
+
+
+class Sessions:
+    """The sessions of one chat. After `resume` or `fork` told "done" its runtime holds what is not current any more."""
+
+    def __init__(self, runtime: AgentRuntime, kit: Kit) -> None:
+        self._runtime = runtime
+        self._chat_key = runtime.chat_key
+        self._transcript = kit.transcript
+        self._kit = kit
+
+    async def listed(self) -> list[Json]:
+        """As `contracts.Agent.sessions`."""
+        await self._runtime.fill()
+        known = await self._transcript.sessions(self._chat_key)
+        outlines = await self._transcript.outlines(self._chat_key, LISTED)
+        gone = removed.removed(await self._kit.archive.removals(self._chat_key))
+        return [
+            {
+                "id": short(one.session, known),
+                "current": one.current,
+                "messages": one.messages,
+                "lastTs": one.last_ts,
+                "words": self._words(one.first, gone),
+            }
+            for one in outlines
+        ]
+
+    async def resume(self, asked: str) -> Json:
+        """As `contracts.Agent.resume`."""
+        await self._runtime.fill()
+        known = await self._transcript.sessions(self._chat_key)
+        current = await self._transcript.current(self._chat_key)
+        found = [one for one in known if len(asked) >= SHORTEST and one.endswith(asked.upper())]
+        if len(found) != 1:
+            return {"how": "ambiguous" if found else "unknown"}
+        if found[0] == current:
+            return {"how": "here"}
+        await self._leave()
+        data = {"reason": "resume", "from": {"session": current}} | self._totals()
+        await self._runtime.epochs.ledger.resume(found[0], data)
+        return self._done("an earlier session goes on", found[0], current, known)
+
+    async def fork(self, request_id: str | None, back: int) -> Json:
+        """As `contracts.Agent.fork`."""
+        await self._runtime.fill()
+        await self._runtime.flush()
+        points = await self._transcript.points(self._chat_key)
+        at = len(points) - 1 - back
+        if request_id is not None:
+            at = next((at for at, one in enumerate(points) if request_id in one.sources), -1)
+        if not 0 <= at < len(points):
+            return {"how": "unknown", "turns": len(points)}
+        known = await self._transcript.sessions(self._chat_key)
+        current = await self._transcript.current(self._chat_key)
+        await self._leave()
+        origin = {"session": current, "requestId": min(points[at].sources)}
+        session = await self._runtime.epochs.ledger.fork(
+            points[at], {"reason": "fork", "from": origin} | self._totals()
+        )
+        return self._done("a fork of the session begins", session, current, known) | {
+            "left": len(points) - 1 - at
+        }
+
+    async def _leave(self) -> None:
+        """What is remembered is about the session that is left. Raises `errors.StorageError`."""
+        await self._runtime.upkeep.forget()
+
+    def _totals(self) -> Json:
+        """What the chat has come to is told in the session that goes on: it is the chat's, not a session's."""
+        tally = self._runtime.epochs.tally
+        tally.epoch()
+        return {KEY: tally.facts}
+
+    def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> Json:
+        names = [*known, session]
+        self._kit.log.write("session", what, chat_key=self._chat_key, session=session, left=left)
+        return {"how": "done", "id": short(session, names), "leftId": short(left, names) if left else None}
+
+    def _words(self, first: TranscriptLine | None, gone: removed.Removed) -> str:
+        """The beginning of what the person said first, unless it was removed."""
+        if first is None or first.message is None:
+            return ""
+        sources = [first.request_id or "", *(first.data or {}).get("sources", ())]
+        if gone.names("user", sources):
+            return removed.REMOVED
+        return self._kit.redact(showing.said(first.message))
+
+
+def short(session: str, known: Sequence[str]) -> str:
+    """The shortest end of an id that no other session ends with."""
+    others = [one for one in known if one != session]
+    for length in range(SHORTEST, ULID):
+        if not any(one.endswith(session[-length:]) for one in others):
+            return session[-length:]
+    return session
