@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from bot import text as texts
 from bot.history.stemming import stem
@@ -48,7 +48,20 @@ _FOLDED = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed]"
 )
 
-_memo: dict[str, tuple[str, ...]] = {}
+
+class _Memo(dict[str, tuple[str, ...]]):
+    """The tokens of words that come again and again."""
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        found = _of_word(word)
+        if len(word) <= LONGEST_TOKEN and not _PAIRED_RUN.fullmatch(word):
+            if len(self) >= _MEMO:
+                self.clear()
+            self[word] = found
+        return found
+
+
+_memo = _Memo()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +75,8 @@ class Term:
 def tokens(text: str) -> list[str]:
     """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
     text = texts.clean(text[:LONGEST_TEXT])
-    found: list[str] = []
-    if text.isascii():
-        for word in _ASCII.findall(text):
-            found += _memo[word] if word in _memo else _of_word(word)
-        return found
-    for word in _words(text):
-        found += _memo[word] if word in _memo else _of_word(word)
-    return found
+    words = _ASCII.findall(text) if text.isascii() else _words(text)
+    return list(chain.from_iterable(map(_memo.__getitem__, words)))
 
 
 def terms(query: str, *, single: float = 0.6) -> list[Term]:
@@ -114,15 +121,9 @@ def _words(text: str) -> list[str]:
 
 
 def _of_word(word: str) -> tuple[str, ...]:
-    """The tokens of one word; those of words that come again and again are remembered."""
     if _PAIRED_RUN.fullmatch(word):
         return (*word, *map("".join, pairwise(word)))
-    found = tuple(dict.fromkeys(token for token in _expanded(word) if token))
-    if len(word) <= LONGEST_TOKEN:
-        if len(_memo) >= _MEMO:
-            _memo.clear()
-        _memo[word] = found
-    return found
+    return tuple(dict.fromkeys(token for token in _expanded(word) if token))
 
 
 def _expanded(word: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot import errors
 from bot.contracts import ArchiveLine, Disk
 from bot.history import analysis, indexfile
 from bot.history.ranking import PLACE_BITS, ROW_BITS, length_class
@@ -20,6 +21,7 @@ SESSION_GAP = 3_600_000
 """Milliseconds of silence after which another session begins."""
 SLICE = 2_000
 """Lines that are taken in in one transaction."""
+_BULK = 20_000  # the same where nobody else waits
 _CHAT_BITS, _SESSION_BITS = 20, 24
 _PLACES = (1 << PLACE_BITS) - 1
 _ROLES = ("user", "assistant")
@@ -200,6 +202,21 @@ class Index:
         )
 
 
+def rebuild(path: Path, folder: Path, disk: Disk) -> tuple[int, int]:
+    """Make the index of a folder anew; how many chats and lines it has then. Raises `errors.StorageError`."""
+    try:
+        index = Index.opened(path, folder, disk)
+        try:
+            indexfile.make_anew(index.db)
+            for _ in index.all(_BULK):
+                pass
+            return index.counted()
+        finally:
+            index.close()
+    except (sqlite3.Error, OSError) as error:
+        raise errors.StorageError(f"the search index cannot be made: {error}") from error
+
+
 def _continues(chat: Chat, stream: Stream) -> bool:
     """Whether the files still hold what was indexed, as far as its last line tells."""
     if not chat.size:
@@ -255,7 +272,7 @@ class _Filling:
 
     def _counts(self, line: ArchiveLine) -> bool:
         """Whether a line was not removed or replaced, perhaps before it came (as in `bot.history.revisions`)."""
-        if line.message_id is None:
+        if line.message_id is None or not (self._revised or is_edit(line)):
             return True
         token = message_token(line.message_id)
         edited = f"{token}:{line.role}"
@@ -315,10 +332,9 @@ class _Filling:
     def _entry(self, place: int, line: ArchiveLine) -> tuple[int, str, int]:
         """The row of a line, what stands in it, and how many tokens the line has."""
         found = analysis.tokens(line.text)
-        counts = Counter(found)
-        words = list(counts)
-        if len(counts) < len(found):
-            words += [f"~{word}" for word, count in counts.items() if count > 1]
+        words = list(set(found))
+        if len(words) < len(found):
+            words += [f"~{word}" for word, count in Counter(found).items() if count > 1]
         if line.message_id:
             words.append(message_token(line.message_id))
         prefix = self._chat.prefix

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ class Field:
 
 def length_class(tokens: int) -> int:
     """The class of a length, from 0 to 15."""
-    return next((number for number, most in enumerate(LENGTHS) if tokens <= most), len(LENGTHS) - 1)
+    return min(bisect_left(LENGTHS, tokens), len(LENGTHS) - 1)
 
 
 def rarity(count: int, total: int) -> float:
