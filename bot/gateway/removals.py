@@ -37,6 +37,7 @@ HOW = (
 )
 LAST = "last"
 _JOINED = "joined "
+_DAY = 86_400_000
 _MOST = 200
 """Lines of one message, or of one turn, that are looked at."""
 
@@ -140,10 +141,15 @@ class Removals:
 
     async def _target(self, inbound: Inbound, message_id: str) -> _Target | None:
         """The message of a chat with this id, which may be that of any part of an answer."""
-        query = HistoryQuery(limit=_MOST, everything=True, skip=lambda line: message_id not in _ids(line))
-        lines = (await self._archive.search(inbound.chat_key, query)).lines
         records = await self._journal.about(inbound.chat_key, message_id)
         said = [one.inbound for one in records if one.inbound.kind in {"message", "edit"}]
+        query = HistoryQuery(
+            limit=_MOST,
+            after=await self._since(inbound.chat_key, message_id, said),
+            skip=lambda line: message_id not in _ids(line),
+            everything=True,
+        )
+        lines = (await self._archive.search(inbound.chat_key, query)).lines
         answers = [line for line in lines if line.role == "assistant"]
         if answers and not any(line.role == "user" for line in lines):
             request_id = _request(answers[-1])
@@ -156,6 +162,16 @@ class Removals:
             return None
         of = tuple(dict.fromkeys([*filter(None, map(_request, lines)), *(one.request_id for one in said)]))
         return _Target(message_id, "user", people[0], of, await self._turns(of))
+
+    async def _since(self, chat_key: str, message_id: str, said: Sequence[Inbound]) -> int | None:
+        """From when on lines of a message can be in the archive, as far as the journal knows: what is older need not be
+        read. Clocks may differ by a day.
+        """
+        if said:
+            return min(one.ts for one in said) - _DAY
+        request_id = await self._journal.delivered_as(chat_key, message_id)
+        record = await self._journal.inbound(request_id) if request_id is not None else None
+        return record.inbound.ts - _DAY if record is not None else None
 
     async def _turns(self, requests: Sequence[str]) -> tuple[str, ...]:
         """The turns that answered these inbound: what joined a running turn was answered by that."""

@@ -98,6 +98,30 @@ async def test_it_stays_away_after_a_restart_byte_for_byte(bench: Bench) -> None
     assert deletions(bench) == 1
 
 
+async def test_a_compaction_behind_it_does_not_bring_it_back(bench: Bench) -> None:
+    Answers(bench)
+    for number in range(6):
+        await bench.say(f"short {number}")
+    last = request_ids(bench)[-1]
+    await remove(bench, "6", last)
+    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    view = json.dumps(bench.pool._runtime(KEY).store.view())
+    assert REMOVED in view
+    bench.restart()
+    await bench.pool._runtime(KEY).fill()
+    assert json.dumps(bench.pool._runtime(KEY).store.view()) == view
+
+
+async def test_a_removal_of_an_earlier_session_costs_the_current_one_nothing(bench: Bench) -> None:
+    await talked(bench)
+    first = request_ids(bench)[0]
+    await bench.pool.reset(KEY)
+    await bench.say("hello")
+    await remove(bench, "1", first)
+    assert deletions(bench) == 0
+    assert len(await bench.transcript.sessions(KEY)) == 2
+
+
 async def test_a_crash_right_behind_the_removal_does_not_bring_it_back(bench: Bench) -> None:
     await talked(bench)
     await remove(bench, "1", request_ids(bench)[0], forget=False)

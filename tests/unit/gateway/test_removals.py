@@ -218,3 +218,29 @@ async def test_a_disk_that_refuses_is_told_to_the_person(
 
     monkeypatch.setattr(bench.artifacts, "forget", full)
     assert await asked(bench, "m") == errors.StorageError.person
+
+
+@pytest.mark.parametrize("kind", ["edit", "delete"])
+async def test_a_change_is_not_closed_before_the_archive_tells_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Else a crash in between would leave the old words for good."""
+    await said(bench, "teh", "m")
+    gate, append = asyncio.Event(), bench.archive.append
+
+    async def slow(*args: Any, **how: Any) -> None:
+        await gate.wait()
+        await append(*args, **how)
+
+    monkeypatch.setattr(bench.archive, "append", slow)
+    taking = asyncio.create_task(bench.say("the", message_id="m", kind=kind))
+    while not (about := await bench.journal.about(KEY, "m"))[1:]:
+        assert not taking.done()
+    assert [record.outcome for record in about] == ["done", None]
+    for _ in range(50):  # whatever could run has run
+        await bench.journal.about(KEY, "m")
+    assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", None]
+    gate.set()
+    await taking
+    await bench.idle()
+    assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", "recorded"]
