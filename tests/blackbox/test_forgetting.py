@@ -1,0 +1,52 @@
+"""What is deleted or forgotten stays away from the model, also after a kill."""
+
+from __future__ import annotations
+
+import json
+
+from bot.testing.anthropic_script import tool_use
+from tests.blackbox.conftest import ANN, ROOM, World, eventually
+
+
+def asked(world: World) -> str:
+    return json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
+
+
+def removals(world: World) -> int:
+    return sum(bool((line.get("meta") or {}).get("deleted")) for line in world.archive())
+
+
+async def test_forget_as_a_reply_in_telegram(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    note = {"command": "create", "path": "/memories/me/a.md", "file_text": "secret 鯨"}
+    world.model.answer(tool_use("memory", note))
+    world.model.answer("noted")
+    sent = world.telegram.say("my secret is 鯨")
+    await world.heard("noted")
+    assert "鯨".encode() in b"".join(p.read_bytes() for p in (world.root / ".ship" / "memory").rglob("*.md"))
+    world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    assert world.texts()[1].startswith("Forgotten: ")
+    assert not list((world.root / ".ship" / "memory").rglob("*.md"))
+    for count in (2, 3):
+        world.telegram.say("and now?")
+        await world.turns(count)
+        assert "my secret is" not in asked(world)
+        assert "[message removed]" in asked(world)
+        await world.process.kill()
+        await world.start()
+
+
+async def test_a_deletion_in_slack(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    world.model.answer("noted")
+    root = await world.slack.say("<@U0SHIP> my secret is 鯨", channel=ROOM, user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    await world.slack.delete(ROOM, root)
+    await eventually(lambda: removals(world) == 1)
+    await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) >= 2)
+    assert "my secret is" not in asked(world)
+    assert "[message removed]" in asked(world)
