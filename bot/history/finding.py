@@ -15,6 +15,7 @@ from bot.history.index import Chat, chat_named
 from bot.history.moments import moments
 from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
 from bot.history.streams import Stream, Streams
+from bot.history.telling import Look
 from bot.history.voices import voice
 from bot.history.window import read_line
 
@@ -112,9 +113,11 @@ class Finder:
         times = moments(wish.query, wish.now, wish.zone)
         with self._streams.open(name) as stream:
             ranges = self._sessions(chat, times.ranges)
-            asked = _Asked(self._db, chat, stream, self._weights, ranges=ranges, said_by=voice(wish.query))
+            said_by = voice(wish.query)
+            asked = _Asked(self._db, chat, stream, self._weights, ranges=ranges, said_by=said_by)
             ranked = asked.ranked(analysis.terms(times.rest, single=self._weights.single))
             kept = self._narrowed(ranked, wish)
+            kept = self._looked_at(kept, stream, Look(wish.query, said_by, self._weights))
             if self._reranker is not None and kept:
                 kept = self._fused(self._reranker, kept, asked, wish.query)
         return [Place(name, line, score) for line, score in kept]
@@ -146,6 +149,26 @@ class Finder:
             ):
                 kept.append((line, score))
         return kept
+
+    def _looked_at(
+        self, kept: list[tuple[int, float]], stream: Stream, look: Look
+    ) -> list[tuple[int, float]]:
+        """The best ones by what they look like, too; the same words again come after everything else."""
+        top, rest = kept[: self._weights.looked], kept[self._weights.looked :]
+        facts = self.facts(line for line, _ in top)
+        seen: set[str] = set()
+        found, again = [], []
+        for line, score in top:
+            said = _read(stream, facts[line])
+            words = said.text.strip().casefold() if said is not None else ""
+            if said is None or words in seen:
+                again.append(line)
+                continue
+            seen.add(words)
+            found.append((line, score + top[0][1] * look.worth(said.text, said.role)))
+        found = sorted([*found, *rest], key=lambda one: (one[1], one[0]), reverse=True)
+        least = found[-1][1] if found else 0.0
+        return found + [(line, least) for line in again]
 
     def _fused(
         self, reranker: Reranker, kept: list[tuple[int, float]], asked: _Asked, query: str

@@ -56,6 +56,18 @@ class Weights:
     """How many of their words are looked for."""
     feedback: float = 0.15
     """What the best of these words counts beside the question's own."""
+    looked: int = 80
+    """How many of the best lines are read, for what the next five are worth as shares of the best score."""
+    speaker: float = 0.1
+    """A line of who is asked about: the person, unless the question says otherwise."""
+    first_person: float = 0.1
+    """A line in which somebody speaks of themselves."""
+    number: float = 0.2
+    """A line with a number, where one is asked for."""
+    tiny: float = 0.2
+    """What a line of hardly a word loses."""
+    asks: float = 0.2
+    """What a line loses that is a question and nothing else."""
     fusion: float = 60.0
     """The constant of reciprocal rank fusion."""
 
