@@ -50,14 +50,16 @@ _FOLDED = re.compile(
 
 
 class _Memo(dict[str, tuple[str, ...]]):
-    """The tokens of words that come again and again."""
+    """The tokens of what stands between spaces, for what comes again and again: words with their commas and stops."""
 
-    def __missing__(self, word: str) -> tuple[str, ...]:
-        found = _of_word(word)
-        if len(word) <= LONGEST_TOKEN and not _PAIRED_RUN.fullmatch(word):
+    def __missing__(self, piece: str) -> tuple[str, ...]:
+        words = _ASCII.findall(piece) if piece.isascii() else _words(piece)
+        found = tuple(chain.from_iterable(map(_of_word, words)))
+        # What is written without spaces is hardly ever the same twice.
+        if len(piece) <= LONGEST_TOKEN and (piece.isascii() or not _PAIRED_RUN.search(piece)):
             if len(self) >= _MEMO:
                 self.clear()
-            self[word] = found
+            self[piece] = found
         return found
 
 
@@ -75,8 +77,7 @@ class Term:
 def tokens(text: str) -> list[str]:
     """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
     text = texts.clean(text[:LONGEST_TEXT])
-    words = _ASCII.findall(text) if text.isascii() else _words(text)
-    return list(chain.from_iterable(map(_memo.__getitem__, words)))
+    return list(chain.from_iterable(map(_memo.__getitem__, text.split())))
 
 
 def terms(query: str, *, single: float = 0.6) -> list[Term]:
