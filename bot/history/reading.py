@@ -8,14 +8,14 @@ are passed over without a look inside.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from bot.contracts import Frozen, Json, Message, OpenFile
-from bot.history import jsonl, pieces
+from bot.history import chain, jsonl, pieces
 
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
@@ -54,6 +54,8 @@ class Loaded:
     base: TranscriptLine | None = None
     segment: dict[str, TranscriptLine] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
+    circles: list[str] = field(default_factory=list)
+    """Where lines of another making follow one another in a circle."""
 
     @property
     def messages(self) -> dict[str, Message]:
@@ -61,18 +63,20 @@ class Loaded:
         return {uuid: line.message for uuid, line in self.segment.items() if line.message is not None}
 
 
-def newest(file: OpenFile, size: int | None = None) -> Loaded:
-    """What counts of the first `size` bytes of a session (all, where that is None). All lines where no boundary tells,
-    or where one that tells names lines that are not there.
+def newest(file: OpenFile) -> Loaded:
+    """What counts of a session. All lines where no boundary tells, where one that tells names lines that are not there,
+    and where lines of another making come before it is found.
     """
     after: list[TranscriptLine] = []
     unreadable: list[int] = []
-    found = _backwards(file, size)
+    found = _backwards(file)
     for offset, raw in found:
         line = parsed(raw)
-        if line is None:
+        if line is None and jsonl.loads(raw) is None:
             unreadable.append(offset)
             continue
+        if line is None or _is_foreign(line):
+            break
         after.append(line)
         wanted = _wanted(line)
         if wanted is None:
@@ -87,26 +91,59 @@ def newest(file: OpenFile, size: int | None = None) -> Loaded:
         return Loaded(lines, line, segment, unreadable[::-1])
     else:
         return Loaded(_once(after), unreadable=unreadable[::-1])
-    return whole(file, size)
+    return whole(file)
 
 
-def whole(file: OpenFile, size: int | None = None) -> Loaded:
-    """All lines, each uuid once: where it stands first."""
-    lines: list[TranscriptLine] = []
+def whole(file: OpenFile) -> Loaded:
+    """All lines, each uuid once: where it stands first. What is of another making stands before what is ours."""
+    lines: dict[str, TranscriptLine] = {}
+    foreign: list[chain.Node] = []
     unreadable: list[int] = []
-    for offset, raw in _backwards(file, size):
+    before: str | None = None
+    end = 0
+    for raw in pieces.lines(file):
+        offset, end = end, end + len(raw) + 1
+        if not raw.strip():
+            continue
         line = parsed(raw)
-        if line is None:
+        if line is not None and not _is_foreign(line):
+            lines.setdefault(line.uuid, line)
+            continue
+        node = chain.node(jsonl.loads(raw) or {}, offset, before)
+        if node is None:
             unreadable.append(offset)
-        else:
-            lines.append(line)
-    return Loaded(_once(lines), unreadable=unreadable[::-1])
+            continue
+        foreign.append(node)
+        before = node.uuid if node.message is not None else before
+    if not foreign:
+        return Loaded(list(lines.values()), unreadable=unreadable)
+    found = chain.chain(foreign)
+    return Loaded([*_in_turns(found.nodes), *lines.values()], unreadable=unreadable, circles=found.circles)
+
+
+def _is_foreign(line: TranscriptLine) -> bool:
+    """Whether a line is none of ours: our messages tell their turn."""
+    return line.message is not None and "role" in line.message and line.request_id is None
+
+
+def _in_turns(nodes: Iterable[chain.Node]) -> Iterator[TranscriptLine]:
+    """Messages of another making with turns around them, as we would have written them."""
+    for turn in chain.turns(nodes):
+        request_id = turn[0].uuid
+
+        def line(kind: LineType, uuid: str, ts: int, turn: str = request_id, **more: Any) -> TranscriptLine:
+            return TranscriptLine(type=kind, uuid=uuid, ts=ts, chat_key="", request_id=turn, **more)
+
+        yield line("turn_start", f"{request_id}<", turn[0].ts)
+        for node in turn:
+            yield line(node.role or "user", node.uuid, node.ts, parent_uuid=node.parent, message=node.message)
+        yield line("turn_end", f"{request_id}>", turn[-1].ts, data={"status": "done"})
 
 
 def turn_end(file: OpenFile, request_id: str) -> Json | None:
     """How a turn ended, by the newest line that says so; None where none does."""
     needle = request_id.encode("utf-8", "replace")
-    for _, raw in _backwards(file, None):
+    for _, raw in _backwards(file):
         if needle in raw and b'"turn_end"' in raw:
             line = parsed(raw)
             if line is not None and line.type == "turn_end" and line.request_id == request_id:
@@ -182,10 +219,10 @@ def _once(backwards: list[TranscriptLine]) -> list[TranscriptLine]:
     return list(lines.values())
 
 
-def _backwards(file: OpenFile, size: int | None) -> Iterator[tuple[int, bytes]]:
+def _backwards(file: OpenFile) -> Iterator[tuple[int, bytes]]:
     """Every line that is not blank, last to first, with its offset in the file."""
-    at = file.size if size is None else size
-    for raw in pieces.lines_backwards(file, at):
+    at = file.size
+    for raw in pieces.lines_backwards(file):
         offset = at - len(raw)
         if raw.strip():
             yield offset, raw

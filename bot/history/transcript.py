@@ -122,6 +122,15 @@ class Transcript:
                 file=name,
                 offsets=loaded.unreadable[:_NAMED],
             )
+        if loaded.circles:
+            self._log.write(
+                "storage",
+                "lines of the transcript follow one another in a circle, which is left out",
+                level="warn",
+                chat_key=chat_key,
+                file=name,
+                uuids=loaded.circles[:_NAMED],
+            )
         return loaded
 
     async def ended(self, chat_key: str, request_id: str) -> Json | None:

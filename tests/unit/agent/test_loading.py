@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from bot.agent import epochs
 from bot.context import removed
 from bot.contracts import Inbound, OpenFile, TurnRequest
@@ -180,3 +182,35 @@ async def test_a_line_from_before_the_boundary_written_once_more_counts_once(ben
     loaded = await bench.transcript.read(KEY)
     assert (loaded.base, len(loaded.lines)) == (None, len(lines))
     await restarted(bench)
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_what_follows_a_turn_that_was_withdrawn_follows_what_stood_before_it(
+    bench: Bench, *, again: bool
+) -> None:
+    await talk(bench, 1)
+    bench.model.answers += [reply(stop_reason="refusal")]
+    await bench.say("no", archive=False)
+    if again:
+        await bench.pool.flush()
+        bench.restart()
+    await talk(bench, 1)
+    messages = [line for line in await bench.transcript.load(KEY) if line.message is not None]
+    first, answer, withdrawn, second, last = messages
+    links = [(withdrawn.parent_uuid, answer.uuid), (second.parent_uuid, answer.uuid)]
+    assert all(parent == uuid for parent, uuid in [*links, (answer.parent_uuid, first.uuid)])
+    assert (first.parent_uuid, last.parent_uuid) == (None, second.uuid)
+
+
+async def test_a_boundary_breaks_the_chain_and_what_is_no_message_is_never_a_parent(bench: Bench) -> None:
+    bench.configure(max_messages=4)
+    bench.model.answers += [reply(text("I look"), tool_use("skills_list"), tool_use("skills_list"))]
+    await talk(bench, 5)
+    lines = await bench.transcript.load(KEY)
+    messages = {line.uuid: line for line in lines if line.message is not None}
+    parents = [line.parent_uuid for line in lines if line.parent_uuid is not None]
+    assert set(parents) <= messages.keys()
+    cut = max(at for at, line in enumerate(lines) if line.type == "boundary")
+    assert lines[cut].parent_uuid is None
+    before = {line.uuid for line in lines[:cut]}
+    assert not before & {line.parent_uuid for line in lines[cut:] if line.message is not None}
