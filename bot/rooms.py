@@ -17,7 +17,7 @@ from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
-from bot.contracts import Channel, Journal, Manifest, Surroundings
+from bot.contracts import Channel, Journal, Manifest, Skills, Surroundings
 from bot.gateway.access import Access
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
@@ -41,6 +41,7 @@ from bot.llm.windows import Windows
 from bot.serving import Outside
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
+from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
@@ -142,22 +143,26 @@ def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Watc
     return WatchedModel(model, clock=outside.clock)
 
 
-def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
-    settings, outside, log = rooms.settings, rooms.outside, rooms.log
-    llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
-    skills = SkillFolder(settings.root, settings.skills.paths, log)
-    memberships = Memberships(channels, log)
-    tool_ports = ToolPorts(
+def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) -> ToolPorts:
+    memberships = Memberships(channels, rooms.log)
+    return ToolPorts(
         archive=rooms.archive,
         artifacts=rooms.artifacts,
         skills=skills,
-        clock=clock,
+        clock=rooms.outside.clock,
         memory=rooms.memory_files,
+        project=Project(rooms.settings.root),
         recall=rooms.archive,
         membership=memberships,
         permalink=memberships.permalink,
     )
-    registry = Registry(builtin_tools(tool_ports))
+
+
+def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
+    settings, outside, log = rooms.settings, rooms.outside, rooms.log
+    llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
+    skills = SkillFolder(settings.root, settings.skills.paths, log)
+    registry = Registry(builtin_tools(tool_ports(rooms, channels, skills)))
     return AgentPool(
         Kit(
             model=rooms.model,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts import Log
+from bot.offlimits import hidden
 
 FILE_LIMIT = 256 * 1024
 """Bytes of one file; instructions are prose, not a data set."""
@@ -23,21 +24,10 @@ FEW = 10
 """Characters that may be so in any case."""
 _INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
-_HIDDEN = frozenset({".ship", ".git", "ship.json"})
 
 
 class Unreadable(errors.ShipmateError):
     """A file that is there and cannot be used."""
-
-
-def hidden(root: Path, path: Path) -> bool:
-    """Whether a resolved path does not exist for instructions: outside of the resolved root, or in `.ship`, `.git`,
-    `.env*` or `ship.json`.
-    """
-    if not path.is_relative_to(root):
-        return True
-    parts = [part.casefold() for part in path.relative_to(root).parts]
-    return any(part in _HIDDEN or part.startswith(".env") for part in parts)
 
 
 def read(path: Path) -> str | None:

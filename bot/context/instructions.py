@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.context import files
 from bot.context.files import Including, Unreadable
 from bot.context.hierarchy import Resolved, Source, resolve
 from bot.contracts import Log
+from bot.offlimits import hidden
 
 NAME = "Agent.md"
 
@@ -104,7 +104,7 @@ class InstructionFiles:
             real = path.resolve()
             # Links must not lead out of the project, nor to its secrets; `.ship` itself may be a link.
             home = self._folder.resolve() if path.is_relative_to(self._folder) else root
-            if inside and (not real.is_relative_to(home) or (home is root and files.hidden(root, real))):
+            if inside and (not real.is_relative_to(home) or (home is root and hidden(root, real))):
                 raise Unreadable("it is a link that leads to where instructions may not be")
             return Source(name, Including(root, self._log).text(real) or "")
         except (Unreadable, OSError, RuntimeError) as error:

@@ -11,9 +11,10 @@ import hashlib
 from collections import OrderedDict
 from pathlib import Path
 
-from bot.context.files import Including, Unreadable, hidden
+from bot.context.files import Including, Unreadable
 from bot.context.instructions import NAME
 from bot.contracts import Json, Log
+from bot.offlimits import hidden
 
 Stamp = tuple[int, int, int]
 KEPT_BYTES = 4 * 1024 * 1024

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bot.context.files import hidden
+from bot.offlimits import hidden
 
 MOST_ENTRIES = 60
 """Of one folder; the others are counted."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from bot import errors
@@ -31,6 +32,10 @@ class Injection(Protocol):
         ...
 
 
+def _nobody(_: Path) -> None:
+    """Where nobody is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
     """What a tool may know of its turn. `reply` is None where no chat asked; `private` says that nobody but `user_id`
@@ -44,6 +49,8 @@ class ToolExecutionContext:
     injection: Injection
     channel: str | None = None
     private: bool = False
+    touched: Callable[[Path], object] = _nobody
+    """Told of each file and folder of the project that a tool has used."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
@@ -65,3 +72,10 @@ def current() -> ToolExecutionContext:
         return _current.get()
     except LookupError:
         raise errors.ToolError("This tool works only while a message is being answered.") from None
+
+
+def touch(path: Path) -> None:
+    """A tool has used a file or a folder of the project: the instructions for it may be due."""
+    turn = _current.get(None)
+    if turn is not None:
+        turn.touched(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ from bot.contracts import (
     Tool,
 )
 from bot.tools import builtin
+from bot.tools.project import Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class ToolPorts:
     skills: Skills
     clock: Clock
     memory: MemoryFiles
+    project: Project
     recall: Recalls | None = None
     membership: Membership | None = None
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
@@ -58,6 +61,7 @@ def definition(tool: Tool) -> Json:
     return {"name": tool.name, "description": tool.description, "input_schema": _schema(tool.input)}
 
 
+@functools.cache
 def _schema(model: type[BaseModel]) -> Json:
     schema: Json = _untitled(model.model_json_schema())
     schema.pop("description", None)

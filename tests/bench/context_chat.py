@@ -48,6 +48,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher
+from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words
@@ -191,7 +192,8 @@ class Chat:
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
         skills = SkillFolder(self.root, [], log)
-        ports = ToolPorts(archive, artifacts, skills, clock, MemoryStore(self.root / "memory", disk=disk))
+        memory = MemoryStore(self.root / "memory", disk=disk)
+        ports = ToolPorts(archive, artifacts, skills, clock, memory, Project(self.root))
         registry = Registry([*builtin_tools(ports), self.look])
         settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
         instructions = InstructionFiles(self.root, encode=encode, log=log)

@@ -29,6 +29,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import ScriptedModel
 from bot.tools.dispatch import Dispatcher
+from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
 KEY = "telegram:chat:1"
@@ -67,7 +68,7 @@ class Bench:
         )
         self.memory_files = MemoryStore(root / "memory", disk=disk)
         skills = SkillFolder(root, [], self.log)
-        ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files)
+        ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, Project(root))
         self.registry = Registry(builtin_tools(ports))
         self.kit = Kit(
             model=self.model,

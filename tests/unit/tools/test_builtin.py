@@ -17,6 +17,7 @@ from bot.history.memory_files import MemoryStore
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 from bot.tools import builtin
+from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
 
@@ -28,7 +29,7 @@ def registry(root: Path) -> Registry:
     )
     skills = SkillFolder(root, [], log)
     memory = MemoryStore(root / "memory", disk=SystemDisk())
-    ports = ToolPorts(archive, artifacts, skills, SystemClock(), memory)
+    ports = ToolPorts(archive, artifacts, skills, SystemClock(), memory, Project(root))
     return Registry(builtin_tools(ports))
 
 
@@ -37,7 +38,8 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
         module.name for module in pkgutil.iter_modules(builtin.__path__)
     )
     assert registry(tmp_path).names() == [
-        "chat_load_history", "chat_send", "memory", "read_artifact", "skills_list", "skills_load",
+        "chat_load_history", "chat_send", "list_dir", "memory", "read_artifact", "read_file", "search_files",
+        "skills_list", "skills_load",
     ]  # fmt: skip
 
 
@@ -47,8 +49,11 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
     assert ages == {
         "chat_load_history": False,
         "chat_send": False,
+        "list_dir": True,
         "memory": True,
         "read_artifact": True,
+        "read_file": True,
+        "search_files": True,
         "skills_list": True,
         "skills_load": False,
     }
@@ -62,6 +67,7 @@ async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> 
         skills=SkillFolder(tmp_path, [], log),
         instructions=InstructionFiles(tmp_path, encode=str, log=log),
         log=log,
+        has_files=True,
     )
     frozen = await prompts.freeze("slack:chat:C1", "slack", "m", budget=60_000, size=len)
     facts = prompt.ChatFacts(tmp_path, "slack:chat:C1:thread:1.2", "slack", "C1", "group", "r" * 600)

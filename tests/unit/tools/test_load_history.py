@@ -78,6 +78,7 @@ class Bench:
             skills=cast("Any", None),
             clock=self.clock,
             memory=cast("Any", None),
+            project=cast("Any", None),
             recall=self.archive,
             membership=self.members,
             permalink=lambda line: f"https://example.org/{line.message_id}" if line.message_id else None,

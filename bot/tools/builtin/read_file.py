@@ -1,0 +1,135 @@
+"""`read_file`: a text file of the project, by lines."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, TextIO
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors, text
+from bot.contracts import Effect
+from bot.tools import context, decoding, excerpt
+from bot.tools.project import Place
+from bot.tools.registry import ToolPorts
+
+LINES = 2_000
+ROOM = excerpt.ROOM - 6_000
+"""What the lines may weigh; the line before them needs the rest."""
+SCANNED = 64 * 1024 * 1024
+"""Characters that are passed over on the way to a line."""
+COUNTED = 4 * 1024 * 1024
+"""Bytes of a file whose lines are counted to the end."""
+_STEP = 64 * 1024
+
+
+class ReadFileInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    offset: int = Field(default=1, ge=1, description="First line.")
+    limit: int = Field(default=LINES, ge=1, le=LINES, description="Lines.")
+    encoding: str | None = Field(default=None, max_length=40, description="If not UTF-8.")
+
+
+@dataclass(slots=True)
+class _Page:
+    """Lines of a file. `last` is the number of the last one shown, `total` that of all where they were counted."""
+
+    lines: list[str]
+    last: int
+    more: bool
+    total: int | None
+    doubtful: bool
+
+
+class ReadFile:
+    """Reads a page of a file: what does not fit is the next page's."""
+
+    name = "read_file"
+    description = "Read lines of a text file of the project."
+    input = ReadFileInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 30.0
+    ages = True
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self._project = ports.project
+
+    async def run(self, args: ReadFileInput) -> str:
+        place, page = await asyncio.to_thread(self._read, args)
+        context.touch(self._project.root.joinpath(*place.parts))
+        if not page.lines:
+            if args.offset == 1:
+                return f"{place} is empty."
+            raise errors.ToolError(f"{place} has {page.total} lines. Use a smaller offset.")
+        whole = f" of {page.total}" if page.total is not None else ""
+        rest = f"; go on with offset {page.last + 1}" if page.more else ""
+        doubt = (
+            "; it is not UTF-8, and what could not be read is shown as �: name its encoding"
+            if page.doubtful
+            else ""
+        )
+        return "\n".join([f"[{place}, lines {args.offset} to {page.last}{whole}{rest}{doubt}]", *page.lines])
+
+    def _read(self, args: ReadFileInput) -> tuple[Place, _Page]:
+        place = self._project.place(args.path)
+        with os.fdopen(self._project.open(place), "rb") as file:
+            size, head = os.fstat(file.fileno()).st_size, file.read(decoding.SNIFF)
+            file.seek(0)
+            if args.encoding is None and (kind := decoding.no_text(head)) is not None:
+                raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")
+            name = decoding.encoding(head) or "utf-8"
+            if args.encoding is not None:
+                known = decoding.known(args.encoding)
+                if known is None:
+                    raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
+                name = known
+            with io.TextIOWrapper(file, name, errors="replace") as words:
+                page = _page(words, args, counted=size <= COUNTED)
+            page.doubtful = name == "utf-8" and not decoding.is_utf8(head)
+            return place, page
+
+
+def _page(words: TextIO, args: ReadFileInput, *, counted: bool) -> _Page:
+    page = _Page([], args.offset - 1, more=False, total=None, doubtful=False)
+    room, number, passed = ROOM, 0, 0
+    for line, left in _lines(words):
+        number += 1
+        passed += len(line) + left
+        if passed > SCANNED:
+            raise errors.ToolError("These lines are too far into a large file. Use search_files.")
+        if number < args.offset:
+            continue
+        load = excerpt.weight(line) + excerpt.weight("\n")
+        if not page.more:
+            page.more = len(page.lines) == args.limit or (load > room and bool(page.lines))
+        if not page.more:
+            shown = text.head(line, excerpt.fitting(line, room)) if load > room else line
+            if (gone := len(line) - len(shown) + left) > 0:
+                shown += f" [… {gone} more characters in this line]"
+            page.lines.append(shown)
+            page.last, room = number, room - load
+        elif not counted:
+            return page
+    page.total = number
+    return page
+
+
+def _lines(words: TextIO) -> Iterator[tuple[str, int]]:
+    """Each line's beginning, without its end, and how many characters of it follow."""
+    while line := words.readline(_STEP):
+        left = 0
+        ended = line.endswith("\n")
+        while not ended and (more := words.readline(_STEP)):
+            ended = more.endswith("\n")
+            left += len(more) - ended
+        yield line.removesuffix("\n"), left
+
+
+def build(ports: ToolPorts) -> ReadFile:
+    return ReadFile(ports)

@@ -1,0 +1,177 @@
+"""`search_files`: lines of the project's files that hold a text or match an expression, or files by name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import regex
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors, text
+from bot.contracts import Clock, Effect
+from bot.tools import context, decoding, excerpt
+from bot.tools.ignoring import Ignore
+from bot.tools.project import Entry, Place
+from bot.tools.registry import ToolPorts
+
+SECONDS = 15.0
+FILE = 4 * 1024 * 1024
+"""Bytes of a file that are searched."""
+LINE = 10_000
+"""Characters of a line that are searched, and of these so many are shown:"""
+SHOWN = 200
+MOST = 200
+LEVELS = 50
+ROOM = excerpt.ROOM - 6_000
+"""What the lines found may weigh; the line before them needs the rest."""
+
+Find = Callable[[str], int | None]
+"""Where in a line that is which is looked for; None where it is not. Raises TimeoutError."""
+
+
+class SearchFilesInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    pattern: str | None = Field(default=None, min_length=1, max_length=500, description="Text, any case.")
+    regex: bool = Field(default=False, description="Pattern is a regular expression.")
+    path: str = "."
+    glob: str | None = Field(default=None, max_length=500, description="Only such files: *.py, docs/**/*.md")
+
+
+@dataclass(slots=True)
+class _Found:
+    rows: list[str] = field(default_factory=list)
+    files: int = 0
+    skipped: int = 0
+    more: bool = False
+    late: bool = False
+    room: int = ROOM
+
+    def add(self, row: str) -> bool:
+        """Take a row, where there is room for it."""
+        self.room -= excerpt.weight(row) + excerpt.weight("\n")
+        if len(self.rows) == MOST or self.room < 0:
+            self.more = True
+            return False
+        self.rows.append(row)
+        return True
+
+
+class SearchFiles:
+    """Searches what exists for the model and is not ignored, within bounds of time and size."""
+
+    name = "search_files"
+    description = "Search lines in the project's files; without a pattern, find files by glob."
+    input = SearchFilesInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 30.0
+    ages = True
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self._project = ports.project
+        self._clock = ports.clock
+
+    async def run(self, args: SearchFilesInput) -> str:
+        if args.pattern is None and args.glob is None:
+            raise errors.ToolError("Give a pattern, a glob or both.")
+        place, found = await asyncio.to_thread(self._search, args)
+        context.touch(self._project.root.joinpath(*place.parts))
+        what = "files" if args.pattern is None else "lines"
+        notes = [f"{len(found.rows)} {what} found"]
+        notes += ["there are more: search for less"] if found.more else []
+        notes += ["the time was over before all was searched: name a path or a glob"] if found.late else []
+        notes += [f"{found.skipped} files are no text or too large"] if found.skipped else []
+        return "\n".join([f"[{'; '.join(notes)}]", *found.rows])
+
+    def _search(self, args: SearchFilesInput) -> tuple[Place, _Found]:
+        place, until = self._project.place(args.path), self._clock.monotonic() + SECONDS
+        find = _finder(args, self._clock, until) if args.pattern is not None else None
+        found = _Found()
+        for entry in self._files(place, args.glob, found):
+            if self._clock.monotonic() > until:
+                found.late = True
+                break
+            try:
+                whole = found.add(entry.path) if find is None else self._look(entry, find, found)
+            except TimeoutError:
+                raise errors.ToolError(
+                    f"This expression takes too long (in {entry.path}). Make it simpler, or search for a text."
+                ) from None
+            if not whole:
+                break
+        return place, found
+
+    def _files(self, place: Place, glob: str | None, found: _Found) -> Iterator[Entry]:
+        wanted = Ignore([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
+        walk = self._project.walk(place, depth=LEVELS) if self._is_folder(place) else None
+        entries = [Entry(str(place), "file")] if walk is None else walk.entries
+        found.late = walk is not None and walk.cut
+        below = len(place.parts) if walk is not None else 0
+        for entry in entries:
+            name = "/".join(entry.path.split("/")[below:])
+            if entry.kind == "file" and (wanted is None or wanted.ignored(name, folder=False)):
+                yield entry
+
+    def _is_folder(self, place: Place) -> bool:
+        try:
+            with self._project.folder(place):
+                return True
+        except NotADirectoryError:
+            return False
+
+    def _look(self, entry: Entry, find: Find, found: _Found) -> bool:
+        """Search one file; False where no more fits."""
+        try:
+            with os.fdopen(self._project.open(Place(tuple(entry.path.split("/")))), "rb") as file:
+                raw = file.read(FILE + 1)
+        except (OSError, errors.ToolError):
+            found.skipped += 1  # gone meanwhile, or not to be read
+            return True
+        if len(raw) > FILE or decoding.no_text(raw[: decoding.SNIFF]) is not None:
+            found.skipped += 1
+            return True
+        words = raw.decode(decoding.encoding(raw) or "utf-8", "replace")
+        lines = words.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        for number, line in enumerate(lines, 1):
+            at = find(line[:LINE])
+            if at is not None and not found.add(f"{entry.path}:{number}: {_around(line, at)}"):
+                return False
+        return True
+
+
+def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
+    pattern = args.pattern or ""
+    if not args.regex:
+        wanted = pattern.casefold()
+
+        def literal(line: str) -> int | None:
+            at = line.casefold().find(wanted)
+            return min(at, len(line)) if at >= 0 else None
+
+        return literal
+    try:
+        compiled = regex.compile(pattern)
+    except (regex.error, OverflowError, RecursionError, MemoryError) as error:
+        raise errors.ToolError(f"This is no regular expression: {text.preview(str(error))}.") from None
+
+    def matching(line: str) -> int | None:
+        # The match lets go of the interpreter, so that nobody else waits for it.
+        match = compiled.search(line, timeout=max(0.01, until - clock.monotonic()), concurrent=True)
+        return match.start() if match is not None else None
+
+    return matching
+
+
+def _around(line: str, at: int) -> str:
+    begin = text.border(line, max(0, at - SHOWN // 3)) if len(line) > SHOWN else 0
+    shown = text.head(line[begin:], SHOWN)
+    before, behind = "…" if begin else "", "…" if begin + len(shown) < len(line) else ""
+    return f"{before}{shown.strip()}{behind}"
+
+
+def build(ports: ToolPorts) -> SearchFiles:
+    return SearchFiles(ports)

@@ -1,0 +1,210 @@
+"""The project's folder as tools see it: nothing outside of it, nothing that is hidden, nothing but files and folders.
+
+A path is resolved once and then opened part by part, each time without following links: what is put in its place
+meanwhile is refused, not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bot import errors, text
+from bot.offlimits import any_hidden
+from bot.tools.ignoring import DEFAULT, Ignore
+
+IGNORE_FILE = ".shipmateignore"
+"""Names more that listing and searching leave out, a pattern a line."""
+IGNORE_BYTES = 64 * 1024
+LONGEST = 4_096
+VISITS = 20_000
+"""Entries that one walk looks at."""
+
+Kind = Literal["file", "folder", "link", "other"]
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a path leads, in parts from the project's folder on; () is the folder itself."""
+
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "/".join(self.parts) or "."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a walk found: its path from the project's folder on, and its size in bytes."""
+
+    path: str
+    kind: Kind
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Walk:
+    """The entries of a folder; `cut` where there are more than one walk looks at."""
+
+    entries: list[Entry]
+    cut: bool = False
+
+
+class Project:
+    """Everything is blocking. Errors of the system name paths from the project's folder on."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def place(self, named: str) -> Place:
+        """Where a path leads. Raises `errors.ToolError` where that is outside, `FileNotFoundError` where it is hidden."""
+        if not named or "\0" in named or len(named) > LONGEST or text.clean(named) != named:
+            raise errors.ToolError(
+                "This is no path. Give one such as src/main.py, from the project's folder on."
+            )
+        given = Path(named)
+        if any_hidden(given.parts):
+            raise _missing(named)
+        # `realpath` reads links and nothing else; whether the end exists is no matter.
+        real = Path(os.path.realpath(self.root / given))
+        if not real.is_relative_to(self.root):
+            raise errors.ToolError(
+                f"{text.preview(named, 120)} leads out of the project's folder. Only what is inside can be used."
+            )
+        parts = real.relative_to(self.root).parts
+        if any_hidden(parts):
+            raise _missing(named)
+        return Place(parts)
+
+    @contextlib.contextmanager
+    def folder(self, place: Place) -> Iterator[int]:
+        """An open folder. Raises OSError."""
+        handle = os.open(self.root, _FOLDER)
+        try:
+            for at, part in enumerate(place.parts):
+                with _told(str(Place(place.parts[: at + 1]))):
+                    inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
+            os.close(handle)
+
+    @contextlib.contextmanager
+    def parent(self, place: Place) -> Iterator[tuple[int, str]]:
+        """The open folder that a file is in, and its name there. Raises OSError."""
+        if not place.parts:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
+        with self.folder(Place(place.parts[:-1])) as folder:
+            yield folder, place.parts[-1]
+
+    def open(self, place: Place) -> int:
+        """A file, to be read; whoever opens it closes it. Raises OSError, and `errors.ToolError` for what is none."""
+        with self.parent(place) as (folder, name), _told(str(place)):
+            # A device may act when it is opened: asked before, and once more of what was opened.
+            _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)
+            handle = os.open(name, os.O_RDONLY | _CALM, dir_fd=folder)
+            try:
+                _must_be_file(os.fstat(handle), place)
+            except (OSError, errors.ToolError):
+                os.close(handle)
+                raise
+            return handle
+
+    def read(self, place: Place, most: int) -> bytes:
+        """The first bytes of a file, `most` of them. Raises as `open` does."""
+        with os.fdopen(self.open(place), "rb") as file:
+            return file.read(most)
+
+    def ignoring(self) -> Ignore:
+        """What listing and searching leave out now."""
+        try:
+            words = self.read(Place((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
+        except (OSError, errors.ToolError):
+            words = ""
+        return Ignore([*DEFAULT, *words.splitlines()])
+
+    def walk(self, place: Place, *, depth: int, most: int = VISITS) -> Walk:
+        """What is in a folder, and in those below it, `depth` levels of them: in order of name, a folder before what
+        is in it. What is hidden or ignored is left out, links are not followed. Raises OSError for the folder itself.
+        """
+        walk = Walk([])
+        ignore = self.ignoring()
+        left = [(place, 1)]
+        while left and not walk.cut:
+            here, level = left.pop()
+            try:
+                found = self._entries(here, ignore, most - len(walk.entries), walk)
+            except OSError:
+                if here is place:
+                    raise
+                continue  # gone meanwhile, or not to be read
+            walk.entries += found
+            if level < depth:
+                inner = [Place(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
+                left += [(one, level + 1) for one in reversed(inner)]
+        return walk
+
+    def _entries(self, place: Place, ignore: Ignore, most: int, walk: Walk) -> list[Entry]:
+        found: list[Entry] = []
+        with self.folder(place) as handle, os.scandir(handle) as entries:
+            for seen, entry in enumerate(entries):
+                if seen >= most:
+                    walk.cut = True
+                    break
+                path = "/".join([*place.parts, entry.name])
+                kind = _kind(entry)
+                if text.clean(path) != path or any_hidden((entry.name,)):
+                    continue
+                if not ignore.ignored(path, folder=kind == "folder"):
+                    found.append(Entry(path, kind, _size(entry) if kind == "file" else 0))
+        return sorted(found, key=lambda one: one.path)
+
+
+def _missing(named: str) -> FileNotFoundError:
+    shown = named if not named.startswith("/") else Path(named).name
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Errors of the system inside name this path."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def _must_be_file(found: os.stat_result, place: Place) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
+    if not stat.S_ISREG(found.st_mode):
+        raise errors.ToolError(f"{place} is a pipe, a socket or a device, not a file. It cannot be used.")
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    try:
+        if entry.is_symlink():
+            return "link"
+        if entry.is_dir(follow_symlinks=False):
+            return "folder"
+        return "file" if entry.is_file(follow_symlinks=False) else "other"
+    except OSError:
+        return "other"
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        return 0  # gone meanwhile

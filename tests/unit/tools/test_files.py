@@ -1,0 +1,422 @@
+"""File tools see the project and nothing else, read text within bounds, and say what they left out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot import errors
+from bot.contracts import Json
+from bot.testing.clock import FakeClock
+from bot.testing.model import tool_use
+from bot.tools import decoding, excerpt
+from bot.tools.builtin import list_dir, read_file, search_files
+from bot.tools.ignoring import Ignore
+from bot.tools.project import Place, Project
+from bot.tools.registry import ToolPorts
+
+from .conftest import Workbench
+
+CANARY = "canary-8d2f-outside"
+
+
+class Desk:
+    def __init__(self, root: Path, tools: Workbench) -> None:
+        self.root, self.project, self.touched = root, Project(root), list[Path]()
+        ports = cast("ToolPorts", type("Ports", (), {"project": self.project, "clock": FakeClock()}))
+        self.tools = [module.build(ports) for module in (read_file, list_dir, search_files)]
+        self._bench = tools
+
+    def write(self, name: str, content: str | bytes = "x") -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    async def call(self, name: str, **arguments: Any) -> Json:
+        (result,) = await self._bench.run([tool_use(name, **arguments)], *self.tools)
+        return result
+
+    async def said(self, name: str, **arguments: Any) -> str:
+        result = await self.call(name, **arguments)
+        assert "is_error" not in result, result["content"]
+        return str(result["content"])
+
+    async def refused(self, name: str, **arguments: Any) -> str:
+        result = await self.call(name, **arguments)
+        assert result["is_error"], result["content"]
+        return str(result["content"])
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tools: Workbench) -> Desk:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(CANARY)
+    root = tmp_path / "project"
+    root.mkdir()
+    made = Desk(root, tools)
+    made.write("src/main.py", "one\ntwo\nthree\n")
+    for hidden in (
+        ".env",
+        ".env.local",
+        "ship.json",
+        ".git/config",
+        ".ship/journal.db",
+        "src/.ENV",
+        "a/.Git/x",
+    ):
+        made.write(hidden, CANARY)
+    return made
+
+
+# ------------------------------------------------------------------ where paths lead
+
+OUTSIDE = (
+    "..", "../outside/secret.txt", "src/../../outside/secret.txt", "/etc/passwd", "/", "./../outside",
+    "src/../../../../../../etc/passwd", "out/secret.txt", "out", "file-out", "loop/../../outside/secret.txt",
+)  # fmt: skip
+NO_PATH = ("", "a\0b", "\0", "x" * 5_000, "lone \ud800")
+HIDDEN = (
+    ".env", "./.env", ".ENV", ".env.local", "ship.json", "SHIP.JSON", ".git", ".git/config", ".ship", "src/.ENV",
+    ".ship/journal.db", "src/../.env", "src/../.git/config", ".ship/../src/main.py", "hidden-link", "ſhip.json",
+    "a/.Git/x", "hidden-folder/journal.db", ".environment", "nothing/.env",
+)  # fmt: skip
+
+
+@pytest.fixture
+def linked(desk: Desk) -> Desk:
+    (desk.root / "out").symlink_to(desk.root.parent / "outside")
+    (desk.root / "file-out").symlink_to("../outside/secret.txt")
+    (desk.root / "hidden-link").symlink_to(".env")
+    (desk.root / "hidden-folder").symlink_to(".ship")
+    (desk.root / "loop").symlink_to("loop")
+    (desk.root / "inside").symlink_to("src")
+    return desk
+
+
+@pytest.mark.parametrize("tool", ["read_file", "list_dir", "search_files"])
+async def test_nothing_outside_and_nothing_hidden_is_reached(linked: Desk, tool: str) -> None:
+    more: dict[str, Any] = {"pattern": "canary"} if tool == "search_files" else {}
+    for path in OUTSIDE:
+        said = await linked.refused(tool, path=path, **more)
+        assert "out of the project" in said or "ELOOP" in said, path
+    for path in NO_PATH:
+        assert "This is no path" in await linked.refused(tool, path=path, **more), path
+    for path in HIDDEN:
+        assert "does not exist" in await linked.refused(tool, path=path, **more), path
+    absent = await linked.refused(tool, path="nothing-there", **more)
+    assert absent.replace("nothing-there", ".env") == await linked.refused(tool, path=".env", **more)
+    for path in (*OUTSIDE, *HIDDEN):
+        words = str((await linked.call(tool, path=path, **more))["content"])
+        assert CANARY not in words
+        assert str(linked.root.parent) not in words
+
+
+async def test_links_that_stay_inside_and_full_paths_are_followed(linked: Desk) -> None:
+    assert "two" in await linked.said("read_file", path="inside/main.py")
+    assert "two" in await linked.said("read_file", path=str(linked.root / "src/main.py"))
+    assert "[src/main.py, lines 1 to 3 of 3]" in await linked.said("read_file", path="src//./main.py")
+
+
+async def test_what_is_hidden_is_not_listed_or_found(linked: Desk) -> None:
+    listed = await linked.said("list_dir", depth=5)
+    for name in (".env", "ship.json", ".git", ".ship", ".ENV", ".Git"):
+        assert name not in listed
+    assert "out (a link)" in listed
+    assert "src/main.py  14 B" in listed
+    assert "[0 lines found" in await linked.said("search_files", pattern="canary")
+
+
+PARTS = st.sampled_from(
+    [
+        "..",
+        ".",
+        "src",
+        "out",
+        "inside",
+        "loop",
+        ".env",
+        ".git",
+        "main.py",
+        "",
+        "~",
+        "a\nb",
+        "字",
+        "x" * 300,
+        "%2e%2e",
+    ]
+)
+
+
+@given(parts=st.lists(PARTS, min_size=1, max_size=6), absolute=st.booleans())
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_path_opens_what_is_elsewhere(linked: Desk, parts: list[str], *, absolute: bool) -> None:
+    named = "/" * absolute + "/".join(parts)
+    try:
+        handle = linked.project.open(linked.project.place(named))
+    except (OSError, errors.ToolError):
+        return
+    with os.fdopen(handle) as file:
+        opened = Path(f"/proc/self/fd/{file.fileno()}").readlink() if Path("/proc").is_dir() else None
+        assert file.read() == "one\ntwo\nthree\n"
+    assert opened in {None, linked.root / "src/main.py"}
+
+
+@pytest.mark.parametrize("swapped", ["src", "src/main.py"])
+def test_a_link_put_in_the_place_of_a_part_meanwhile_is_refused(desk: Desk, swapped: str) -> None:
+    place = desk.project.place("src/main.py")
+    target = desk.root / swapped
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    outside = desk.root.parent / "outside"
+    (outside / "main.py").write_text(CANARY)
+    target.symlink_to(outside if swapped == "src" else outside / "main.py")
+    with pytest.raises(OSError, match=r"ENOTDIR|Not a directory|Too many levels"):
+        desk.project.open(place)
+
+
+async def test_what_is_no_file_is_refused_without_waiting(desk: Desk) -> None:
+    os.mkfifo(desk.root / "pipe")
+    with socket.socket(socket.AF_UNIX) as door:
+        here = Path.cwd()
+        os.chdir(desk.root)
+        try:
+            door.bind("door")
+        finally:
+            os.chdir(here)
+        for name in ("pipe", "door"):
+            assert "not a file" in await desk.refused("read_file", path=name)
+        listed = await desk.said("list_dir")
+    assert "pipe (no file)" in listed
+    assert "ENOTDIR (pipe)" in await desk.refused("list_dir", path="pipe")
+    assert "EISDIR (src)" in await desk.refused("read_file", path="src")
+    assert "EISDIR (.)" in await desk.refused("read_file", path=".")
+    assert "ENAMETOOLONG" in await desk.refused("read_file", path="n" * 300)
+
+
+# ------------------------------------------------------------------ read_file
+
+
+async def test_a_file_is_read_by_lines(desk: Desk) -> None:
+    desk.write("many.txt", "".join(f"line {number}\n" for number in range(1, 6)))
+    assert await desk.said("read_file", path="many.txt", offset=2, limit=2) == (
+        "[many.txt, lines 2 to 3 of 5; go on with offset 4]\nline 2\nline 3"
+    )
+    assert (await desk.said("read_file", path="many.txt", offset=4)).startswith(
+        "[many.txt, lines 4 to 5 of 5]\n"
+    )
+    assert "has 5 lines" in await desk.refused("read_file", path="many.txt", offset=9)
+    desk.write("empty.txt", "")
+    assert await desk.said("read_file", path="empty.txt") == "empty.txt is empty."
+
+
+@pytest.mark.parametrize(
+    "line", ["plain words and more of them", "漢字かな交じり文", "👨‍👩‍👧‍👦 emoji", "x" * 500]
+)
+async def test_pages_stay_within_their_room_and_together_are_the_file(desk: Desk, line: str) -> None:
+    lines = [f"{number} {line}" for number in range(1_500)]
+    desk.write("big.txt", "\n".join(lines))
+    read, offset = list[str](), 1
+    while True:
+        page = await desk.said("read_file", path="big.txt", offset=offset)
+        assert not excerpt.over(page, excerpt.ROOM)
+        head, *shown = page.split("\n")
+        read += shown
+        if "go on with offset" not in head:
+            break
+        offset = int(head.rpartition(" ")[2].rstrip("]"))
+    assert read == lines
+
+
+async def test_one_endless_line_and_large_files_are_bounded(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write("line.txt", "字" * 300_000 + "\nlast")
+    page = await desk.said("read_file", path="line.txt")
+    assert "more characters in this line]" in page
+    assert "go on with offset 2" in page
+    assert not excerpt.over(page, excerpt.ROOM)
+    assert page.count("字") + int(page.rpartition("[… ")[2].split()[0]) == 300_000
+    monkeypatch.setattr(read_file, "COUNTED", 1_000)
+    monkeypatch.setattr(read_file, "SCANNED", 10_000)
+    desk.write("large.txt", "words\n" * 5_000)
+    assert "lines 1 to 3; go on with offset 4]" in await desk.said("read_file", path="large.txt", limit=3)
+    assert "too far into" in await desk.refused("read_file", path="large.txt", offset=4_000)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "a PNG image of 10 bytes"),
+        (b"\xff\xd8\xff\xe0\0", "a JPEG image"),
+        (b"GIF89a\0", "a GIF image"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "a WebP image"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (b"PK\x03\x04\0", "a ZIP archive"),
+        (b"\x7fELF\0", "a program"),
+        (b"words\0words", "a binary file"),
+    ],
+)
+async def test_what_is_no_text_is_told_by_its_kind(desk: Desk, raw: bytes, said: str) -> None:
+    desk.write("thing", raw)
+    assert said in await desk.refused("read_file", path="thing")
+
+
+@pytest.mark.parametrize("name", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+async def test_encodings_that_mark_themselves_are_known(desk: Desk, name: str) -> None:
+    desk.write("marked.txt", "漢字 и ё\r\nzwei\rdrei".encode(name))
+    assert (await desk.said("read_file", path="marked.txt")).split("\n")[1:] == ["漢字 и ё", "zwei", "drei"]
+
+
+async def test_other_encodings_are_told_of_and_can_be_named(desk: Desk) -> None:
+    desk.write("old.txt", "漢字かな".encode("shift_jis"))
+    assert "it is not UTF-8" in await desk.said("read_file", path="old.txt")
+    assert "漢字かな" in await desk.said("read_file", path="old.txt", encoding="Shift_JIS")
+    for wrong in ("rot13", "hex", "klingon", "a\0b"):
+        assert "There is no encoding" in await desk.refused("read_file", path="old.txt", encoding=wrong)
+    assert decoding.is_utf8("字".encode()[:2])
+
+
+# ------------------------------------------------------------------ list_dir, search_files
+
+
+async def test_huge_folders_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(700):
+        desk.write(f"many/{number:04}", "")
+    listed = await desk.said("list_dir", path="many")
+    assert listed.startswith("[many/: 500 entries; 200 more are not shown]\nmany/0000  0 B")
+    walk = desk.project.walk(Place(("many",)), depth=1, most=100)
+    assert (len(walk.entries), walk.cut) == (100, True)
+    desk.write("empty/x.bak")
+    assert "empty/ is empty" in await desk.said("list_dir", path="empty")
+
+
+async def test_ignored_files_are_neither_listed_nor_searched_but_can_be_read(desk: Desk) -> None:
+    desk.write(".shipmateignore", "# noise\n/build/\n*.log\n!keep.log\n")
+    for name in ("build/x.py", "src/a.log", "src/keep.log", "src/old.py.bak", "src/build/y.py"):
+        desk.write(name, "needle")
+    found = await desk.said("search_files", pattern="NEEDLE")
+    assert found == "[2 lines found]\nsrc/keep.log:1: needle\nsrc/build/y.py:1: needle"
+    listed = await desk.said("list_dir", depth=3)
+    assert "build/x.py" not in listed.replace("src/build", "")
+    assert ".bak" not in listed
+    assert "needle" in await desk.said("read_file", path="src/old.py.bak")
+
+
+async def test_texts_expressions_and_names_are_searched(desk: Desk) -> None:
+    desk.write("src/b.txt", "Größe (a+b)\r\n" + "x" * 500 + "漢字" + "y" * 500)
+    assert (
+        await desk.said("search_files", pattern="GRÖSSE (A+B)") == "[1 lines found]\nsrc/b.txt:1: Größe (a+b)"
+    )
+    assert "src/main.py:2: two" in await desk.said("search_files", pattern="^t.o$", regex=True)
+    assert "[0 lines" in await desk.said("search_files", pattern="^t.o$")
+    assert await desk.said("search_files", glob="*.py") == "[1 files found]\nsrc/main.py"
+    assert "[0 files" in await desk.said("search_files", glob="/*.py")
+    assert "main.py" in await desk.said("search_files", glob="/*.py", path="src")
+    assert "src/main.py:3" in await desk.said("search_files", pattern="thr", path="src/main.py")
+    assert "[0 lines" in await desk.said("search_files", pattern="thr", glob="*.txt")
+    around = await desk.said("search_files", pattern="漢字")
+    assert "…xxx" in around
+    assert "漢字yyy" in around
+    assert len(around) < 300
+    desk.write("bin", b"thr\0")
+    assert "1 files are no text" in await desk.said("search_files", pattern="three")
+    assert "pattern, a glob" in await desk.refused("search_files")
+    assert "no regular expression" in await desk.refused("search_files", pattern="(", regex=True)
+
+
+async def test_a_search_ends_whatever_is_searched_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.write("lines.txt", "hit\n" * 1_000)
+    found = await desk.said("search_files", pattern="hit")
+    assert found.startswith("[200 lines found; there are more: search for less]")
+    desk.write("evil.txt", "a" * 5_000)
+    monkeypatch.setattr(search_files, "SECONDS", 0.05)
+    assert "takes too long (in evil.txt)" in await desk.refused(
+        "search_files", pattern="(a|aa)+$x|(a*)*b", regex=True, path="evil.txt"
+    )
+    monkeypatch.setattr(search_files, "SECONDS", -1.0)
+    assert "the time was over" in await desk.said("search_files", pattern="hit")
+
+
+async def test_tools_tell_what_they_touched(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    touched: list[Path] = []
+    monkeypatch.setattr("bot.tools.context.touch", touched.append)
+    await desk.said("read_file", path="src/main.py")
+    await desk.said("list_dir", path="src")
+    assert touched == [desk.root / "src/main.py", desk.root / "src"]
+
+
+# ------------------------------------------------------------------ the ignore list
+
+PATTERNS = (
+    "*.bak", ".git/", "build", "/build", "build/", "/build/", "a/b", "/a/b", "a/*", "a/**", "**/b", "a/**/b",
+    "**/a/b", "**/", "*", "/*", "?", "a?", "[ab]", "[!ab]", "[^a]", "[a-c]x", "[]a]", "[a", "a[", "[z-a]", "\\#x", "#x",
+    "\\!x", "!x", "a\\*", "a\\", "x ", "x\\ ", " x", "a b", "foo*bar", "f*o*o", "*.*", "**foo", "foo**", "***",
+    "a//b", "/", "", "a/b/", "**/*.py", "src/**/*.py", ".*", "[.]git", "é", "漢*", "[漢字]", "[\\]]", "[a-]", "[-a]",
+)  # fmt: skip
+PATHS = (
+    "a", "b", "c", "x", "ax", "cx", "a/b", "a/b/c", "a/x/b", "a/x/y/b", "x/a/b", "build", "x/build", "build/x", "x.bak",
+    "d/x.bak", "#x", "!x", "a*", "a\\", " x", "x ", "a b", "foobar", "fooxbar", "foo", "fxoxo", "src/m.py", "src/a/m.py",
+    "m.py", "x/.git", "é", "漢字", "字", "]", "-", "[a", "a[", "**", "foo/x", "xfoo/y", ".hidden/x",
+)  # fmt: skip
+
+
+def ours(patterns: list[str], path: str) -> bool:
+    ignore, parts = Ignore(patterns), path.split("/")
+    above = ["/".join(parts[:at]) for at in range(1, len(parts))]
+    return any(ignore.ignored(one, folder=True) for one in above) or ignore.ignored(path, folder=False)
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Callable[[list[str]], set[str]]:
+    if shutil.which("git") is None:
+        pytest.skip("Git is not installed")
+    folder = tmp_path / "checked"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+
+    def ignored(patterns: list[str]) -> set[str]:
+        (folder / ".gitignore").write_text("\n".join(patterns) + "\n", encoding="utf-8")
+        done = subprocess.run(
+            ["git", "-C", str(folder), "check-ignore", "--no-index", "--stdin", "-z"],
+            input="\0".join(PATHS).encode(),
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode in {0, 1}, done.stderr
+        return set(done.stdout.decode().split("\0")) - {""}
+
+    return ignored
+
+
+def test_patterns_mean_what_they_mean_to_git(git: Callable[[list[str]], set[str]]) -> None:
+    for pattern in PATTERNS:
+        # There `?` and `[!a]` are a byte, here a character.
+        bytewise = (
+            {path for path in PATHS if not path.isascii()} if "?" in pattern or "[" in pattern else set()
+        )
+        assert {path for path in PATHS if ours([pattern], path)} - bytewise == git([pattern]) - bytewise, (
+            pattern
+        )
+    for patterns in (["*", "!a"], ["*.py", "!m.py"], ["a/", "!a/b"], ["!x", "x"], ["/*", "!/src", "src/a"]):
+        assert {path for path in PATHS if ours(patterns, path)} == git(patterns), patterns
+
+
+def test_no_pattern_takes_long() -> None:
+    name = "a" * 250
+    assert not Ignore(["*a" * 100 + "b"]).ignored(name, folder=False)
+    assert not Ignore(["**/" * 100 + "b"]).ignored("/".join(["a"] * 100), folder=False)
+    assert not Ignore(["x" * 501]).ignored("x" * 501, folder=False)
