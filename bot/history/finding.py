@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Protocol
 
@@ -44,11 +44,12 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line that was found: the name of its chat, its number, its score."""
+    """A line that was found: the name of its chat, its number, its score; what it says, where it was read already."""
 
     name: str
     line: int
     score: float
+    said: ArchiveLine | None = field(default=None, compare=False)
 
 
 class Reranker(Protocol):
@@ -117,10 +118,11 @@ class Finder:
             asked = _Asked(self._db, chat, stream, self._weights, ranges=ranges, said_by=said_by)
             ranked = asked.ranked(analysis.terms(times.rest, single=self._weights.single))
             kept = self._narrowed(ranked, wish)
-            kept = self._looked_at(kept, stream, Look(wish.query, said_by, self._weights))
+            read = self._best_read(kept, stream)
+            kept = self._looked_at(kept, read, Look(wish.query, said_by, self._weights))
             if self._reranker is not None and kept:
                 kept = self._fused(self._reranker, kept, asked, wish.query)
-        return [Place(name, line, score) for line, score in kept]
+        return [Place(name, line, score, read.get(line)) for line, score in kept]
 
     def _sessions(self, chat: Chat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         """Ranges of sessions that lie in ranges of time."""
@@ -150,25 +152,32 @@ class Finder:
                 kept.append((line, score))
         return kept
 
+    def _best_read(self, kept: Sequence[tuple[int, float]], stream: Stream) -> dict[int, ArchiveLine]:
+        """The best lines; one that can no longer be read is left out."""
+        facts = self.facts(line for line, _ in kept[: self._weights.looked])
+        read = {line: _read(stream, fact) for line, fact in facts.items()}
+        return {line: said for line, said in read.items() if said is not None}
+
+    @staticmethod
     def _looked_at(
-        self, kept: list[tuple[int, float]], stream: Stream, look: Look
+        kept: list[tuple[int, float]], read: Mapping[int, ArchiveLine], look: Look
     ) -> list[tuple[int, float]]:
-        """The best ones by what they look like, too; the same words again come after everything else."""
-        top, rest = kept[: self._weights.looked], kept[self._weights.looked :]
-        facts = self.facts(line for line, _ in top)
+        """By what the lines that were read look like, too; the same words again come after everything else."""
         seen: set[str] = set()
         found, again = [], []
-        for line, score in top:
-            said = _read(stream, facts[line])
-            words = said.text.strip().casefold() if said is not None else ""
-            if said is None or words in seen:
+        for line, score in kept:
+            said = read.get(line)
+            if said is None:
+                found.append((line, score))
+                continue
+            words = said.text.strip().casefold()
+            if words in seen:
                 again.append(line)
                 continue
             seen.add(words)
-            found.append((line, score + top[0][1] * look.worth(said.text, said.role)))
-        found = sorted([*found, *rest], key=lambda one: (one[1], one[0]), reverse=True)
-        least = found[-1][1] if found else 0.0
-        return found + [(line, least) for line in again]
+            found.append((line, score + kept[0][1] * look.worth(said.text, said.role)))
+        found.sort(key=lambda one: (one[1], one[0]), reverse=True)
+        return found + [(line, found[-1][1]) for line in again]
 
     def _fused(
         self, reranker: Reranker, kept: list[tuple[int, float]], asked: _Asked, query: str

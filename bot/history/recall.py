@@ -79,9 +79,11 @@ class Recall:
     def _said(self, places: Sequence[Place]) -> list[tuple[Place, ArchiveLine | None]]:
         said: dict[tuple[str, int], ArchiveLine] = {}
         for name in {place.name for place in places}:
-            lines = self._finder.read(name, [place.line for place in places if place.name == name])
+            lines = self._finder.read(
+                name, [place.line for place in places if place.name == name and place.said is None]
+            )
             said |= {(name, number): line for number, line in lines.items()}
-        return [(place, said.get((place.name, place.line))) for place in places]
+        return [(place, place.said or said.get((place.name, place.line))) for place in places]
 
     def _with_neighbours(self, page: Sequence[tuple[Place, ArchiveLine]], reach: int) -> list[Hit]:
         around = {place: self._finder.around(place.line, reach) if reach else [] for place, _ in page}
