@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from bot import config, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
@@ -39,8 +41,11 @@ from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
 from bot.serving import Outside
+from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
+from bot.tools.permissions import Paths, Rules
+from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
@@ -175,6 +180,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
                 log_content=llm.log_messages,
                 redact=rooms.redact,
                 artifacts=rooms.artifacts,
+                around=policy_of(rooms, registry),
             ),
             transcript=rooms.transcript,
             archive=rooms.archive,
@@ -213,6 +219,22 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
             redact=rooms.redact,
         ),
         budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
+    )
+
+
+def policy_of(rooms: Rooms, registry: Registry) -> ToolPolicy:
+    """What stands around each tool call."""
+    settings, outside = rooms.settings, rooms.outside
+    paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
+    return ToolPolicy(
+        registry,
+        Rules(paths, **settings.permissions.model_dump()),
+        paths,
+        operators=settings.operators,
+        zone=UTC if zone == "UTC" else ZoneInfo(zone),
+        clock=outside.clock,
+        log=rooms.log,
+        redact=rooms.redact,
     )
 
 

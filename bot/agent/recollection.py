@@ -9,9 +9,10 @@ from bot.agent.kit import Kit
 from bot.context import memory
 from bot.context.memory import Memory, MemoryInvalid
 from bot.context.store import Turn
-from bot.contracts import Written
+from bot.contracts import Message, Written
 from bot.history.memories import Kept
 from bot.history.provenance import carried
+from bot.tools.permissions import taint
 
 _HEADING = "## "
 
@@ -28,6 +29,14 @@ class Recollection:
         self._kit = kit
         self._lines: list[tuple[str, tuple[Written, ...]]] = []
         self._on_file: str | None = None
+        self._people: frozenset[str] | None = frozenset()
+
+    def origin(self, view: Sequence[Message]) -> str:
+        """The block that says whose words a summary of this view stands for; "" where anybody's may be among them, as
+        after a restart, since the file of the memory does not tell.
+        """
+        self._saw(view)
+        return taint.origin(self._people)
 
     async def load(self) -> Kept | None:
         """The memory that is on file. Raises `errors.StorageError`."""
@@ -52,6 +61,7 @@ class Recollection:
 
     async def save(self, markdown: str, covers: str | None, tokens: int, seen: Sequence[Turn]) -> None:
         """Put the memory on file that was written while these turns were in view. Raises `errors.StorageError`."""
+        self._saw([entry.message for turn in seen for entry in turn.entries])
         ts = int(self._kit.clock.now() * 1000)
         new = [Written(ts, turn.request_id, self._chat_key, None) for turn in seen]
         lines = markdown.split("\n")
@@ -63,7 +73,7 @@ class Recollection:
 
     async def forget(self) -> None:
         """Begin without one. Raises `errors.StorageError`."""
-        self._lines, self._on_file = [], None
+        self._lines, self._on_file, self._people = [], None, frozenset()
         if self._kit.memories is not None:
             await self._kit.memories.forget(self._chat_key)
 
@@ -77,9 +87,14 @@ class Recollection:
 
     def _take(self, kept: Kept | None) -> None:
         self._on_file = kept.markdown if kept is not None else None
+        self._people = frozenset() if kept is None else None
         lines = kept.markdown.split("\n") if kept is not None else []
         written = kept.written if kept is not None and len(kept.written) == len(lines) else ((),) * len(lines)
         self._lines = list(zip(lines, written, strict=True))
+
+    def _saw(self, messages: Sequence[Message]) -> None:
+        people = taint.authors(messages)
+        self._people = None if people is None or self._people is None else self._people | people
 
 
 def _from(written: Sequence[Written], turns: Collection[str]) -> bool:

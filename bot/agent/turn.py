@@ -112,6 +112,8 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         injection=turn,
         channel=inbound.channel if inbound is not None else None,
         private=inbound is not None and inbound.chat_type == "direct",
+        people=tuple(dict.fromkeys(one.user_id for one in (inbound, *turn.request.also) if one is not None)),
+        view=lambda: [*turn.store.view(), *turn.injected, *turn.view],
     )
 
 

@@ -291,7 +291,8 @@ class Upkeep:
 
     def _change(self, dropped: Sequence[str], words: str, how: str) -> Change:
         gone = reattach.Gone(self._messages(dropped), self._messages(set(self._uuids()) - set(dropped)))
-        head = memory.head(words, *reattach.attached(gone, self._kit))
+        origin = self._lines.origin(self._store.view())
+        head = memory.head(words, *reattach.attached(gone, self._kit), origin=origin)
         change = epochs.compacted(dropped, head)
         return Change(change.line, change.data | {"how": how})
 

@@ -115,6 +115,8 @@ class Delivery(Shape):
 
 
 class Permissions(Shape):
+    """Rules such as `run_shell(git status)`; deny goes before ask, ask before allow."""
+
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -183,7 +185,6 @@ class ShipFile(Shape):
 
 
 NOT_BUILT = (
-    "permissions",
     "shell",
     "mcp",
     "budgets",

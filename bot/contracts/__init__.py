@@ -6,6 +6,7 @@ float seconds; ids of platforms are always strings.
 
 from __future__ import annotations
 
+from bot.contracts._approvals import Approval, Approvals, Unattended, Verdict
 from bot.contracts._channel import Channel, ChannelSettings, Intake, Manifest, Pace, Surroundings
 from bot.contracts._journal import (
     DeliveryRecord,
@@ -80,6 +81,8 @@ from bot.contracts._values import (
 
 __all__ = [
     "Agent",
+    "Approval",
+    "Approvals",
     "Archive",
     "ArchiveLine",
     "ArtifactMatch",
@@ -151,6 +154,8 @@ __all__ = [
     "ToolInputDelta",
     "TurnOutcome",
     "TurnRequest",
+    "Unattended",
     "Usage",
+    "Verdict",
     "Written",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bot import errors
-from bot.contracts import ArchiveLine, Reply
+from bot.contracts import ArchiveLine, Message, Reply
 
 
 class Injection(Protocol):
@@ -39,7 +39,7 @@ def _nobody(_: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
     """What a tool may know of its turn. `reply` is None where no chat asked; `private` says that nobody but `user_id`
-    reads along.
+    reads along. `people` are the ids of all whose messages the turn answers; `view` gives what the model is shown.
     """
 
     chat_key: str
@@ -49,6 +49,8 @@ class ToolExecutionContext:
     injection: Injection
     channel: str | None = None
     private: bool = False
+    people: tuple[str, ...] = ()
+    view: Callable[[], Sequence[Message]] = tuple
     touched: Callable[[Path], object] = _nobody
     """Told of each file and folder of the project that a tool has used."""
 

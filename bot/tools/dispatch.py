@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -45,6 +46,18 @@ class Recorder(Protocol):
         ...
 
 
+class Around(Protocol):
+    """What stands around each call that is not known yet: it runs the call, or gives another result in its place."""
+
+    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json: ...
+
+
+async def straight(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    """Nothing stands around a call."""
+    del call
+    return await run()
+
+
 class Dispatcher:
     """Turns tool calls into tool results. Never raises for what a tool did; cancellation passes through."""
 
@@ -57,7 +70,9 @@ class Dispatcher:
         log_content: bool = True,
         redact: Redact = str,
         artifacts: Artifacts | None = None,
+        around: Around = straight,
     ) -> None:
+        self._around = around
         self._registry = registry
         self._artifacts = artifacts
         self._log_content = log_content
@@ -83,12 +98,18 @@ class Dispatcher:
         results = dict(known)
         if all(self._effects(call) <= _SIDE_BY_SIDE for call in left):
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._recorded(call, cut, recorder, sizing)) for call in left]
+                tasks = [group.create_task(self._judged(call, cut, recorder, sizing)) for call in left]
             results |= {call["id"]: task.result() for call, task in zip(left, tasks, strict=True)}
         else:
             for call in left:
-                results[call["id"]] = await self._recorded(call, cut, recorder, sizing)
+                results[call["id"]] = await self._judged(call, cut, recorder, sizing)
         return await sizing.step(calls, [results[call["id"]] for call in calls])
+
+    async def _judged(
+        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing
+    ) -> Json:
+        run = partial(self._recorded, call, cut, recorder, sizing)
+        return await (run() if call["id"] in cut else self._around(call, run))
 
     async def _recorded(
         self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing

@@ -23,7 +23,7 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "read_file": ("path", "path"),
     "write_file": ("path", "path"),
     "edit_file": ("path", "path"),
-    "list_dir": ("path", "path"),
+    "list_dir": ("tree", "path"),
     "search_files": ("tree", "path"),
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
@@ -211,7 +211,8 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
         forms = asked.forms(path)
         if any(holds(form) for form in forms for holds in within):
             return "yes"
-        return _holds(forms, bases, steps) if tree else "no"
+        deep = tree and asked.arguments.get("depth") != 1
+        return _holds(forms, bases, steps) if deep else "no"
 
     return judge
 

@@ -1,0 +1,58 @@
+"""The port at which a tool call waits for a person's decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody"]
+Scope = Literal["once", "chat", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What a person is asked to allow. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
+    nothing else. `shown` says exactly what will run, without secrets; `why` is the reason for asking, `rule` the rule
+    behind it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
+    themselves. `lasting`: what was allowed before for longer counts.
+    """
+
+    request_id: str
+    call_id: str
+    chat_key: str
+    tool: str
+    fingerprint: str
+    shown: str
+    why: str
+    rule: str
+    channel: str | None
+    user_id: str | None
+    granted: bool
+    lasting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the waiting ended. `by` is who decided, as `channel:id`, "" where nobody did."""
+
+    ended: Ended
+    by: str = ""
+    scope: Scope = "once"
+
+
+class Approvals(Protocol):
+    """Asks people before something is done (`bot.gateway.approvals`)."""
+
+    async def decide(self, asked: Approval) -> Verdict:
+        """Ask, and wait for whoever may decide. Asked again after a restart, it goes on waiting for the same decision.
+
+        Raises `errors.StorageError` where it cannot be written down.
+        """
+        ...
+
+
+class Unattended:
+    """Where there is nobody to ask."""
+
+    async def decide(self, _: Approval) -> Verdict:
+        return Verdict("nobody")

@@ -1,0 +1,35 @@
+"""What a person sees of a call before they allow it: nothing hidden, nothing left out without a word."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from bot import text
+
+_SEEN = frozenset({"\n"})
+_HIDING = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+"""Kinds of signs that show nothing, or that change how others are shown."""
+TAIL = 400
+
+
+def visible(words: str) -> str:
+    """Words with every sign that hides something written out by its number, as what turns a line around."""
+    return "".join(sign if sign in _SEEN or _shows(sign) else _written(sign) for sign in words)
+
+
+def shortened(words: str, limit: int) -> str:
+    """Words within about a limit, saying how much is left out: what is shown must not look like all there is."""
+    if len(words) <= limit:
+        return words
+    head = text.head(words, limit - TAIL)
+    tail = words[text.border_after(words, len(words) - TAIL) :]
+    missing = len(words) - len(head) - len(tail)
+    return f"{head}\n[… {missing:,} characters are not shown here …]\n{tail}"
+
+
+def _shows(sign: str) -> bool:
+    return unicodedata.category(sign) not in _HIDING and (sign == " " or not sign.isspace())
+
+
+def _written(sign: str) -> str:
+    return f"\\u{ord(sign):04x}" if ord(sign) < 0x10000 else f"\\U{ord(sign):08x}"

@@ -1,0 +1,193 @@
+"""What stands around each tool call: it is judged by the rules, and where they say so a person decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import Any
+
+import pydantic
+
+from bot import errors, text
+from bot.contracts import Approval, Approvals, Clock, Json, Log, Redact, Tool, Unattended, Verdict
+from bot.tools import context
+from bot.tools.context import ToolExecutionContext
+from bot.tools.permissions import Call, Decision, Now, Paths, Rules, Subject, fingerprint, taint
+from bot.tools.permissions.patterns import ARGUMENTS
+from bot.tools.permissions.showing import shortened, visible
+from bot.tools.registry import Registry
+
+SHOWN = 1_500
+"""Characters of a call that a person is shown."""
+_ENDS = {
+    "denied": "{by} said no. Do not try it in another way; ask the person what they want instead.",
+    "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first.",
+    "stopped": "The person stopped it.",
+    "expired": "Nobody decided within the time. Tell the person that it waits for an approval, and end here.",
+    "nobody": "It needs an approval, and there is nobody here who could give it. Say so, and go on without it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`tools.dispatch.Around`. `operators` are written `channel:id`; `root` is the folder in which tools work."""
+
+    registry: Registry
+    rules: Rules
+    paths: Paths
+    operators: frozenset[str]
+    zone: tzinfo
+    clock: Clock
+    log: Log
+    redact: Redact = str
+    approvals: Approvals = field(default_factory=Unattended)
+
+    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+        """Run a call, or give the result that says why it was not run."""
+        tool = self.registry.get(call["name"])
+        asked = _asked(tool, call)
+        if asked is None:
+            return (
+                await run()
+            )  # There is no such tool, or its input is wrong: the model is told, and nothing runs.
+        turn = context.current()
+        decision = self._judge(asked, turn)
+        if decision.outcome == "ask":
+            refusal = await self._approved(asked, call, turn, decision)
+        else:
+            refusal = _refusal(decision) if decision.outcome == "deny" else None
+            self._note(call, decision, "allowed" if refusal is None else "denied")
+        return await run() if refusal is None else _not_run(call, refusal)
+
+    def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
+        moment = datetime.fromtimestamp(self.clock.now(), self.zone)
+        people = taint.authors(turn.view())
+        trusted = {*turn.people, *self._operators_of(turn.channel)}
+        now = Now(moment, tainted=people is None or not people <= trusted)
+        return self.rules.judge(asked, self._subjects(turn), now)
+
+    def _operators_of(self, channel: str | None) -> set[str]:
+        return {name.partition(":")[2] for name in self.operators if name.partition(":")[0] == channel}
+
+    def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
+        """Those who have caused the turn; somebody without any right where no chat has."""
+        people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
+        return [
+            Subject(
+                turn.channel,
+                person,
+                "operator" if f"{turn.channel}:{person}" in self.operators else "member",
+                turn.chat_key,
+            )
+            for person in people
+        ] or [Subject(None, None, "nobody", turn.chat_key)]
+
+    async def _approved(
+        self, asked: Call, call: Json, turn: ToolExecutionContext, decision: Decision
+    ) -> str | None:
+        """Have a person decide; why it is not run, or None where it is."""
+        name = self._fingerprint(asked, call)
+        approval = Approval(
+            request_id=turn.request_id,
+            call_id=call["id"],
+            chat_key=turn.chat_key,
+            tool=asked.tool,
+            fingerprint=name,
+            shown=self.shown(asked, call),
+            why=decision.reason,
+            rule=decision.rule,
+            channel=turn.channel,
+            user_id=turn.user_id,
+            granted=decision.granted,
+            lasting=decision.source != "taint",
+        )
+        try:
+            verdict = await self.approvals.decide(approval)
+        except errors.StorageError as error:
+            self._note(call, decision, "unrecorded", cause=str(error))
+            return "Nobody could be asked: the question cannot be written down. Tell the person, or try again later."
+        if verdict.ended == "approved":
+            again = self._judge(asked, turn)
+            if again.outcome == "deny" or self._fingerprint(asked, call) != name:
+                self._note(call, again, "changed")
+                return "It was approved, but what it would be done to has changed meanwhile. Look again, then ask again."
+        self._note(call, decision, verdict.ended, by=verdict.by, scope=verdict.scope)
+        if verdict.ended == "approved":
+            return None
+        return f"{_because(decision)} {_ENDS[verdict.ended].format(by=_who(verdict))}"
+
+    def _fingerprint(self, asked: Call, call: Json) -> str:
+        """The hash of exactly what would run, and where."""
+        return fingerprint(asked.tool, call["input"], self._place(asked))
+
+    def _place(self, asked: Call) -> str:
+        """Where it would be done: the file behind every link, or the folder of the project."""
+        kind, name = ARGUMENTS.get(asked.tool, ("", ""))
+        path = asked.arguments.get(name)
+        parts = self.paths.root
+        if kind in {"path", "tree"} and isinstance(path, str):
+            parts = self.paths.place(path).real or ()
+        return "/" + "/".join(parts)
+
+    def shown(self, asked: Call, call: Json) -> str:
+        """What will run, for a person: every argument, without secrets and signs that hide something."""
+        lines = [f"{asked.tool}"]
+        lines += [f"{name}: {_value(value)}" for name, value in call["input"].items()]
+        kind, name = ARGUMENTS.get(asked.tool, ("", ""))
+        if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
+            lines.append(f"which is: {self._place(asked).removeprefix(self._root() + '/')}")
+        return shortened(visible(self.redact("\n".join(lines))), SHOWN)
+
+    def _root(self) -> str:
+        return "/" + "/".join(self.paths.root)
+
+    def _note(self, call: Json, decision: Decision, ended: str, **more: Any) -> None:
+        """The audit: what was decided on which call, by whom, after which rule."""
+        usual = ended == "allowed" and decision.source == "default"
+        self.log.write(
+            "approval",
+            f"{text.preview(call['name'], 80)} {ended}",
+            level="debug" if usual else "info" if ended in {"allowed", "approved"} else "warn",
+            tool=call["name"],
+            tool_use_id=call["id"],
+            decision=ended,
+            source=decision.source,
+            rule=decision.rule or None,
+            reason=decision.reason,
+            **more,
+        )
+
+
+def _asked(tool: Tool | None, call: Json) -> Call | None:
+    """A call with its arguments as the tool would get them."""
+    if tool is None:
+        return None
+    try:
+        given = tool.input.model_validate(call["input"])
+    except pydantic.ValidationError:
+        return None
+    arguments: Mapping[str, Any] = {**call["input"], **given.model_dump(mode="json")}
+    return Call(tool.name, arguments, tool.effects)
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _because(decision: Decision) -> str:
+    rule = f" (rule: {decision.rule})" if decision.rule else ""
+    return f"This was not run: {decision.reason}{rule}."
+
+
+def _refusal(decision: Decision) -> str:
+    return f"{_because(decision)} No approval can change that: do not try another way to the same end; tell the person."
+
+
+def _who(verdict: Verdict) -> str:
+    return verdict.by or "Somebody"
+
+
+def _not_run(call: Json, words: str) -> Json:
+    return {"type": "tool_result", "tool_use_id": call["id"], "content": words, "is_error": True}
