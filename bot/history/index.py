@@ -24,7 +24,7 @@ SLICE = 2_000
 _BULK = 20_000  # the same where nobody else waits
 _CHAT_BITS, _SESSION_BITS = 20, 24
 _PLACES = (1 << PLACE_BITS) - 1
-_ROLES = ("user", "assistant")
+ROLES = ("user", "assistant")
 
 
 @dataclass(slots=True)
@@ -257,7 +257,7 @@ class _Filling:
             return
         if is_removal(line):
             self._remove(line)
-        elif line.role in _ROLES and self._counts(line):
+        elif line.role in ROLES and self._counts(line):
             places = self._places(line.message_id, line.role) if is_edit(line) else []
             for place, old in places:
                 self._take_out(place, old)
@@ -325,7 +325,7 @@ class _Filling:
     def _put(self, place: int, line: ArchiveLine, at: int, size: int) -> None:
         row, tokens, count = self._entry(place, line)
         self._tokens.append((row, tokens))
-        self._lines.append((place, at, size, line.ts, _ROLES.index(line.role)))
+        self._lines.append((place, at, size, line.ts, ROLES.index(line.role)))
         self._chat.lines += 1
         self._chat.tokens += count
 
@@ -338,7 +338,7 @@ class _Filling:
         if line.message_id:
             words.append(message_token(line.message_id))
         prefix = self._chat.prefix
-        role = _ROLES.index(line.role)
+        role = ROLES.index(line.role)
         row = place << ROW_BITS | role << 4 | length_class(len(found))
         return row, prefix + f" {prefix}".join(words) if words else "", len(found)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bot.contracts import ArchiveLine, Disk, Hit
 from bot.history import names, ranking
-from bot.history.finding import Finder, Place, Reranker, Wish
+from bot.history.finding import Finder, Place, Wish
 from bot.history.index import Index
 from bot.history.ranking import Weights
+from bot.history.reranking import Reranker
 
 _AT_ONCE = 40  # lines that are read together
 

@@ -14,9 +14,10 @@ from bot import errors
 from bot.contracts import ArchiveLine, Disk, HistoryPage, HistoryQuery, Hit, Log, Recalled, RecallQuery
 from bot.history import analysis, indexfile, names
 from bot.history.archive import ChatInfo, ChatStore
-from bot.history.finding import Reranker, Wish
+from bot.history.finding import Wish
 from bot.history.moments import moments
 from bot.history.recall import Recall
+from bot.history.reranking import Reranker
 
 LINGER = 0.1
 """Seconds after a line is written before it is indexed: others come with it as a rule."""

@@ -1,0 +1,182 @@
+"""One question to the rows of one chat: which are fetched, and what the best of them say to look for beside it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from bot.history import analysis, ranking
+from bot.history.index import ROLES, Chat
+from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
+from bot.history.streams import Stream
+from bot.history.window import read_line
+
+BUDGET = 4_000
+"""Rows that are looked at for all words of a question, and one for each `BUDGET_SHARE` lines of the chat on top."""
+BUDGET_SHARE = 80
+CANDIDATES = 200
+"""Lines of a chat that a question finds at the most."""
+_COMMON, _REMEMBERED = 500, 50_000
+_OFFERED = 20  # words of the best lines whose number of lines is asked for
+
+
+class Counts:
+    """How many lines have a token. Those of common words take long to count and change little: they are remembered."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self._common: dict[str, tuple[int, int]] = {}
+
+    def of(self, token: str, lines: int) -> int:
+        """`token` with its chat's prefix, `lines` as many as the chat has now."""
+        known = self._common.get(token)
+        if known is not None and known[1] <= lines <= known[1] * 1.02:
+            return known[0]
+        row = self.db.execute("SELECT doc FROM vocabulary WHERE term = ?", (token,)).fetchone()
+        count = int(row[0]) if row else 0
+        if count > _COMMON:
+            if len(self._common) >= _REMEMBERED:
+                self._common.clear()
+            self._common[token] = count, lines
+        return count
+
+
+class Asked:
+    """One question to one chat."""
+
+    def __init__(
+        self,
+        counts: Counts,
+        chat: Chat,
+        stream: Stream,
+        weights: Weights,
+        *,
+        ranges: tuple[tuple[int, int], ...],
+        said_by: str | None,
+    ) -> None:
+        self._db = counts.db
+        self._known = counts
+        self._chat = chat
+        self._stream = stream
+        self._weights = weights
+        role = ROLES.index(said_by) if said_by else None
+        self._field = Field(chat.lines, chat.tokens, chat.session, ranges, role)
+        self._budget = BUDGET + chat.lines // BUDGET_SHARE
+        self._anchors: list[str] = []
+
+    def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
+        if not terms:
+            return self._of_time()
+        tally = ranking.Tally(self._field, self._weights)
+        self._add(tally, terms)
+        tally.consider(self._rows_of_time())
+        if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
+            found = [(analysis.tokens(self.text(line)), score) for line, score in first]
+            known = {term.token for term in terms}
+            counts = self._counts(_offered(found, known))
+            more = ranking.feedback(found, counts, self._field, known, self._weights)
+            self._add(tally, [analysis.Term(token, weight) for token, weight in more])
+        return tally.best(CANDIDATES)
+
+    def _add(self, tally: ranking.Tally, terms: Sequence[analysis.Term]) -> None:
+        for posting in self._postings(terms):
+            tally.add(posting)
+
+    def text(self, line: int) -> str:
+        row = self._db.execute("SELECT at, size FROM lines WHERE line = ?", (line,)).fetchone()
+        said = read_line(self._stream.read(*row)) if row else None
+        return said.text if said is not None else ""
+
+    def _rows_of_time(self) -> list[int]:
+        """The newest lines of the time that was asked for, as rows without a length."""
+        found: set[int] = set()
+        for first, last in self._field.moments:
+            found.update(
+                line << ROW_BITS | role << 4
+                for line, role in self._db.execute(
+                    "SELECT line, role FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?",
+                    (first << PLACE_BITS, (last + 1 << PLACE_BITS) - 1, CANDIDATES),
+                )
+            )
+        return sorted(found, reverse=True)[:CANDIDATES]
+
+    def _of_time(self) -> list[tuple[int, float]]:
+        """Where the question is a time and nothing else: what was said then, the newest first."""
+        rows = self._rows_of_time()
+        return [(row >> ROW_BITS, 1.0 - place / (len(rows) + 1)) for place, row in enumerate(rows)]
+
+    def _counts(self, tokens: Iterable[str]) -> dict[str, int]:
+        """How many lines have each token."""
+        prefix, lines = self._chat.prefix, self._chat.lines
+        return {token: self._known.of(prefix + token, lines) for token in tokens}
+
+    def _postings(self, terms: Sequence[analysis.Term]) -> list[Posting]:
+        """Rare words with all of their lines; of words that are everywhere only the lines that have a rare one too."""
+        counts = self._counts(term.token for term in terms)
+        found: list[Posting] = []
+        common: list[analysis.Term] = []
+        for term in sorted(terms, key=lambda term: counts[term.token]):
+            count = counts[term.token]
+            if count > self._budget:
+                common.append(term)
+            elif count:
+                self._budget -= count
+                self._anchors.append(term.token)
+                often = self._match(f"~{term.token}")
+                found.append(Posting(term.weight, count, self._match(term.token), often))
+        if common:
+            found += self._common(common, counts)
+        return found
+
+    def _common(self, common: Sequence[analysis.Term], counts: dict[str, int]) -> list[Posting]:
+        together: list[int] = []
+        if self._anchors:
+            narrow = " OR ".join(map(self._quoted, self._anchors))
+        else:
+            narrow = ""
+            for number in range(len(common), 1, -1):
+                every = " AND ".join(self._quoted(term.token) for term in common[:number])
+                together = self._rows(every, self._budget // 4)
+                if len(together) >= 100:
+                    break
+        each = max(200, self._budget // (2 * len(common)))
+        found = []
+        for term in common:
+            one = self._quoted(term.token)
+            rows = set(self._rows(f"({narrow}) AND {one}" if narrow else one, each))
+            for first, last in self._field.moments:
+                rows.update(self._rows(one, each, first, last))
+            if together and term in common[:2]:
+                rows.update(together)
+            found.append(Posting(term.weight, counts[term.token], sorted(rows)))
+        return found
+
+    def _match(self, token: str) -> list[int]:
+        found = self._db.execute("SELECT rowid FROM tokens WHERE tokens MATCH ?", (self._quoted(token),))
+        return [row[0] for row in found]
+
+    def _rows(
+        self, expression: str, most: int, first: int | None = None, last: int | None = None
+    ) -> list[int]:
+        """The newest rows that fit an expression, of these sessions."""
+        low, high = self._chat.row_range()
+        bits = PLACE_BITS + ROW_BITS
+        low = low if first is None else first << bits
+        high = high if last is None else (last + 1 << bits) - 1
+        found = self._db.execute(
+            "SELECT rowid FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?",
+            (expression, low, high, most),
+        )
+        return [row[0] for row in found]
+
+    def _quoted(self, token: str) -> str:
+        return f'"{self._chat.prefix}{token}"'
+
+
+def _offered(found: Sequence[tuple[Sequence[str], float]], known: set[str]) -> list[str]:
+    worth: dict[str, float] = defaultdict(float)
+    for tokens, score in found:
+        for token in set(tokens) - known:
+            worth[token] += score
+    return sorted(worth, key=lambda token: (worth[token], token), reverse=True)[:_OFFERED]
