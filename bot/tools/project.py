@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ LONGEST = 4_096
 VISITS = 20_000
 """Entries that one walk looks at."""
 
+Stamp = tuple[int, int, int]
 Kind = Literal["file", "folder", "link", "other"]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -124,6 +126,46 @@ class Project:
         with os.fdopen(self.open(place), "rb") as file:
             return file.read(most)
 
+    def write(self, place: Place, data: bytes, *, known: Stamp | None = None) -> bool:
+        """Put a file in its place, whole or not at all, with the mode of the one that was there; False where there was
+        none. Folders that are missing are made. Where the file is no longer the one that is `known`, nothing is done.
+
+        Raises OSError and `errors.ToolError`.
+        """
+        self._make(place)
+        with self.parent(place) as (folder, name), _told(str(place)):
+            old = _facts(folder, name)
+            if old is not None:
+                _must_be_file(old, place)
+            scratch = f".{secrets.token_hex(6)}.tmp"
+            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CALM, 0o666, dir_fd=folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    if old is not None:
+                        os.fchmod(handle, stat.S_IMODE(old.st_mode))
+                    os.fsync(handle)
+                now = _facts(folder, name)
+                if known is not None and (now is None or stamp(now) != known):
+                    raise errors.ToolError(
+                        f"{place} was changed meanwhile. Read it again; nothing was written."
+                    )
+                os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except (OSError, errors.ToolError):
+                with contextlib.suppress(OSError):
+                    os.unlink(scratch, dir_fd=folder)
+                raise
+            os.fsync(folder)
+            return old is not None
+
+    def _make(self, place: Place) -> None:
+        """Make the folders above a file that are missing."""
+        for depth in range(1, len(place.parts)):
+            here = Place(place.parts[:depth])
+            with self.parent(here) as (folder, name), _told(str(here)), contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
+
     def ignoring(self) -> Ignore:
         """What listing and searching leave out now."""
         try:
@@ -167,6 +209,18 @@ class Project:
                 if not ignore.ignored(path, folder=kind == "folder"):
                     found.append(Entry(path, kind, _size(entry) if kind == "file" else 0))
         return sorted(found, key=lambda one: one.path)
+
+
+def stamp(found: os.stat_result) -> Stamp:
+    """What tells one state of a file from another."""
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _facts(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
 def _missing(named: str) -> FileNotFoundError:

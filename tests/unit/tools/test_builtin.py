@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pkgutil
 import shutil
+from datetime import UTC
 from pathlib import Path
 
 from bot.context import prompt
@@ -14,9 +15,14 @@ from bot.context.skills import SkillFolder
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import MemoryStore
-from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog
+from bot.testing.model import tool_use
 from bot.tools import builtin
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import Dispatcher
+from bot.tools.permissions import Paths, Rules
+from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
@@ -38,8 +44,8 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
         module.name for module in pkgutil.iter_modules(builtin.__path__)
     )
     assert registry(tmp_path).names() == [
-        "chat_load_history", "chat_send", "list_dir", "memory", "read_artifact", "read_file", "search_files",
-        "skills_list", "skills_load",
+        "chat_load_history", "chat_send", "edit_file", "list_dir", "memory", "read_artifact", "read_file",
+        "search_files", "skills_list", "skills_load", "write_file",
     ]  # fmt: skip
 
 
@@ -49,6 +55,7 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
     assert ages == {
         "chat_load_history": False,
         "chat_send": False,
+        "edit_file": True,
         "list_dir": True,
         "memory": True,
         "read_artifact": True,
@@ -56,7 +63,22 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
         "search_files": True,
         "skills_list": True,
         "skills_load": False,
+        "write_file": True,
     }
+
+
+async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_runs(tmp_path: Path) -> None:
+    tools, paths, log = registry(tmp_path), Paths(str(tmp_path), read_link), MemoryLog()
+    policy = Policy(tools, Rules(paths), paths, frozenset(), UTC, SystemClock(), log)
+    runner = Dispatcher(tools, clock=SystemClock(), log=log, around=policy)
+    calls = [
+        tool_use("write_file", path="x", content="y"),
+        tool_use("edit_file", path="Agent.md", old_str="a", new_str="b"),
+    ]
+    with tool_scope(ToolExecutionContext("web:chat:1", "R", "U1", None, None)):  # type: ignore[arg-type]
+        results = await runner.run(calls)
+    assert ["needs an approval" in result["content"] for result in results] == [True] * len(calls)
+    assert not (tmp_path / "x").exists()
 
 
 async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""`write_file`: a whole text file of the project."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.contracts import Effect
+from bot.tools import context
+from bot.tools.project import Place
+from bot.tools.registry import ToolPorts
+
+MOST = 1_000_000
+"""Characters."""
+
+
+class WriteFileInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    content: str = Field(max_length=MOST)
+
+
+class WriteFile:
+    """Writes a file anew, atomically; the folders above it are made."""
+
+    name = "write_file"
+    description = "Write a text file of the project, whole; what was in it is gone."
+    input = WriteFileInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    timeout_seconds = 30.0
+    ages = True
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self._project = ports.project
+
+    async def run(self, args: WriteFileInput) -> str:
+        data = args.content.encode()
+        place, replaced = await asyncio.to_thread(self._write, args.path, data)
+        context.touch(self._project.root.joinpath(*place.parts))
+        return f"{place} is {'replaced' if replaced else 'written'}: {len(data)} bytes."
+
+    def _write(self, path: str, data: bytes) -> tuple[Place, bool]:
+        place = self._project.place(path)
+        return place, self._project.write(place, data)
+
+
+def build(ports: ToolPorts) -> WriteFile:
+    return WriteFile(ports)
