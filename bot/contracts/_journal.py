@@ -85,8 +85,10 @@ class Inbox(Protocol):
         """Replace what an unfinished inbound says (found by its requestId); False where it is finished."""
         ...
 
-    async def unfinished(self, limit: int | None = None) -> list[Inbound]:
-        """Every inbound received or claimed and not finished, oldest first, at most `limit`."""
+    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+        """Every inbound received or claimed and not finished, oldest first, at most `limit`; those alone that came after
+        the one with the requestId `after`, where that is known. Fewer than `limit` are all there are.
+        """
         ...
 
     async def inbound(self, request_id: str) -> InboxRecord | None: ...

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from bot import errors
 from bot.contracts import Clock, Inbound, Journal, Log
@@ -16,6 +17,8 @@ LIMIT = 10_000
 """How many inbound wait in memory, over all lanes."""
 SHARES = 10
 """One person may fill this part of them, so that there is room for what others write."""
+PAGE = 500
+"""Rows of the journal that are read at once: more would hold up everything else."""
 RETRY_SECONDS = 5.0
 
 Bring = Callable[[Sequence[Inbound], Callable[[Inbound], bool]], Awaitable[int]]
@@ -137,25 +140,11 @@ class Backlog:
 
     async def _read(self, channel: str | None) -> int:
         self._missed = {}
-        known = set(self._known())
         room = max(0, self._limit - self._lanes.total)
-        window = len(known) + room + 1
-        while True:
-            rows = await self._journal.unfinished(window)
-            known |= set(self._known())
-            fresh = [
-                row
-                for row in rows
-                if row.request_id not in known and (row.channel in self._opened or row.channel == channel)
-            ]
-            chosen, behind = self._fair(fresh, room)
-            if len(rows) < window or len(chosen) >= room:
-                break
-            # What stands in front belongs to people who have their share, or to channels that are not open.
-            window *= 2
-        # A stop that an earlier process was told of may stand behind more than fits.
-        noted = {stop.request_id for stop in self._stops}
-        self._stops += [row for row in fresh if is_stop(row) and row.request_id not in noted]
+        fresh, behind, whole = await self._gathered(channel, room)
+        chosen, rest = self._fair(fresh, room)
+        for who, chats in rest.items():
+            behind.setdefault(who, set()).update(chats)
         self._coming = self._brought = len(chosen)
         try:
             count = await self._bring(chosen, self._stopped)
@@ -163,9 +152,50 @@ class Backlog:
             self._coming = 0
         if channel is not None:
             self._opened.add(channel)
-        self._note(behind, whole=len(rows) < window, first=channel is not None)
+        self._note(behind, whole=whole, first=channel is not None)
         self._lanes.go_on()
         return count
+
+    async def _gathered(self, channel: str | None, room: int) -> tuple[list[Inbound], Behind, bool]:
+        """What nobody sees to yet, page by page, of each person as much as they may have in memory; who has more; and
+        whether that is all there is. It ends early where there is enough for everybody.
+        """
+        fresh: list[Inbound] = []
+        behind: Behind = {}
+        count: Counter[Person] = Counter()
+        noted = {stop.request_id for stop in self._stops}
+        known, last, whole = set(self._known()), "", False
+        while not whole and not self._enough(count, room, first=channel is not None):
+            rows = await self._journal.unfinished(PAGE, last)
+            known |= set(self._known())
+            whole = len(rows) < PAGE
+            for row in rows:
+                last = row.request_id
+                if last in known or not (row.channel in self._opened or row.channel == channel):
+                    continue
+                # A stop that an earlier process was told of may stand behind more than fits.
+                if is_stop(row) and last not in noted:
+                    self._stops.append(row)
+                who = person(row)
+                if count[who] < self._open_share(who):
+                    count[who] += 1
+                    fresh.append(row)
+                else:
+                    behind.setdefault(who, set()).add(row.chat_key)
+        return fresh, behind, whole
+
+    def _enough(self, count: Mapping[Person, int], room: int, *, first: bool) -> bool:
+        """Whether nothing more needs to be read: there is no room for it, or nobody who has something there may have
+        more.
+        """
+        if sum(count.values()) >= room:
+            return True
+        if first or self._beyond:
+            return False
+        return all(count.get(who, 0) >= self._open_share(who) for who in {**self._behind, **self._missed})
+
+    def _open_share(self, who: Person) -> int:
+        return max(0, self._share - self._lanes.waiting_of(who))
 
     def _note(self, behind: Behind, *, whole: bool, first: bool) -> None:
         """Remember who has something in the journal alone, after a reading that saw all of it or only its beginning."""
@@ -182,7 +212,7 @@ class Backlog:
         queues: dict[Person, list[Inbound]] = {}
         for row in rows:
             queues.setdefault(person(row), []).append(row)
-        shares = {who: max(0, self._share - self._lanes.waiting_of(who)) for who in queues}
+        shares = {who: self._open_share(who) for who in queues}
         longest = max((min(len(queue), shares[who]) for who, queue in queues.items()), default=0)
         turns = [
             queue[turn]

@@ -20,7 +20,9 @@ _FINISH = """UPDATE inbox SET state = ?, outcome = ?, changed_at = ?
 _AMEND = """UPDATE inbox SET payload = ?, message_id = ?, user_id = ?, changed_at = ?
     WHERE request_id = ? AND state IN ('received', 'claimed')"""
 _UNFINISHED = """SELECT request_id, payload FROM inbox WHERE rowid IN
-    (SELECT rowid FROM inbox WHERE state IN ('received', 'claimed') ORDER BY rowid LIMIT ?) ORDER BY rowid"""
+    (SELECT rowid FROM inbox WHERE state IN ('received', 'claimed')
+        AND rowid > coalesce((SELECT rowid FROM inbox WHERE request_id = ?), -1)
+        ORDER BY rowid LIMIT ?) ORDER BY rowid"""
 _RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome FROM inbox"
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
@@ -65,11 +67,13 @@ class SqliteInbox(Part):
         values = (_payload(inbound), message_id, user_id, self._clock.now(), inbound.request_id)
         return held(self._change(_AMEND, values))
 
-    async def unfinished(self, limit: int | None = None) -> list[Inbound]:
-        rows = await self._rows(_UNFINISHED, (-1 if limit is None else limit,))
-        found = [(*row, _parsed(*row)) for row in rows]
-        await self._bury_rows([(name, raw) for name, raw, inbound in found if inbound is None])
-        return [inbound for _, _, inbound in found if inbound is not None]
+    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+        while True:
+            rows = await self._rows(_UNFINISHED, (after, -1 if limit is None else limit))
+            found = [(*row, _parsed(*row)) for row in rows]
+            lost = [(name, raw) for name, raw, inbound in found if inbound is None]
+            if not await self._bury_rows(lost):
+                return [inbound for _, _, inbound in found if inbound is not None]
 
     async def inbound(self, request_id: str) -> InboxRecord | None:
         return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
@@ -90,8 +94,8 @@ class SqliteInbox(Part):
         row = await self._row("SELECT max(request_id) FROM inbox", ())
         return str(row[0] or "") if row else ""
 
-    async def _bury_rows(self, rows: list[tuple[str, str]]) -> None:
-        """What cannot be read must not stand in the way of the others for ever."""
+    async def _bury_rows(self, rows: list[tuple[str, str]]) -> bool:
+        """What cannot be read must not stand in the way of the others for ever; True where something is gone."""
         now = self._clock.now()
 
         def work(db: sqlite3.Connection) -> None:
@@ -100,11 +104,11 @@ class SqliteInbox(Part):
                 db.execute(_UNREADABLE, (now, request_id))
 
         if not rows:
-            return
+            return False
         try:
             await self._base.run(work)
         except errors.StorageError:
-            return  # told already; they are found again at the next reading
+            return False  # told already; they are found again at the next reading
         for request_id, _ in rows:
             self._log.write(
                 "storage",
@@ -112,6 +116,7 @@ class SqliteInbox(Part):
                 level="error",
                 request_id=request_id,
             )
+        return True
 
 
 def _columns(inbound: Inbound) -> tuple[str, str | None]:

@@ -86,8 +86,8 @@ class FaultyJournal:
     def amend(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
         return self._call("amend", lambda: self._inner.amend(inbound))
 
-    def unfinished(self, limit: int | None = None) -> Coroutine[Any, Any, list[Inbound]]:
-        return self._call("unfinished", lambda: self._inner.unfinished(limit))
+    def unfinished(self, limit: int | None = None, after: str = "") -> Coroutine[Any, Any, list[Inbound]]:
+        return self._call("unfinished", lambda: self._inner.unfinished(limit, after))
 
     def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
         return self._call("inbound", lambda: self._inner.inbound(request_id))

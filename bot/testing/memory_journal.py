@@ -114,8 +114,9 @@ class MemoryJournal:
         return True
 
     @at_once
-    def unfinished(self, limit: int | None = None) -> list[Inbound]:
-        return [row.inbound for row in self._inbox.values() if row.state in _OPEN][:limit]
+    def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+        begin = list(self._inbox).index(after) + 1 if after in self._inbox else 0
+        return [row.inbound for row in list(self._inbox.values())[begin:] if row.state in _OPEN][:limit]
 
     @at_once
     def inbound(self, request_id: str) -> InboxRecord | None:

@@ -96,6 +96,8 @@ class RecordsContract(JournalRig):
             await journal.receive(inbound(number))
         assert await journal.unfinished(limit=2) == [inbound(3), inbound(1)]
         assert await journal.unfinished(limit=0) == []
+        assert await journal.unfinished(1, inbound(3).request_id) == [inbound(1)]
+        assert await journal.unfinished(2, "unknown") == [inbound(3), inbound(1)]
         await journal.finish(inbound(3).request_id, "done")
         assert await journal.unfinished(limit=2) == [inbound(1), inbound(2)]
 

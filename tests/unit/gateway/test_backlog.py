@@ -11,7 +11,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import Command, Inbound
-from bot.gateway import intake, stops
+from bot.gateway import backlog, intake, stops
 from tests.unit.gateway.conftest import Bench
 
 STOP: dict[str, Any] = {"command": Command(name="stop"), "addressed": "command"}
@@ -66,6 +66,30 @@ async def test_somebody_who_fills_memory_delays_nobody_else(tmp_path: Path) -> N
     said = await emptied(bench)
     assert said.index("hello") <= 2
     assert [word for word in said if word != "hello"] == [f"flood{number}" for number in range(50)]
+    await bench.close()
+
+
+async def test_of_a_flood_no_more_is_read_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "PAGE", 4)
+    bench = await full(tmp_path, max_concurrent=1)
+    for number in range(60):
+        await bench.say(f"a{number}", **chat("a"))
+    unfinished, read = bench.journal.unfinished, 0
+
+    async def counted(limit: int | None = None, after: str = "") -> list[Inbound]:
+        nonlocal read
+        rows = await unfinished(limit, after)
+        read += len(rows)
+        return rows
+
+    monkeypatch.setattr(bench.journal, "unfinished", counted)
+    assert bench.agent.hold is not None
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.tele.texts == [f"re: a{number}" for number in range(60)]
+    assert read < 60 * 8
     await bench.close()
 
 
@@ -136,7 +160,7 @@ async def test_a_journal_that_cannot_be_read_for_a_while_is_read_later(
         await bench.say(f"a{number}", **chat("a"))
     read, failed = bench.journal.unfinished, asyncio.Event()
 
-    async def broken(_: int | None = None) -> list[Inbound]:
+    async def broken(*_: object) -> list[Inbound]:
         failed.set()
         raise errors.StorageError("EIO")
 

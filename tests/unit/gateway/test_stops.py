@@ -116,8 +116,8 @@ async def test_what_waits_in_the_journal_alone_is_not_read_back_while_a_stop_is_
     finish, read = bench.journal.finish, asyncio.Event()
     unfinished = bench.journal.unfinished
 
-    async def reading(limit: int | None = None) -> list[Inbound]:
-        rows = await unfinished(limit)
+    async def reading(limit: int | None = None, after: str = "") -> list[Inbound]:
+        rows = await unfinished(limit, after)
         read.set()
         return rows
 
