@@ -45,6 +45,7 @@ class AgentContextStore:
         """The message that stands for what was compacted away."""
         self.masked: dict[str, str] = {}
         """What is shown in place of tool results, by id of the call."""
+        self._shown: list[Message] | None = []
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
@@ -57,9 +58,12 @@ class AgentContextStore:
 
     def view(self) -> tuple[Message, ...]:
         """What is shown of it: the summary, then the messages with their masks. Grows at its end, between changes."""
+        if self._shown is None:
+            self._shown = [] if self.head is None else [self.head]
+            self._shown += [blocks.masked(message, self.masked) for message in self.messages()]
+            self._view = None
         if self._view is None:
-            head = () if self.head is None else (self.head,)
-            self._view = (*head, *(blocks.masked(message, self.masked) for message in self.messages()))
+            self._view = tuple(self._shown)
         return self._view
 
     def sources(self) -> set[str]:
@@ -71,9 +75,11 @@ class AgentContextStore:
         if strip_thinking:
             turn = _stripped(turn)
         if turn.entries:
-            before = self.view()
             self.turns.append(turn)
-            self._view = (*before, *(blocks.masked(entry.message, self.masked) for entry in turn.entries))
+            if self._shown is not None:
+                # A long replay looks at none of the views in between.
+                self._shown += [blocks.masked(entry.message, self.masked) for entry in turn.entries]
+                self._view = None
 
     def over_cap(self) -> list[str]:
         """What to drop now that the cap is passed: uuids, oldest first; [] where it is not.
@@ -113,14 +119,14 @@ class AgentContextStore:
             if entries:
                 kept.append(_stripped(Turn(turn.request_id, turn.sources, entries)))
         self.turns = kept
-        self._view = None
+        self._shown = None
 
     def blank(self, uuids: Collection[str]) -> None:
         """Take what was said out of these entries; they stay where they are."""
         self.turns = [
             Turn(turn.request_id, turn.sources, blanked(turn.entries, uuids)) for turn in self.turns
         ]
-        self._view = None
+        self._shown = None
 
     def compact(self, uuids: Iterable[str], head: Message | None) -> None:
         """Carry out a boundary with a summary: the entries go, and `head` stands for them and for the one before."""
@@ -137,7 +143,7 @@ class AgentContextStore:
             entries, here = stripped_behind(turn.entries, words, found=found)
             self.turns[at] = Turn(turn.request_id, turn.sources, entries)
             found = found or here
-        self._view = None
+        self._shown = None
         return found
 
     def clear(self) -> None:
@@ -145,7 +151,7 @@ class AgentContextStore:
         self.turns = []
         self.head = None
         self.masked = {}
-        self._view = ()
+        self._shown = None
 
     def _unmask(self, message: Message) -> None:
         for call in blocks.result_ids(message):

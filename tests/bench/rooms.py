@@ -19,7 +19,7 @@ from bot.llm.client import body_of
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from channels.telegram import adapter, render, settings
-from tests.bench import permissions, storage
+from tests.bench import permissions, sessions, storage
 
 HISTORY = 60
 LONG_TEXT = 100_000
@@ -58,9 +58,20 @@ async def measured(folder: Path) -> list[Line]:
             Line(f"{room}, one {what} alone, p99", speed.p99, synced[len(synced) * 99 // 100], beside),
             Line(f"{room}, {what}s by 64 callers", speed.rate, 1000 / alone, beside, "a second"),
         ]
+    lines += await _back(folder / "sessions")
     judged, looked = permissions.judging(folder)
     rules = Line("tools, a call judged by 1,000 rules", judged, looked, "looking at each rule's name")
     return [*lines, rules, _view(), *_markdown()]
+
+
+async def _back(folder: Path) -> list[Line]:
+    """A chat with a long session comes back into memory."""
+    back = await sessions.session_back(folder)
+    session = f"transcript, a session of {sessions.SIZE // 1_000_000} MB into memory"
+    return [
+        Line(session, back.seconds * 1000, back.whole * 1000, "all of its lines"),
+        Line("transcript, memory at the peak of that", back.peak, back.kept, "what is kept", "MB"),
+    ]
 
 
 def _append_and_sync(path: Path, times: int = 200) -> list[float]:

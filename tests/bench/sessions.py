@@ -1,0 +1,114 @@
+"""What it costs to bring a chat with a long session back into memory: called by the bench, not collected as a test."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.agent import epochs
+from bot.agent.ledger import Ledger
+from bot.context import preserved, replay
+from bot.context.store import AgentContextStore
+from bot.history.reading import TranscriptLine
+from bot.history.transcript import Transcript
+from bot.sizes import size_of
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.testing.log import MemoryLog
+
+KEY = "telegram:chat:1"
+SIZE = 150_000_000
+BEFORE = 0.84
+"""The part of the file that stands before its newest boundary."""
+WORDS = "Some words of a tool's result, 几个字, and a few more. " * 160
+KEPT_TURNS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """`seconds` until the store holds what it held, `whole` by all lines; megabytes of what is kept and of the peak."""
+
+    seconds: float
+    whole: float
+    kept: float
+    peak: float
+
+
+async def session_back(folder: Path, size: int = SIZE) -> Back:
+    """A session of this size, most of it before its newest boundary, from the disk into a store."""
+    ids, disk = UlidSource(), SystemDisk()
+    transcript = Transcript(folder, disk=disk, ids=ids, clock=SystemClock(), log=MemoryLog())
+    for lines in _batches(ids, size):
+        await transcript.append(KEY, lines)
+
+    async def filled(*, whole: bool = False) -> AgentContextStore:
+        ledger = Ledger(KEY, transcript, ids=ids, clock=SystemClock(), log=MemoryLog())
+        store, loaded, base = AgentContextStore(1_000_000), await ledger.load(whole=whole), None
+        if loaded.base is not None:
+            base = preserved.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
+        replay.replay(store, loaded.lines, base)
+        return store
+
+    try:
+        begun = time.perf_counter()
+        store = await filled()
+        seconds = time.perf_counter() - begun
+        view = store.view()
+        begun = time.perf_counter()
+        same = (await filled(whole=True)).view() == view
+        whole = time.perf_counter() - begun
+        if not same:
+            raise AssertionError("the store is another one than by all lines")
+        kept = size_of(store.messages())
+        del store, view
+        tracemalloc.start()
+        await filled()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    finally:
+        await transcript.close()
+    return Back(seconds, whole, kept / 1e6, peak / 1e6)
+
+
+def _batches(ids: UlidSource, size: int) -> Iterator[list[TranscriptLine]]:
+    """Turns with a large result each; one boundary in the middle leaves the last of those before it."""
+    store = AgentContextStore(1_000_000)
+    written, cut = 0, False
+    while written < size:
+        batch: list[TranscriptLine] = []
+        for _ in range(50):
+            batch += _turn(ids)
+        replay.replay(store, batch)
+        written += sum(len(str(line.message or "").encode()) for line in batch)
+        if not cut and written >= size * BEFORE:
+            cut = True
+            gone = [entry.uuid for turn in store.turns[:-KEPT_TURNS] for entry in turn.entries]
+            change = epochs.dropped(gone).data
+            store.drop(gone)
+            kept = preserved.told(store, change) | {"since": None}
+            batch.append(_line(ids, "boundary", None, data=change | {preserved.KEY: kept}))
+        yield batch
+
+
+def _turn(ids: UlidSource) -> list[TranscriptLine]:
+    request_id = ids.ulid()
+    call = {"type": "tool_use", "id": f"t{request_id}", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": WORDS}
+    said = [
+        ("user", [{"type": "text", "text": "What is it?"}]),
+        ("assistant", [call]),
+        ("user", [result]),
+        ("assistant", [{"type": "text", "text": "It is this. " * 20}]),
+    ]
+    messages = [
+        _line(ids, role, request_id, message={"role": role, "content": content}) for role, content in said
+    ]
+    end = _line(ids, "turn_end", request_id, data={"status": "done"})
+    return [_line(ids, "turn_start", request_id), *messages, end]
+
+
+def _line(ids: UlidSource, kind: str, request_id: str | None, **more: object) -> TranscriptLine:
+    fields = {"uuid": ids.ulid(), "type": kind, "ts": 1, "chat_key": KEY, "request_id": request_id}
+    return TranscriptLine.model_validate(fields | more)
