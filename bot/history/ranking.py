@@ -54,7 +54,7 @@ class Weights:
     """How many of the best lines say what else to look for."""
     feedback_terms: int = 8
     """How many of their words are looked for."""
-    feedback: float = 0.15
+    feedback: float = 0.08
     """What the best of these words counts beside the question's own."""
     looked: int = 80
     """How many of the best lines are read, for what the next five are worth as shares of the best score."""
