@@ -24,6 +24,8 @@ LONGEST_QUERY = 4_000
 MOST_TERMS = 64
 """Terms of a question that are looked at."""
 LONGEST_TOKEN = 64
+_LONGEST_STEMMED = 40  # longer is no word, and would keep the rules busy
+_LONGEST_PARTED = 256
 _MEMO = 200_000
 _MIXED, _LIGHT = 0.7, 0.5  # the weights of pairs with one particle, and of two
 
@@ -42,7 +44,7 @@ _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{_P
 _PAIRED_RUN = re.compile(rf"[{_PAIRED}]+")
 _SIGN = re.compile(rf"[{_SIGNS}]")
 _APART = re.compile(_LINKS)
-_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]{2,}")
+_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z][A-Z][a-z][a-z]")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _FOLDED = re.compile(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed]"
@@ -136,16 +138,20 @@ def _expanded(word: str) -> Iterator[str]:
         word = _without_apostrophes(word)
     folded = _fold(word)
     parts = _APART.split(word.rstrip("+#"))
-    if len(parts) == 1 and not _CAMEL.search(word):
+    if len(parts) == 1 and not _is_camel(word):
         yield _plain(folded)
         return
     yield _short(folded)
     for part in parts:
-        if _CAMEL.search(part):
+        if _is_camel(part):
             yield _short(_fold(part))
             yield from (_plain(_fold(hump)) for hump in _HUMPS.findall(part) if len(hump) > 1)
         else:
             yield _plain(_fold(part))
+
+
+def _is_camel(word: str) -> bool:
+    return len(word) <= _LONGEST_PARTED and _CAMEL.search(word) is not None
 
 
 def _without_apostrophes(word: str) -> str:
@@ -157,7 +163,8 @@ def _without_apostrophes(word: str) -> str:
 def _plain(word: str) -> str:
     if word in NOISE:
         return ""
-    return stem(word) if word.isascii() and word.isalpha() else _short(word)
+    stems = len(word) <= _LONGEST_STEMMED and word.isascii() and word.isalpha()
+    return stem(word) if stems else _short(word)
 
 
 def _short(word: str) -> str:

@@ -18,6 +18,7 @@ BUDGET_SHARE = 80
 CANDIDATES = 200
 """Lines of a chat that a question finds at the most."""
 _COMMON, _REMEMBERED = 500, 50_000
+_SHARED, _SHARED_BY = 200, 50  # lines that may share a word that is looked for beside the question's own
 _OFFERED = 20  # words of the best lines whose number of lines is asked for
 
 
@@ -63,6 +64,7 @@ class Asked:
         role = ROLES.index(said_by) if said_by else None
         self._field = Field(chat.lines, chat.tokens, chat.session, ranges, role)
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
+        self._most_shared = max(_SHARED, chat.lines // _SHARED_BY)
         self._anchors: list[str] = []
 
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
@@ -75,6 +77,8 @@ class Asked:
             found = [(analysis.tokens(self.text(line)), score) for line, score in first]
             known = {term.token for term in terms}
             counts = self._counts(_offered(found, known))
+            # What is everywhere takes long to look at and says nothing.
+            counts = {token: count for token, count in counts.items() if count <= self._most_shared}
             more = ranking.feedback(found, counts, self._field, known, self._weights)
             self._add(tally, [analysis.Term(token, weight) for token, weight in more])
         return tally.best(CANDIDATES)

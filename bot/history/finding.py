@@ -168,18 +168,11 @@ class Finder:
             found |= {line: Fact(at, size, ts, ROLES[role]) for line, at, size, ts, role in rows}
         return found
 
-    def around(self, line: int, reach: int = 1) -> list[int]:
-        """The lines next to one, in the order of the chat, that are of the same session."""
-        first = line >> PLACE_BITS << PLACE_BITS
-        last = first | (1 << PLACE_BITS) - 1
-        before = self._db.execute(
-            "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line DESC LIMIT ?",
-            (first, line - 1, reach),
-        ).fetchall()
-        behind = self._db.execute(
-            "SELECT line FROM lines WHERE line BETWEEN ? AND ? ORDER BY line LIMIT ?", (line + 1, last, reach)
-        ).fetchall()
-        return [row[0] for row in (*reversed(before), *behind)]
+    @staticmethod
+    def around(line: int, reach: int = 1) -> list[int]:
+        """The places next to a line, in the order of the chat, that are of the same session; some may be empty."""
+        near = (*range(line - reach, line), *range(line + 1, line + reach + 1))
+        return [one for one in near if one >> PLACE_BITS == line >> PLACE_BITS]
 
     def read(self, name: str, lines: Iterable[int]) -> dict[int, ArchiveLine]:
         """What the archive says at these places; a line that is no longer there is left out."""

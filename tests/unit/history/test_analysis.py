@@ -1,0 +1,157 @@
+"""Nothing that a model or a person can write is an error, slow, or more than words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.contracts import ArchiveLine
+from bot.history import analysis, jsonl
+from bot.history.moments import moments
+from bot.history.names import encode
+from bot.history.recall import Recall
+from bot.history.stemming import stem
+from bot.system import SystemDisk
+
+KEY = "web:chat:1"
+NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
+ANY = st.text(st.characters(codec=None), max_size=200) | st.lists(
+    st.sampled_from(['"', "*", "^", "NEAR(", "AND", "OR", "NOT", ":", "t:", "(", ")", "+", "-", "\0", "\ud800", "退款",
+                     "last tuesday", "1,234", "a" * 300, "é", "한국", "🎉", "x.y_z", "{", "99999年13月45日"]),
+    max_size=12,
+).map(" ".join)  # fmt: skip
+RELAXED = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+HOSTILE = (
+    "x" * 10_000, "退" * 10_000, '"' * 10_000, "a-" * 5_000, "1," * 5_000, "last " * 2_000, "a'" * 5_000, "\0" * 10_000,
+    "(" * 10_000, "A" * 10_000, "e" * 10_000, "y" * 10_000, "aA" * 5_000, " OR ".join("abcdefgh") * 300, "\ud800" * 10_000, "é\u0301" * 5_000, "2026-" * 2_000, "A" * 5_000 + "b" * 5_000,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recall]:
+    folder = tmp_path_factory.mktemp("chats")
+    given_ = {"channel": "web", "chatId": "1", "chatKey": KEY, "role": "user"}
+    lines = [
+        ArchiveLine.model_validate({**given_, "ts": NOW - number * 10**7, "text": text}).model_dump(
+            by_alias=True
+        )
+        for number, text in enumerate(["refund policy", "退款政策", "last tuesday it rained", "nothing"] * 5)
+    ]
+    (folder / f"{encode(KEY)}.jsonl").write_bytes(b"".join(map(jsonl.dumps, lines)))
+    recall = Recall.opened(None, folder, SystemDisk())
+    recall.catch_up()
+    yield recall
+    recall.close()
+
+
+@RELAXED
+@given(ANY)
+def test_tokens_are_words_that_can_stand_between_quotes(text: str) -> None:
+    for token in {*analysis.tokens(text), *(term.token for term in analysis.terms(text))}:
+        assert 0 < len(token) <= analysis.LONGEST_TOKEN
+        assert not set(token) & set("\"'\0 \n\t~=&()*^{}")
+        token.encode()
+
+
+@RELAXED
+@given(ANY)
+def test_a_question_finds_the_tokens_of_the_same_words(text: str) -> None:
+    assert {term.token for term in analysis.terms(text)} <= set(
+        analysis.tokens(text[: analysis.LONGEST_QUERY])
+    )
+
+
+@RELAXED
+@given(query=ANY)
+def test_no_question_is_an_error(recall: Recall, query: str) -> None:
+    for hit in recall.search([KEY], query, NOW):
+        assert hit.line.chat_key == KEY
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_question_keeps_anybody_waiting(recall: Recall, query: str) -> None:
+    """Twenty times as much takes twenty times as long: were it the square of that, this would never end."""
+    assert len(analysis.terms(query)) <= analysis.MOST_TERMS
+    recall.search([KEY], query, NOW)
+    assert len(analysis.tokens(query * 20)) <= 2 * analysis.LONGEST_TEXT
+
+
+@RELAXED
+@given(ANY, st.integers(-(10**18), 10**18))
+def test_times_are_ranges_whatever_is_asked_and_when(query: str, now: int) -> None:
+    for first, behind in moments(query, now).ranges:
+        assert first < behind
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "behind", "rest"),
+    [
+        ("what did we say last Tuesday", "2026-11-17", "2026-11-18", "what did we say"),
+        ("yesterday", "2026-11-20", "2026-11-21", ""),
+        ("two weeks ago", "2026-11-03", "2026-11-11", ""),
+        ("you told me in August", "2026-08-01", "2026-09-01", "you told me in August"),
+        ("in December", "2025-12-01", "2026-01-01", "in December"),
+        ("on August 3rd, 2025", "2025-08-03", "2025-08-04", "on August 3rd, 2025"),
+        ("2026-11-03", "2026-11-03", "2026-11-04", "2026-11-03"),
+        ("上周二说的", "2026-11-10", "2026-11-11", "说的"),
+        ("昨天", "2026-11-20", "2026-11-21", ""),
+        ("去年8月", "2025-01-01", "2026-01-01", "8月"),
+        ("先週の火曜日", "2026-11-10", "2026-11-11", ""),
+        ("三天前", "2026-11-18", "2026-11-19", ""),
+        ("last month", "2026-10-01", "2026-11-01", ""),
+        ("어제", "2026-11-20", "2026-11-21", ""),
+    ],
+)
+def test_dates_are_understood(query: str, first: str, behind: str, rest: str) -> None:
+    found = moments(query, NOW)
+    times = [datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d") for ms in found.ranges[0]]
+    assert (times, found.rest.strip()) == ([first, behind], rest)
+
+
+@pytest.mark.parametrize(
+    "query", ["may I ask", "they march on", "2025-13-45", "the sun is out", "a mayor", ""]
+)
+def test_other_words_are_no_dates(query: str) -> None:
+    assert moments(query, NOW) == type(moments("", NOW))((), query)
+
+
+def test_a_day_is_that_of_the_zone() -> None:
+    zone = timezone(timedelta(hours=9))
+    ((first, behind),) = moments("yesterday", NOW, zone).ranges
+    assert datetime.fromtimestamp(first / 1000, zone).isoformat() == "2026-11-20T00:00:00+09:00"
+    assert behind - first == 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("words", "shared"),
+    [
+        ("connect connected connecting connection connections", "connect"),
+        ("relate relates related relating relational", "relat"),
+        ("bought buy buys buying", "bui"),
+        ("hopping hopped hop", "hop"),
+        ("policy policies", "polici"),
+        ("generalization generalizations", "gener"),
+        ("children child", "child"),
+        ("agreed agree", "agre"),
+        ("as sky", None),
+    ],
+)
+def test_forms_of_a_word_share_a_stem(words: str, shared: str | None) -> None:
+    for word in words.split():
+        assert stem(word) == (shared or word)
+
+
+def test_parts_of_identifiers_are_found_beside_the_whole() -> None:
+    assert analysis.tokens("getUserName") == ["getusername", "get", "user", "name"]
+    assert {"a_b.c", "b", "c"} <= set(analysis.tokens("a_b.c"))
+    assert analysis.tokens("O'Brien's don't") == ["obrien", "brien"]
+    assert {"c++", "c#"} <= set(analysis.tokens("C++ and C#"))
