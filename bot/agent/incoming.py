@@ -6,25 +6,32 @@ from collections.abc import Iterable, Sequence
 
 from bot import errors
 from bot.agent.kit import Kit
-from bot.context import prompt
+from bot.context import blocks, prompt
 from bot.contracts import Archive, ArchiveLine, HistoryQuery, Inbound, Message, TurnRequest
 
 
 async def user_message(
     request: TurnRequest, kit: Kit, seen: Iterable[Message], wrong: Sequence[str] = ()
 ) -> Message:
-    """The message of a new user turn. The person's own instructions go with it, unless the model sees them already
+    """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
     in what it has `seen`; and so does what went `wrong` just before.
     """
     now, inbound = int(kit.clock.now() * 1000), request.inbound
     if inbound is None:
-        return prompt.user_message(request, now, wrong=wrong)
+        return _without_secrets(prompt.user_message(request, now, wrong=wrong), kit)
     changed = await sent_at(kit.archive, inbound)
     words = await kit.prompts.of_person(inbound)
-    own = prompt.for_person(words) if words else None
+    own = prompt.for_person(kit.redact(words)) if words else None
     if own is not None and any(own in message["content"] for message in seen):
         own = None
-    return prompt.user_message(request, now, changed=changed, instructions=own, wrong=wrong)
+    return _without_secrets(
+        prompt.user_message(request, now, changed=changed, instructions=own, wrong=wrong), kit
+    )
+
+
+def _without_secrets(message: Message, kit: Kit) -> Message:
+    """What comes from a channel has none any more; instructions and what was scheduled may."""
+    return {**message, "content": blocks.redacted(message["content"], kit.redact)}
 
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:

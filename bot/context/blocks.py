@@ -39,7 +39,7 @@ def _deep(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {key: _deep(item, redact) for key, item in value.items()}
+        return {redact(key): _deep(item, redact) for key, item in value.items()}
     if isinstance(value, list):
         return [_deep(item, redact) for item in value]
     return value
