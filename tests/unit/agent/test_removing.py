@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +119,25 @@ async def test_a_removal_of_an_earlier_session_costs_the_current_one_nothing(ben
     await remove(bench, "1", first)
     assert deletions(bench) == 0
     assert len(await bench.transcript.sessions(KEY)) == 2
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_session_that_is_taken_up_again_has_lost_it(bench: Bench, *, fork: bool) -> None:
+    await talked(bench)
+    first = request_ids(bench)[0]
+    if fork:
+        await remove(bench, "1", first)
+        assert (await bench.pool.fork(KEY))["how"] == "done"
+    else:
+        await bench.pool.reset(KEY)
+        await bench.say("hello")
+        await remove(bench, "1", first)
+        (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one["current"])
+        assert (await bench.pool.resume(KEY, earlier["id"]))["how"] == "done"
+    await bench.say("and now?")
+    assert "how are you?" in spoken(bench)
+    assert "鯨" not in spoken(bench)
+    assert spoken(bench).count(REMOVED) == 1
 
 
 async def test_a_crash_right_behind_the_removal_does_not_bring_it_back(bench: Bench) -> None:
@@ -268,7 +286,7 @@ async def test_an_archive_that_cannot_be_read_stops_nobody_and_is_tried_again(
     assert "鯨" not in spoken(bench)
 
 
-async def test_a_chat_without_removals_reads_its_transcript_once(bench: Bench, tmp_path: Path) -> None:
+async def test_where_nothing_was_removed_nothing_is_declared(bench: Bench) -> None:
     await talked(bench)
     await bench.pool.forget(KEY)
     assert deletions(bench) == 0
