@@ -34,6 +34,10 @@ _ANEW = frozenset(
     {"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo", "deletion"}
 )
 """After these the whole history is written to the cache anew: what is old in it can be masked for nothing."""
+PAYS = 0.5
+"""The part of what is shown that masks must hide to be worth a change for their own sake: they wait for each other, or for
+an epoch that is due anyway.
+"""
 COLD_AFTER = 300.0
 """Seconds from the start of a request after which the provider's cache of it has surely expired."""
 
@@ -129,9 +133,15 @@ class Epochs:
         if self.tokens() <= (kit.mask_threshold if above is None else above):
             return False
         results = masking.masks(shown, ages=self._ages, keep=kit.keep_observations, pointer=_pointer)
-        if results:
-            self.declare(reason, masked(results))
-        return bool(results)
+        if not results or (reason == "cold_cache" and self._hidden(shown, results) < PAYS):
+            return False
+        self.declare(reason, masked(results))
+        return True
+
+    def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> float:
+        """Which part of what is shown the masks hide."""
+        count, model = self._kit.estimator.messages, self._kit.model_name
+        return 1 - count(model, [blocks.masked(one, results) for one in shown]) / max(1, count(model, shown))
 
     def _ages(self, name: str) -> bool:
         tool = self._kit.registry.get(name)

@@ -193,10 +193,14 @@ class Upkeep:
             self._begin_compacting("idle")
 
     def cut(self, over: Sequence[str]) -> Change:
-        """What goes because there are too many messages: with the memory in its place, where that knows of it."""
+        """What goes because there are too many messages: with the memory in its place, where that knows of it. Then it
+        may as well be more at once, and the next cut is farther off.
+        """
         if self._known is None or not compaction.covered(self._store.turns, over, self._covers):
             return epochs.dropped(over)
-        return self._change(over, self._known.markdown, "memory")
+        keep = min(compaction.CUT_KEEPS, self._kit.compaction.keep_tokens)
+        more = compaction.covered(self._store.turns, self._border(keep), self._covers)
+        return self._change(more if len(more) > len(over) else over, self._known.markdown, "memory")
 
     async def compact(self, focus: str) -> Json:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.

@@ -10,6 +10,8 @@ from bot.context.store import Entry, Turn
 from bot.contracts import Clock, Message
 
 KEEP_TOKENS = 10_000
+CUT_KEEPS = 4_000
+"""What a cut by the number of messages leaves at the least, where the memory stands for the rest."""
 KEEP_MESSAGES = 5
 SPAN = 2
 """What is kept is at most so many times what is to be kept, where there is a border to keep less at."""

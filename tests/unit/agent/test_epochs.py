@@ -169,6 +169,19 @@ async def test_what_was_masked_stays_masked_after_a_restart_and_the_request_is_t
     check(model.calls)
 
 
+async def test_masks_that_would_hide_little_wait_for_more_of_them(bench: Bench) -> None:
+    model = await looked(bench, 7)
+    assert bench.pool._runtime(KEY).epochs.tokens() > 3_000
+    await bench.clock.advance(301.0)
+    await bench.say("cold")
+    assert "masked" not in shown(model.calls[-1].body)
+    model = await looked(bench, 5)
+    await bench.clock.advance(301.0)
+    await bench.say("cold again")
+    (entry,) = bench.log.of("masking")
+    assert entry.details["masked"] == 8
+
+
 async def test_a_small_history_is_never_masked(bench: Bench) -> None:
     model = await looked(bench, 6, lines=2)
     await bench.clock.advance(4_000.0)
