@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,6 +25,7 @@ from bot.contracts import (
 )
 from bot.tools import builtin
 from bot.tools.project import Project
+from bot.tools.web import Web
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class ToolPorts:
     clock: Clock
     memory: MemoryFiles
     project: Project
+    web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     membership: Membership | None = None
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None

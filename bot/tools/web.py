@@ -1,0 +1,217 @@
+"""The one client with which tools ask the web. Nothing else in `bot.tools` opens a connection.
+
+A name is resolved once for each hop, every address it has must be public, and the connection goes to one of them:
+what the name leads to a moment later makes no difference. Proxies of the environment are not used, cookies not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from bot import errors, text
+from bot.tools import addresses, decoding
+from bot.tools.permissions import urls
+
+SECONDS = 20.0
+"""For everything: names, redirects and the whole answer."""
+HOPS = 5
+BYTES = 2_000_000
+"""Of an answer, as it comes and unpacked; what follows is left out."""
+HEAD_BYTES = 16_384
+"""Of its lines of header, each."""
+_AGENT = "Shipmate (a chat agent, fetching one page for a person)"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CHARSET = re.compile(rb"""(?i)<meta[^>]{0,300}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-z0-9_:.-]{1,40})""")
+_TEXTUAL = re.compile(
+    r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|x-ndjson|yaml|x-yaml|toml|xhtml)|"
+)
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host. Raises OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an address answered: the address it came from in the end, its status, its kind and its text. `elsewhere` is
+    where it leads on to, at another host.
+    """
+
+    address: str
+    status: int
+    kind: str
+    words: str
+    cut: bool = False
+    elsewhere: str | None = None
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    """What this machine's resolver says."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Web:
+    """Fetches pages. `public` judges an address; another one than the default is for loopback tests."""
+
+    def __init__(
+        self, *, resolve: Resolve = system_resolve, public: Callable[[str], bool] = addresses.public
+    ) -> None:
+        self._resolve = resolve
+        self._public = public
+
+    async def fetch(self, address: str) -> Page:
+        """Ask with GET; redirects are followed as long as they stay at the host. Raises `errors.ToolError`."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self._follow(address)
+        except TimeoutError:
+            raise errors.ToolError(f"The page did not come within {SECONDS:g} s.") from None
+        except ssl.SSLError:
+            raise errors.ToolError(
+                "The server's certificate is not valid; the page was not fetched."
+            ) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # What an answer of the network says in detail would be a map of it.
+            kind = (
+                "certificate" if isinstance(error, aiohttp.ClientConnectorCertificateError) else "connection"
+            )
+            raise errors.ToolError(
+                f"The page cannot be fetched: the {kind} failed ({type(error).__name__})."
+            ) from None
+
+    async def _follow(self, address: str) -> Page:
+        began = _read(address)
+        for _ in range(HOPS + 1):
+            here = _read(address)
+            if _site(here.host) != _site(began.host):
+                return Page(_shown(began), 0, "", "", elsewhere=address)
+            page, location = await self._hop(address, here)
+            if location is None:
+                return page
+            address = urljoin(address, location).partition("#")[0]
+        raise errors.ToolError(f"The address leads on more than {HOPS} times; nothing was fetched.")
+
+    async def _hop(self, address: str, here: urls.Url) -> tuple[Page, str | None]:
+        """Ask once; the answer, or where it leads on to."""
+        pinned = _Pinned(await self._checked(here))
+        connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, limit=1)
+        async with (
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+                max_line_size=HEAD_BYTES,
+                max_field_size=HEAD_BYTES,
+                headers={"User-Agent": _AGENT, "Accept": "text/*, application/json;q=0.9, */*;q=0.1"},
+                skip_auto_headers=("Accept-Encoding",),
+            ) as session,
+            session.get(
+                address.partition("#")[0], allow_redirects=False, headers={"Accept-Encoding": "gzip"}
+            ) as answer,
+        ):
+            location = answer.headers.get("Location")
+            if answer.status in _REDIRECTS and location is not None:
+                return Page(address, answer.status, "", ""), location
+            kind = answer.content_type.lower() if "Content-Type" in answer.headers else ""
+            if not _TEXTUAL.fullmatch(kind):
+                raise errors.ToolError(
+                    f"This is {text.preview(kind, 80)}, not text. Only text can be fetched."
+                )
+            raw, cut = await _body(answer)
+            if not kind and (other := decoding.no_text(raw[: decoding.SNIFF])) is not None:
+                raise errors.ToolError(f"This is a {other}, not text. Only text can be fetched.")
+            return Page(address, answer.status, kind, _decoded(raw, answer.charset), cut), None
+
+    async def _checked(self, here: urls.Url) -> Sequence[str]:
+        """The addresses of a host, all of them public."""
+        try:
+            found = await self._resolve(here.host, here.port)
+        except (OSError, UnicodeError):
+            raise errors.ToolError(f"There is no host named {text.preview(here.host, 120)}.") from None
+        if not found or not all(map(self._public, found)):
+            raise errors.ToolError(
+                f"{text.preview(here.host, 120)} is not at a public address. Only pages of the public web can be fetched."
+            )
+        return found
+
+
+class _Pinned(AbstractResolver):
+    """Says of every name what was checked before."""
+
+    def __init__(self, found: Sequence[str]) -> None:
+        self._found = found
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        del family
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self._found
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _read(address: str) -> urls.Url:
+    read = urls.read(address)
+    if read is None:
+        raise errors.ToolError(
+            "This is no address that can be fetched. Give one such as https://example.org/page, in full."
+        )
+    if "@" in urlsplit(address).netloc:
+        raise errors.ToolError("An address with a user's name in it is not fetched.")
+    return read
+
+
+def _site(host: str) -> str:
+    return host.removeprefix("www.")
+
+
+def _shown(url: urls.Url) -> str:
+    return f"{url.scheme}://{url.host}{url.path}"
+
+
+async def _body(answer: aiohttp.ClientResponse) -> tuple[bytes, bool]:
+    """The bytes of an answer, unpacked, and whether there are more."""
+    packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
+    if packing not in {"identity", "", "gzip", "x-gzip"}:
+        raise errors.ToolError("The answer is packed in a way that was not asked for; it is not read.")
+    unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if "gzip" in packing else None
+    whole, came = bytearray(), 0
+    async for piece in answer.content.iter_chunked(64 * 1024):
+        came += len(piece)
+        try:
+            whole += piece if unpack is None else unpack.decompress(piece, BYTES + 1 - len(whole))
+        except zlib.error:
+            raise errors.ToolError("The answer is damaged; it cannot be unpacked.") from None
+        if len(whole) > BYTES or came > BYTES:
+            return bytes(whole[:BYTES]), True
+    return bytes(whole), False
+
+
+def _decoded(raw: bytes, named: str | None) -> str:
+    """Bytes as text: by the mark at their beginning, by what the header or the page says, else as UTF-8."""
+    found = _CHARSET.search(raw[:4_096])
+    names = (decoding.encoding(raw), named, found[1].decode("ascii") if found is not None else None)
+    known = next((name for one in names if one is not None and (name := decoding.known(one))), "utf-8")
+    return raw.decode(known, "replace")
