@@ -1,0 +1,135 @@
+"""How fast a long chat is indexed, searched and looked at: `python -m tests.bench.recall_speed 100000 1000000`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from bot.contracts import ArchiveLine, HistoryQuery, RecallQuery
+from bot.history import index, jsonl
+from bot.history.archive import ChatStore
+from bot.history.names import encode
+from bot.history.searching import SearchedArchive
+from bot.system import SystemDisk
+from bot.testing.log import MemoryLog
+
+KEY = "web:chat:1"
+START = 1_600_000_000_000
+QUESTIONS = 200
+FILE_LINES = 500
+"""Lines of an archive file after the rotations of many years."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Of a chat with `lines`: seconds of a rebuild, and milliseconds of the others (p50 and p95)."""
+
+    lines: int
+    rebuild: float
+    search: tuple[float, float]
+    window: tuple[float, float]
+    append: tuple[float, float]
+    megabytes: float
+
+
+class Talk:
+    """Words as often as words are, and lines of them, from a seed."""
+
+    def __init__(self, words: int = 30_000) -> None:
+        self._rng = random.Random(7)
+        syllables = [first + second for first in "bcdfglmnprst" for second in "aeiou"]
+        self._words = ["".join(self._rng.choices(syllables, k=self._rng.randint(1, 4))) for _ in range(words)]
+        self._often = list(accumulate(1 / (rank + 8) for rank in range(words)))
+
+    def said(self, count: int) -> str:
+        return " ".join(self._rng.choices(self._words, cum_weights=self._often, k=count))
+
+    def line(self, number: int, ts: int) -> ArchiveLine:
+        return ArchiveLine(
+            ts=ts, channel="web", chat_id="1", chat_key=KEY, user_id="1", message_id=f"{number}",
+            role="assistant" if number % 2 else "user", text=self.said(self._rng.choice((5, 8, 12, 20, 40))),
+        )  # fmt: skip
+
+    def question(self) -> str:
+        """Between a rare word or two and a sentence; every eighth with a time."""
+        words = self.said(self._rng.choice((2, 4, 8)))
+        return f"{words} last month" if self._rng.random() < 1 / 8 else words
+
+    def pause(self) -> int:
+        return self._rng.choice((5_000, 20_000, 60_000, 60_000, 7_200_000))
+
+
+def fill(folder: Path, talk: Talk, lines: int) -> int:
+    """Write a chat as many rotations leave it; the time of its last line."""
+    folder.mkdir(parents=True)
+    ts, waiting, files = START, list[bytes](), 0
+    for number in range(lines):
+        ts += talk.pause()
+        fields = talk.line(number, ts).model_dump(by_alias=True, exclude_none=True)
+        waiting.append(jsonl.dumps(fields))
+        if len(waiting) == FILE_LINES and lines - number > FILE_LINES:
+            files += 1
+            (folder / f"{encode(KEY)}.archive-{files}.jsonl").write_bytes(b"".join(waiting))
+            waiting.clear()
+    (folder / f"{encode(KEY)}.jsonl").write_bytes(b"".join(waiting))
+    return ts
+
+
+async def measured(root: Path, lines: int) -> Speed:
+    """Everything of one chat with so many lines, in a fresh folder."""
+    talk, folder, path = Talk(), root / "chats", root / "index.db"
+    now = await asyncio.to_thread(fill, folder, talk, lines)
+    began = time.perf_counter()
+    await asyncio.to_thread(index.rebuild, path, folder, SystemDisk())
+    rebuild = time.perf_counter() - began
+    size = path.stat().st_size / 1e6
+    store = ChatStore(folder, disk=SystemDisk(), log=MemoryLog())
+    archive = SearchedArchive(store, path, folder=folder, disk=SystemDisk(), log=MemoryLog())
+    questions = [talk.question() for _ in range(QUESTIONS)]
+    try:
+        search = await _times(
+            [lambda words=words: archive.recall([KEY], RecallQuery(words, now)) for words in questions]  # type: ignore[misc]
+        )
+        late = HistoryQuery(limit=30, after=now - 86_400_000)
+        window = await _times([lambda: archive.search(KEY, late)] * 40)
+        more = [talk.line(lines + number, now + 1_000 * number) for number in range(200)]
+        append = await _times([lambda line=line: archive.append(line) for line in more])  # type: ignore[misc]
+    finally:
+        await archive.close()
+    return Speed(lines, rebuild, search, window, append, size)
+
+
+async def _times(calls: list[Callable[[], Awaitable[object]]]) -> tuple[float, float]:
+    await calls[0]()  # the first one opens files
+    times = []
+    for call in calls:
+        began = time.perf_counter()
+        await call()
+        times.append((time.perf_counter() - began) * 1000)
+    times.sort()
+    return times[len(times) // 2], times[len(times) * 95 // 100]
+
+
+def told(speed: Speed) -> str:
+    """A line of the report."""
+    pairs = (("search", speed.search), ("tail window", speed.window), ("append", speed.append))
+    found = "; ".join(f"{name} {p50:.1f} ms (p95 {p95:.1f})" for name, (p50, p95) in pairs)
+    return f"{speed.lines:,} lines: rebuild {speed.rebuild:.1f} s, index {speed.megabytes:.0f} MB; {found}"
+
+
+def main() -> None:
+    for lines in map(int, sys.argv[1:] or ["20000"]):
+        with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as root:
+            sys.stdout.write(told(asyncio.run(measured(Path(root), lines))) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
