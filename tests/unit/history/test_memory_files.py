@@ -60,7 +60,7 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path)
 
 
-@settings(max_examples=120, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(parts=st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=9), person=st.booleans())
 @example(parts=["..", "/", "..", "/", "x.md"], person=False)
 @example(parts=["/", "etc", "/", "passwd"], person=True)
@@ -214,7 +214,7 @@ async def test_a_disk_that_refuses_leaves_whole_words(shelf: Shelf, at: int) -> 
     assert await shelf.sources("a.md") == ([("old", ["R1"])] if at == 1 else [("new", [])])
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=4), max_size=6))
 def test_no_source_of_what_is_left_goes_missing(versions: list[list[str]]) -> None:
     """Whatever line could be in the words of a version still names that version, or an equal line does."""
