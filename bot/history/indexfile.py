@@ -111,13 +111,14 @@ def _clear(db: sqlite3.Connection) -> None:
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Everything of the block or nothing. Raises `sqlite3.Error`."""
     db.execute("BEGIN IMMEDIATE")
+    done = False
     try:
         yield
-    except BaseException:
-        if db.in_transaction:
+        db.execute("COMMIT")
+        done = True
+    finally:
+        if not done and db.in_transaction:
             db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
 
 
 def remove(path: Path) -> None:
