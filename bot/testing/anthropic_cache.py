@@ -19,7 +19,12 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 
 def plain(value: Any) -> str:
     """A block as text, without its breakpoints: what the provider compares byte by byte."""
-    return json.dumps(unmarked(value), ensure_ascii=False, separators=(",", ":"))
+    words = _written(value)
+    return _written(unmarked(value)) if '"cache_control"' in words else words
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def count_characters(words: str) -> int:
