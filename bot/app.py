@@ -22,7 +22,7 @@ from bot.gateway.door import Door
 from bot.gateway.reports import Reports
 from bot.gateway.watch import Watch
 from bot.memory import MemoryMonitor
-from bot.rooms import agent_of, channels_of, delivery_of, model_name, rooms_of, turns_of
+from bot.rooms import agent_of, approvals_of, channels_of, delivery_of, model_name, rooms_of, turns_of
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import permissions
@@ -41,13 +41,15 @@ def assemble(
     """Put the rooms together. Channels' libraries must have been imported (`preload`)."""
     rooms, clock = rooms_of(settings, outside, log), outside.clock
     channels = channels_of(rooms, channel_names)
-    agent, delivery = agent_of(rooms, channels), delivery_of(rooms, channels)
+    delivery = delivery_of(rooms, channels)
+    approvals = approvals_of(rooms, delivery)
+    agent = agent_of(rooms, channels, approvals)
     reports = Reports(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
         ids=outside.ids, log=log,
     )  # fmt: skip
     memory = MemoryMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
-    turns = turns_of(rooms, channels, agent, delivery)
+    turns = turns_of(rooms, channels, agent, delivery, approvals)
     turns.refuses_files = lambda: memory.full
     gateway = Gateway(
         settings=settings,

@@ -19,8 +19,9 @@ from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
-from bot.contracts import Channel, Journal, Manifest, Skills, Surroundings
+from bot.contracts import Approvals, Channel, Journal, Manifest, Skills, Surroundings
 from bot.gateway.access import Access
+from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
@@ -163,7 +164,19 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) ->
     )
 
 
-def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
+def approvals_of(rooms: Rooms, delivery: Delivery) -> ApprovalDesk:
+    settings, outside = rooms.settings, rooms.outside
+    return ApprovalDesk(
+        journal=rooms.journal,
+        delivery=delivery,
+        operators=settings.operators,
+        clock=outside.clock,
+        ids=outside.ids,
+        log=rooms.log,
+    )
+
+
+def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
@@ -180,7 +193,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
                 log_content=llm.log_messages,
                 redact=rooms.redact,
                 artifacts=rooms.artifacts,
-                around=policy_of(rooms, registry),
+                around=policy_of(rooms, registry, approvals),
             ),
             transcript=rooms.transcript,
             archive=rooms.archive,
@@ -222,7 +235,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel]) -> AgentPool:
     )
 
 
-def policy_of(rooms: Rooms, registry: Registry) -> ToolPolicy:
+def policy_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> ToolPolicy:
     """What stands around each tool call."""
     settings, outside = rooms.settings, rooms.outside
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
@@ -235,6 +248,7 @@ def policy_of(rooms: Rooms, registry: Registry) -> ToolPolicy:
         clock=outside.clock,
         log=rooms.log,
         redact=rooms.redact,
+        approvals=approvals,
     )
 
 
@@ -253,12 +267,23 @@ def delivery_of(rooms: Rooms, channels: dict[str, Channel]) -> Delivery:
     )
 
 
-def turns_of(rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, delivery: Delivery) -> Turns:
+def access_of(rooms: Rooms, lists: AccessList) -> Access:
+    settings = rooms.settings
+    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
+    return Access(rooms.manifests, allow, settings.operators, lists)
+
+
+def turns_of(
+    rooms: Rooms,
+    channels: dict[str, Channel],
+    agent: AgentPool,
+    delivery: Delivery,
+    approvals: ApprovalDesk,
+) -> Turns:
     """The gateway: access, intake, lanes and commands."""
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
     lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
-    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    access = Access(rooms.manifests, allow, settings.operators, lists)
+    access = access_of(rooms, lists)
     turns = Turns(
         agent=agent,
         channels=channels,
@@ -266,6 +291,7 @@ def turns_of(rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, deliv
         journal=rooms.journal,
         delivery=delivery,
         access=access,
+        approvals=approvals,
         clock=clock,
         log=log,
         max_concurrent=settings.queue.max_concurrent_turns,
@@ -303,6 +329,7 @@ def turns_of(rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, deliv
         access=access,
         manifests=rooms.manifests,
         stop=turns.stop,
+        approvals=approvals,
         receipts=Receipts(rooms.journal),
         forget=turns.removals.command,
     )

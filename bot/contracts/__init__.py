@@ -6,7 +6,16 @@ float seconds; ids of platforms are always strings.
 
 from __future__ import annotations
 
-from bot.contracts._approvals import Approval, Approvals, Unattended, Verdict
+from bot.contracts._approvals import (
+    Approval,
+    ApprovalBook,
+    ApprovalRecord,
+    Approvals,
+    Ended,
+    Scope,
+    Unattended,
+    Verdict,
+)
 from bot.contracts._channel import Channel, ChannelSettings, Intake, Manifest, Pace, Surroundings
 from bot.contracts._journal import (
     DeliveryRecord,
@@ -82,6 +91,8 @@ from bot.contracts._values import (
 __all__ = [
     "Agent",
     "Approval",
+    "ApprovalBook",
+    "ApprovalRecord",
     "Approvals",
     "Archive",
     "ArchiveLine",
@@ -98,6 +109,7 @@ __all__ = [
     "DeliveryRecord",
     "Disk",
     "Effect",
+    "Ended",
     "Frozen",
     "Health",
     "HistoryPage",
@@ -142,6 +154,7 @@ __all__ = [
     "Reply",
     "Role",
     "Schedule",
+    "Scope",
     "Sent",
     "Skill",
     "Skills",

@@ -40,6 +40,37 @@ class Verdict:
     scope: Scope = "once"
 
 
+@dataclass(frozen=True, slots=True)
+class ApprovalRecord:
+    """A question as it is on file: `asked_at` in epoch seconds, no verdict while it waits."""
+
+    id: str
+    asked: Approval
+    asked_at: float
+    verdict: Verdict | None = None
+
+
+class ApprovalBook(Protocol):
+    """What people were asked to allow, and what they decided, across restarts."""
+
+    async def ask(self, name: str, asked: Approval) -> ApprovalRecord:
+        """Write a question under this id; where the same call was asked about before, what is on file of that."""
+        ...
+
+    async def settle(self, name: str, verdict: Verdict) -> bool:
+        """The first verdict counts: False where there is one, or no such question."""
+        ...
+
+    async def approval(self, name: str) -> ApprovalRecord | None: ...
+    async def open_approvals(self) -> list[ApprovalRecord]:
+        """Everything without a verdict, oldest first."""
+        ...
+
+    async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
+        """An approval of exactly this that was given always, or for this chat."""
+        ...
+
+
 class Approvals(Protocol):
     """Asks people before something is done (`bot.gateway.approvals`)."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from bot.contracts._approvals import ApprovalBook
 from bot.contracts._values import Inbound, Json, Outbound
 
 InboxState = Literal["received", "claimed", "done", "dead"]
@@ -187,7 +188,7 @@ class Leases(Protocol):
     async def release(self, name: str, holder: str) -> None: ...
 
 
-class Journal(Inbox, Steps, Outbox, Schedule, Leases, Protocol):
+class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
     reach the disk in the order of the calls (not in that of awaiting them).
     """

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from bot import text
 from bot.contracts import Agent, Inbound, Json, Manifest
 from bot.gateway.access import Access
+from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.branches import Branches
 from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
 
-BESIDE = frozenset({"start", "help", "history", "receipt", "stats", "status", "stop", "usage", "whoami"})
+BESIDE = frozenset(
+    {"approve", "deny", "start", "help", "history", "receipt", "stats", "status", "stop", "usage", "whoami"}
+)
 """Commands that do not touch the conversation: they answer at once, whatever runs."""
 
 ALIASES = {"usage": "stats"}
@@ -36,6 +39,7 @@ class Commands:
         access: Access,
         manifests: Mapping[str, Manifest],
         stop: Callable[[Inbound], Awaitable[str]],
+        approvals: ApprovalDesk,
         receipts: Receipts,
         forget: Callable[[Inbound], Awaitable[str]],
     ) -> None:
@@ -46,9 +50,13 @@ class Commands:
         self._manifests = manifests
         branches = Branches(agent, receipts.found, self._prefix)
         self._commands = {
+            "approve": Command(
+                "allow what waits for an approval: once, for this chat or always", approvals.approve
+            ),
             "compact": Command(
                 "put a summary in place of what we said before; say what matters most", self._compact
             ),
+            "deny": Command("forbid what waits for an approval", approvals.deny),
             "forget": Command("forget the message you reply to, or the last one with my answer", forget),
             "fork": Command(
                 "a new conversation, a copy of this one up to the message you reply to, or some turns back",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from bot.contracts import Clock, Inbound, Log
@@ -81,6 +82,7 @@ class Lanes:
         self._tasks: set[asyncio.Task[None]] = set()
         self._by_person: Counter[Person] = Counter()
         self._number = 0
+        self._returning: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.total = 0
         """How many inbound wait in all lanes."""
@@ -125,6 +127,29 @@ class Lanes:
     def beside(self, work: Awaitable[None]) -> None:
         """Do something that must not wait for its chat's lane."""
         self._start(work, lambda _: None)
+
+    @contextlib.asynccontextmanager
+    async def parked(self) -> AsyncIterator[None]:
+        """A running turn waits for a person: its place is for others meanwhile, and it comes back before them."""
+        self._free_place()
+        ends = True
+        try:
+            yield
+            ends = False
+        finally:
+            if ends:
+                self._places.take()
+        if self._places.free > 0:
+            self._places.take()
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._returning.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self._places.take()
+            raise
 
     # ------------------------------------------------------------ what can be seen
 
@@ -309,6 +334,15 @@ class Lanes:
             # Behind the others of the chat, those included who came while this turn ran.
             lane.people[who] = lane.people.pop(who)
         lane.running = None
-        self._places.give_back()
         self._ask(chat_key, lane)
+        self._free_place()
+
+    def _free_place(self) -> None:
+        """A place is free: for a turn that has waited for a person, else for what asks."""
+        self._places.give_back()
+        while self._returning and self._places.free > 0:
+            place = self._returning.popleft()
+            if not place.done():
+                self._places.take()
+                place.set_result(None)
         self.go_on()

@@ -54,7 +54,7 @@ class Places:
 
     def give(self) -> tuple[str, Person] | None:
         """Give a place to one that asks: its chat and its person. None where none is free, or nobody asks."""
-        if not self.free or not self._asking:
+        if self.free <= 0 or not self._asking:
             return None
         if self.free >= len(self._asking):
             chat_key = next(iter(self._asking))
@@ -71,6 +71,10 @@ class Places:
 
     def give_back(self) -> None:
         self.free += 1
+
+    def take(self) -> None:
+        """Take a place out of turn, also where none is free: until then there are fewer for the others."""
+        self.free -= 1
 
     def _withdraw(self, chat_key: str) -> None:
         for person in self._asking.pop(chat_key, ()):

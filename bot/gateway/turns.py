@@ -22,6 +22,7 @@ from bot.contracts import (
 )
 from bot.gateway.access import Access
 from bot.gateway.address import Address
+from bot.gateway.approvals import ApprovalDesk, Floor
 from bot.gateway.attachments import unseen
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.changes import Changes, Rest
@@ -32,7 +33,7 @@ from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.opening import TOLD, Opening
 from bot.gateway.places import Person
 from bot.gateway.presence import working
-from bot.gateway.queueing import MODES, belongs, follows, joins, person
+from bot.gateway.queueing import MODES, belongs, follows, joins, person, plain
 from bot.gateway.removals import Removals
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import Stops, is_stop
@@ -59,6 +60,7 @@ class Turns:
         journal: Journal,
         delivery: Delivery,
         access: Access,
+        approvals: ApprovalDesk,
         clock: Clock,
         log: Log,
         max_concurrent: int,
@@ -82,6 +84,8 @@ class Turns:
             self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
             freed=self._freed, rush=self._rush,
         )  # fmt: skip
+        self._approvals = approvals
+        approvals.floor = Floor(self._running, self.lanes.parked, self._unread)
         late: dict[str, str] = {}
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
@@ -161,6 +165,7 @@ class Turns:
 
     def _added(self, inbound: Inbound) -> None:
         self.lanes.put(inbound)
+        self._approvals.steer(inbound)
         turn = self._running.get(inbound.chat_key)
         if self._mode.interrupts and turn is not None and turn.asked and follows(inbound, turn.first):
             self.lanes.beside(self._interrupt(turn))
@@ -303,11 +308,16 @@ class Turns:
             turn.asked = True
             outcome = await self._agent.run(request)
             turn.over = True
+            await self._recorded(self._approvals.over(first.request_id))
         if outcome.notice is not None:
             # The transcript has this end, so the first message knows after a crash what the others were to be told.
             await self._close(turn)
             await self._notify(first, outcome.notice)
         return outcome.status
+
+    def _unread(self, first: Inbound) -> bool:
+        """Whether the person of a turn has said more, which that will take up."""
+        return self._mode.steers and self.lanes.find(first.chat_key, person(first), plain) is not None
 
     def _taken(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
         """What its person has sent since a turn began, and that is part of it now."""

@@ -117,7 +117,28 @@ def _message_id(payload: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-MIGRATIONS: Sequence[Migration] = (inbox_and_outbox, steps_schedule_and_leases)
+def approvals(db: sqlite3.Connection) -> None:
+    """What people were asked to allow."""
+    db.execute("""CREATE TABLE approvals (
+        id TEXT PRIMARY KEY,
+        request_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        chat_key TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        asked TEXT NOT NULL,
+        asked_at REAL NOT NULL,
+        ended TEXT,
+        decided_by TEXT,
+        scope TEXT CHECK (scope IN ('once', 'chat', 'always')),
+        decided_at REAL,
+        UNIQUE (request_id, call_id, fingerprint)
+    )""")
+    db.execute("CREATE INDEX approvals_open ON approvals (id) WHERE ended IS NULL")
+    db.execute("CREATE INDEX approvals_asked ON approvals (asked_at)")
+    db.execute("CREATE INDEX approvals_given ON approvals (fingerprint) WHERE ended = 'approved'")
+
+
+MIGRATIONS: Sequence[Migration] = (inbox_and_outbox, steps_schedule_and_leases, approvals)
 
 
 def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:

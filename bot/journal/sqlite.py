@@ -9,6 +9,7 @@ from typing import Any
 
 from bot import errors, text
 from bot.contracts import Clock, Log
+from bot.journal.approvals import SqliteApprovals
 from bot.journal.database import Database
 from bot.journal.inbox import SqliteInbox
 from bot.journal.leases import SqliteLeases
@@ -41,10 +42,14 @@ _SWEEPS_FAILED = (
 # After the inbox: of what is still there, the steps stay too.
 _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHERE began_at < ?
     AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
+# What was allowed for a chat, or always, stays.
+_SWEEP_APPROVALS = """DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
+    WHERE asked_at < ? AND ended IS NOT NULL AND (ended <> 'approved' OR scope = 'once')
+        AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until < ? LIMIT ?)"
 
 
-class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases):
+class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteApprovals):
     """`contracts.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
 
     def __init__(self, path: Path, *, clock: Clock, log: Log, busy_seconds: float = 5.0) -> None:
@@ -83,6 +88,7 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
                 for statement in _SWEEPS_FAILED
             ]
         )
+        await self._sweep(_SWEEP_APPROVALS, before)
         return gone + await self._sweep(_SWEEP_STEPS, before)
 
     async def probe(self) -> str:

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
 from bot import errors
-from bot.contracts import DeliveryRecord, Inbound, InboxRecord, Job, Journal, Json, Outbound, StepRecord
+from bot.contracts import (
+    Approval,
+    ApprovalRecord,
+    DeliveryRecord,
+    Inbound,
+    InboxRecord,
+    Job,
+    Journal,
+    Json,
+    Outbound,
+    StepRecord,
+    Verdict,
+)
 from bot.testing.disk import kill
 from bot.testing.due import due
 
@@ -17,7 +29,7 @@ R = TypeVar("R")
 WRITES = frozenset(
     {
         "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
-        "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep",
+        "ask", "settle", "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep",
     }
 )  # fmt: skip
 """What changes the journal; a probe leaves nothing behind."""
@@ -161,6 +173,21 @@ class FaultyJournal:
 
     def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
         return self._call("lease", lambda: self._inner.lease(name, holder, seconds))
+
+    def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:
+        return self._call("ask", lambda: self._inner.ask(name, asked))
+
+    def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
+        return self._call("settle", lambda: self._inner.settle(name, verdict))
+
+    def approval(self, name: str) -> Coroutine[Any, Any, ApprovalRecord | None]:
+        return self._call("approval", lambda: self._inner.approval(name))
+
+    def open_approvals(self) -> Coroutine[Any, Any, list[ApprovalRecord]]:
+        return self._call("open_approvals", self._inner.open_approvals)
+
+    def lasting(self, fingerprint: str, chat_key: str) -> Coroutine[Any, Any, Verdict | None]:
+        return self._call("lasting", lambda: self._inner.lasting(fingerprint, chat_key))
 
     def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:
         return self._call("release", lambda: self._inner.release(name, holder))

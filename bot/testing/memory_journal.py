@@ -10,6 +10,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from bot import errors, text
 from bot.contracts import (
+    Approval,
+    ApprovalRecord,
     Clock,
     DeliveryRecord,
     Inbound,
@@ -20,6 +22,7 @@ from bot.contracts import (
     OutboxState,
     StepKind,
     StepRecord,
+    Verdict,
 )
 
 P = ParamSpec("P")
@@ -55,6 +58,7 @@ class MemoryJournal:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._inbox: dict[str, InboxRecord] = {}
+        self._approvals: dict[str, ApprovalRecord] = {}
         self._keys: dict[str, tuple[str, float]] = {}
         self._chats: set[str] = set()
         self._dead: dict[tuple[str, str], tuple[str, str, float]] = {}
@@ -291,6 +295,37 @@ class MemoryJournal:
         return row is None or row[0] <= now
 
     @at_once
+    def ask(self, name: str, asked: Approval) -> ApprovalRecord:
+        key = (asked.request_id, asked.call_id, asked.fingerprint)
+        for row in self._approvals.values():
+            if (row.asked.request_id, row.asked.call_id, row.asked.fingerprint) == key:
+                return row
+        return self._approvals.setdefault(name, ApprovalRecord(name, asked, self._clock.now()))
+
+    @at_once
+    def settle(self, name: str, verdict: Verdict) -> bool:
+        row = self._approvals.get(name)
+        if row is None or row.verdict is not None:
+            return False
+        self._approvals[name] = dataclasses.replace(row, verdict=verdict)
+        return True
+
+    async def approval(self, name: str) -> ApprovalRecord | None:
+        return self._approvals.get(name)
+
+    async def open_approvals(self) -> list[ApprovalRecord]:
+        return [row for row in self._approvals.values() if row.verdict is None]
+
+    async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
+        for row in self._approvals.values():
+            verdict = row.verdict
+            if row.asked.fingerprint != fingerprint or verdict is None or verdict.ended != "approved":
+                continue
+            if verdict.scope == "always" or (verdict.scope == "chat" and row.asked.chat_key == chat_key):
+                return verdict
+        return None
+
+    @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:
         ages = {"done": before, "sent": before}
         ages |= dict.fromkeys(("dead", "uncertain", "failed"), before if failed is None else failed)
@@ -299,6 +334,7 @@ class MemoryJournal:
             return state in ages and at < ages[state]
 
         _drop(self._once, lambda _, row: row[1] < before)
+        _drop(self._approvals, lambda _, row: row.asked_at < before and self._is_over(row))
         return sum(
             (
                 _drop(self._inbox, lambda _, row: old(row.state, row.changed_at)),
@@ -311,6 +347,10 @@ class MemoryJournal:
                 _drop(self._dead, lambda _, row: row[-1] < ages["failed"]),
             )
         )
+
+    def _is_over(self, row: ApprovalRecord) -> bool:
+        lasts = row.verdict is not None and row.verdict.ended == "approved" and row.verdict.scope != "once"
+        return row.verdict is not None and not lasts and row.asked.request_id not in self._inbox
 
     def _is_open(self, request_id: str) -> bool:
         row = self._inbox.get(request_id)

@@ -9,12 +9,13 @@ import pytest
 from bot import errors
 from bot.contracts import Attachment, Command, Journal, Quoted
 from bot.testing.clock import FakeClock
+from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract
 from tests.contracts.journal_rig import DAY, inbound, outbound
 from tests.contracts.journal_shared import SharedContract
 
 
-class JournalContract(RecordsContract, SharedContract):
+class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
     """Inbox, outbox, and all of it together."""
 
     async def test_an_inbound_comes_back_as_it_was_after_a_restart(self, journal: Journal) -> None:

@@ -27,6 +27,7 @@ from bot.contracts import (
     TurnRequest,
 )
 from bot.gateway.access import Access
+from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
@@ -246,10 +247,14 @@ class Bench:
         )  # fmt: skip
         allow = {"tele": frozenset({"77", "-100"})}
         self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
+        self.approvals = ApprovalDesk(
+            journal=self.journal, delivery=self.delivery, operators=frozenset({"tele:1"}), clock=self.clock,
+            ids=self.ids, log=self.log,
+        )  # fmt: skip
         self.turns = Turns(
             agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,
             delivery=self.delivery, access=self.access, clock=self.clock, log=self.log,
-            max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
+            approvals=self.approvals, max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
             debounce=options.get("debounce", 0.0), most_waiting=options.get("most_waiting", 10_000),
         )  # fmt: skip
         self.intake = GatewayIntake(
@@ -269,7 +274,7 @@ class Bench:
         self.turns.commands = Commands(
             name="shipmate", agent=self.agent, lanes=self.turns.lanes, access=self.access,
             manifests=self.manifests, stop=self.turns.stop, receipts=Receipts(self.journal),
-            forget=self.turns.removals.command,
+            forget=self.turns.removals.command, approvals=self.approvals,
         )  # fmt: skip
         self._count = itertools.count(1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.journal import SqliteJournal, inbox, leases, outbox, schedule, schema, sqlite, steps
+from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound, step
@@ -67,7 +67,7 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert schema.migrate(db) == NEWEST
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
-        *("steps", "jobs", "leases", "closed_targets", "probe"),
+        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals"),
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0
@@ -153,7 +153,7 @@ async def test_a_file_of_a_newer_shipmate_is_refused_in_plain_words_and_left_alo
 def statements() -> list[tuple[str, str]]:
     """Every statement that finds rows of a table which grows."""
     found: list[tuple[str, str]] = []
-    for module in (inbox, steps, outbox, schedule, leases, sqlite):
+    for module in (inbox, steps, outbox, schedule, leases, approvals, sqlite):
         for name, value in vars(module).items():
             said = value if isinstance(value, tuple) else (value,)
             words = [one for one in said if isinstance(one, str) and name.startswith("_") and "?" in one]

@@ -1,0 +1,260 @@
+"""Approvals: a tool call that waits until somebody who may has said yes or no."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot import errors, text
+from bot.contracts import (
+    Approval,
+    ApprovalBook,
+    ApprovalRecord,
+    Clock,
+    Ids,
+    Inbound,
+    Journal,
+    Log,
+    Scope,
+    Verdict,
+)
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
+from bot.gateway.queueing import follows
+from bot.gateway.running import Running
+
+SECONDS = 30 * 60.0
+"""How long a call waits for a decision, over restarts too."""
+SHORT = 6
+"""Letters of an approval's name that people type."""
+BUTTONS = "approval"
+"""The field of a target that names the approval whose buttons belong below a message."""
+SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
+
+NOTHING = "Nothing waits for an approval here."
+UNKNOWN = "No approval of that name waits. It may be decided already, or its time is over."
+NOT_YOURS = "You cannot decide this: an operator has to."
+NOT_ALWAYS = "Only an operator can allow something always. You can allow it once, or for this chat."
+HOW = "Say which one, as in approve {name}; waiting: {names}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A question whose turn waits in this process."""
+
+    record: ApprovalRecord
+    first: Inbound
+    answer: asyncio.Future[Verdict]
+
+    def decided(self, verdict: Verdict) -> None:
+        if not self.answer.done():
+            self.answer.set_result(verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What the gateway lends: the turns that run, what is entered while one waits, and whether the person of an inbound
+    has written something more that was not read yet.
+    """
+
+    running: Running
+    park: Callable[[], AbstractAsyncContextManager[None]]
+    waits: Callable[[Inbound], bool]
+
+
+class ApprovalDesk:
+    """`contracts.Approvals` in the chats. Before it has a `floor` there is nobody to ask."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        delivery: Delivery,
+        operators: frozenset[str],
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+    ) -> None:
+        self._book: ApprovalBook = journal
+        self._journal = journal
+        self._delivery = delivery
+        self._operators = operators
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+        self.floor: Floor | None = None
+        self._waiting: dict[str, _Waiting] = {}
+
+    # ------------------------------------------------------------ the turn that waits
+
+    async def decide(self, asked: Approval) -> Verdict:
+        """As `contracts.Approvals`."""
+        if (
+            asked.lasting
+            and (given := await self._book.lasting(asked.fingerprint, asked.chat_key)) is not None
+        ):
+            return given
+        floor = self.floor
+        turn = floor.running.get(asked.chat_key) if floor is not None else None
+        if floor is None or turn is None or asked.user_id is None or not (self._operators or asked.granted):
+            return Verdict("nobody")
+        record = await self._book.ask(self._ids.ulid(), asked)
+        if record.verdict is not None:
+            return record.verdict
+        if floor.waits(turn.first):
+            return await self._end(record.id, Verdict("steered"))
+        waiting = _Waiting(record, turn.first, asyncio.get_running_loop().create_future())
+        self._waiting[record.id] = waiting
+        try:
+            async with floor.park():
+                return await self._wait(waiting)
+        finally:
+            del self._waiting[record.id]
+
+    async def _wait(self, waiting: _Waiting) -> Verdict:
+        record = waiting.record
+        left = record.asked_at + SECONDS - self._clock.now()
+        asking = asyncio.create_task(self._show(waiting))
+        patience = asyncio.create_task(self._clock.sleep(max(0.0, min(left, SECONDS))))
+        ends: list[asyncio.Future[Any]] = [waiting.answer, patience]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (asking, patience):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        verdict = waiting.answer.result() if waiting.answer.done() else Verdict("expired")
+        return verdict if verdict.by else await self._end(record.id, verdict)
+
+    async def _end(self, name: str, verdict: Verdict) -> Verdict:
+        """Record how it ended, unless somebody was quicker: then that is how."""
+        if await self._book.settle(name, verdict):
+            return verdict
+        record = await self._book.approval(name)
+        return record.verdict if record is not None and record.verdict is not None else verdict
+
+    async def _show(self, waiting: _Waiting) -> None:
+        """Ask in the chat, unless that was done before a restart."""
+        name, first = waiting.record.id, waiting.first
+        try:
+            if any(one.state != "failed" for one in await self._journal.deliveries(name)):
+                return
+            # Under a name of its own: a notice of the turn would say that the turn was answered.
+            to = replace(Address.of(first), request_id=name, target={**first.target, BUTTONS: name})
+            self._log.write("approval", "a person is asked", approval=name, tool=waiting.record.asked.tool)
+            await self._delivery.send(to, _question(waiting.record, first), kind="notice")
+        except errors.ShipmateError as error:
+            self._log.write(
+                "approval", "the question did not arrive", level="warn", approval=name, cause=str(error)
+            )
+
+    def steer(self, inbound: Inbound) -> None:
+        """Its person has written something else: what waits in that chat waits no longer."""
+        for waiting in list(self._waiting.values()):
+            if waiting.first.chat_key == inbound.chat_key and follows(inbound, waiting.first):
+                waiting.decided(Verdict("steered"))
+
+    async def over(self, request_id: str) -> None:
+        """A turn has ended: what it still waited for is off. Raises `errors.StorageError`."""
+        for record in await self._book.open_approvals():
+            if record.asked.request_id == request_id:
+                await self._book.settle(record.id, Verdict("stopped"))
+
+    # ------------------------------------------------------------ the person who decides
+
+    async def approve(self, inbound: Inbound) -> str:
+        """`/approve [name] [once|chat|always]`, or its button; what to say of it."""
+        words = inbound.command.args.split() if inbound.command is not None else []
+        scope = SCOPES[words.pop().lower()] if words and words[-1].lower() in SCOPES else "once"
+        return await self._decide(inbound, " ".join(words), "approved", scope)
+
+    async def deny(self, inbound: Inbound) -> str:
+        """`/deny [name]`, or its button; what to say of it."""
+        args = inbound.command.args.strip() if inbound.command is not None else ""
+        return await self._decide(inbound, args, "denied", "once")
+
+    async def _decide(self, inbound: Inbound, name: str, ended: str, scope: Scope) -> str:
+        record = await self._named(inbound, name)
+        if isinstance(record, str):
+            return record
+        by = f"{inbound.channel}:{inbound.user_id}"
+        operator = by in self._operators
+        asker = record.asked.granted and by == f"{record.asked.channel}:{record.asked.user_id}"
+        if not operator and not asker:
+            self._note(record, inbound, "refused")
+            return NOT_YOURS
+        if scope == "always" and not operator:
+            self._note(record, inbound, "refused")
+            return NOT_ALWAYS
+        verdict = Verdict("approved" if ended == "approved" else "denied", by, scope)
+        if self._clock.now() >= record.asked_at + SECONDS or not await self._book.settle(record.id, verdict):
+            return UNKNOWN
+        self._note(record, inbound, ended, scope=scope)
+        if (waiting := self._waiting.get(record.id)) is not None:
+            waiting.decided(verdict)
+        return _told(record, verdict)
+
+    async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
+        """The approval that is meant: by name, or the only one of this chat; else what to say."""
+        records = await self._book.open_approvals()
+        wanted = name.upper()
+        if wanted:
+            found = [
+                one
+                for one in records
+                if one.id == wanted or (len(wanted) >= SHORT and one.id.endswith(wanted))
+            ]
+            return found[0] if len(found) == 1 else UNKNOWN
+        here = [one for one in records if one.asked.chat_key == inbound.chat_key]
+        if len(here) == 1:
+            return here[0]
+        names = ", ".join(_short(one) for one in here)
+        return HOW.format(name=_short(here[0]), names=names) if here else NOTHING
+
+    def _note(
+        self, record: ApprovalRecord, inbound: Inbound, decision: str, *, scope: Scope = "once"
+    ) -> None:
+        self._log.write(
+            "approval",
+            f"{record.asked.tool}: {decision}",
+            chat_key=record.asked.chat_key,
+            request_id=record.asked.request_id,
+            approval=record.id,
+            decision=decision,
+            scope=scope,
+            by=f"{inbound.channel}:{inbound.user_id}",
+            rule=record.asked.rule or None,
+            fingerprint=record.asked.fingerprint,
+        )
+
+
+def _short(record: ApprovalRecord) -> str:
+    return record.id[-SHORT:]
+
+
+def _told(record: ApprovalRecord, verdict: Verdict) -> str:
+    if verdict.ended == "denied":
+        return f"Denied: {record.asked.tool} will not run."
+    lasts = {"once": "", "chat": " From now on exactly this runs in this chat without asking.",
+             "always": " From now on exactly this runs without asking."}  # fmt: skip
+    return f"Approved: {record.asked.tool} runs now.{lasts[verdict.scope]}"
+
+
+def _question(record: ApprovalRecord, first: Inbound) -> str:
+    """What people read: for whom, why, exactly what, and how to answer."""
+    asked, short = record.asked, _short(record)
+    # Nothing in it may end the block that it stands in.
+    shown = asked.shown.replace("```", "\\u0060" * 3)
+    who = f"{text.preview(first.user_name, 60)} ({asked.user_id})" if first.user_name else f"{asked.user_id}"
+    rule = f" Rule: {asked.rule}." if asked.rule else ""
+    may = "An operator, or who asked, can answer" if asked.granted else "An operator can answer"
+    return (
+        f"This waits for an approval. It is for {who}: {asked.why}.{rule}\n\n```\n{shown}\n```\n\n"
+        f"{may} with approve {short} or deny {short} (as commands), within {SECONDS / 60:.0f} minutes. "
+        f"approve {short} chat allows exactly this for this chat; always is for operators."
+    )

@@ -1,0 +1,71 @@
+"""What people were asked to allow, and what they decided."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Coroutine
+from dataclasses import asdict
+from typing import Any
+
+from bot import text
+from bot.contracts import Approval, ApprovalRecord, Ended, Scope, Verdict
+from bot.journal.part import Part, dumps, held
+
+_ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
+_FIELDS = "SELECT id, asked, asked_at, ended, decided_by, scope FROM approvals"
+_THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
+_SETTLE = (
+    "UPDATE approvals SET ended = ?, decided_by = ?, scope = ?, decided_at = ? WHERE id = ? AND ended IS NULL"
+)
+_OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY rowid"
+_LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
+    AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope LIMIT 1"""
+
+
+class SqliteApprovals(Part):
+    """`contracts.ApprovalBook`."""
+
+    def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:
+        values = (
+            name,
+            asked.request_id,
+            asked.call_id,
+            asked.chat_key,
+            asked.fingerprint,
+            dumps(asdict(asked)),
+        )
+        key, now = (asked.request_id, asked.call_id, asked.fingerprint), self._clock.now()
+
+        def work(db: sqlite3.Connection) -> ApprovalRecord:
+            db.execute(_ASK, (*map(text.clean, values), now))
+            return _record(db.execute(_THIS, tuple(map(text.clean, key))).fetchone())
+
+        return _given(self._base.run(work))
+
+    def settle(self, name: str, verdict: Verdict) -> Coroutine[Any, Any, bool]:
+        values = (verdict.ended, verdict.by, verdict.scope, self._clock.now(), name)
+        return held(self._change(_SETTLE, values))
+
+    async def approval(self, name: str) -> ApprovalRecord | None:
+        row = await self._row(f"{_FIELDS} WHERE id = ?", (name,))
+        return _record(row) if row is not None else None
+
+    async def open_approvals(self) -> list[ApprovalRecord]:
+        return [_record(row) for row in await self._rows(_OPEN, ())]
+
+    async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
+        row = await self._row(_LASTING, (fingerprint, chat_key))
+        return Verdict("approved", row[0], row[1]) if row is not None else None
+
+
+def _record(row: tuple[str, str, float, Ended | None, str | None, Scope | None]) -> ApprovalRecord:
+    name, asked, asked_at, ended, by, scope = row
+    verdict = Verdict(ended, by or "", scope or "once") if ended is not None else None
+    return ApprovalRecord(name, Approval(**json.loads(asked)), asked_at, verdict)
+
+
+async def _given(change: Any) -> ApprovalRecord:
+    record: ApprovalRecord = await change
+    return record

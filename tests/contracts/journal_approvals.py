@@ -1,0 +1,79 @@
+"""What a journal knows of what people were asked to allow."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.contracts import Approval, ApprovalRecord, Journal, Verdict
+from bot.testing.clock import FakeClock
+from tests.contracts.journal_rig import DAY, JournalRig
+
+
+def approval(call: str = "call1", fingerprint: str = "f1", chat_key: str = "slack:C1") -> Approval:
+    return Approval(
+        request_id="R1", call_id=call, chat_key=chat_key, tool="run_shell", fingerprint=fingerprint, shown="make 漢字\n👍",
+        why="why", rule="", channel="slack", user_id="U1", granted=False, lasting=True,
+    )  # fmt: skip
+
+
+class ApprovalsContract(JournalRig):
+    async def test_a_question_is_written_once_and_found_after_a_restart(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        began = clock.now()
+        record = ApprovalRecord("A1", approval(), began)
+        assert await journal.ask("A1", approval()) == record
+        await clock.advance(1)
+        journal = await self.restart(journal)
+        assert await journal.ask("A2", approval()) == record
+        assert await journal.open_approvals() == [record]
+        assert await journal.approval("A1") == record
+        assert await journal.approval("A2") is None
+        other = await journal.ask("A3", approval(fingerprint="f2"))
+        assert [one.id for one in await journal.open_approvals()] == ["A1", other.id]
+
+    async def test_the_first_verdict_counts(self, journal: Journal) -> None:
+        await journal.ask("A1", approval())
+        verdicts = [
+            Verdict("approved", "slack:U7", "chat"),
+            Verdict("denied", "slack:U8"),
+            Verdict("expired"),
+        ]
+        assert await asyncio.gather(*(journal.settle("A1", one) for one in verdicts)) == [True, False, False]
+        journal = await self.restart(journal)
+        assert not await journal.settle("A1", Verdict("stopped"))
+        assert not await journal.settle("A9", Verdict("stopped"))
+        record = await journal.ask("A2", approval())
+        assert (record.id, record.verdict) == ("A1", verdicts[0])
+        assert await journal.open_approvals() == []
+
+    async def test_what_was_allowed_for_longer_holds_for_exactly_that(self, journal: Journal) -> None:
+        for name, scope, ended in (
+            ("f1", "chat", "approved"),
+            ("f2", "always", "approved"),
+            ("f3", "once", "approved"),
+            ("f4", "always", "denied"),
+        ):
+            await journal.ask(name, approval(name, name))
+            await journal.settle(name, Verdict(ended, "slack:U7", scope))  # type: ignore[arg-type]
+        journal = await self.restart(journal)
+        here = [await journal.lasting(name, "slack:C1") for name in ("f1", "f2", "f3", "f4", "f5")]
+        assert here == [
+            Verdict("approved", "slack:U7", "chat"),
+            Verdict("approved", "slack:U7", "always"),
+            None,
+            None,
+            None,
+        ]
+        there = [await journal.lasting(name, "slack:C2") for name in ("f1", "f2", "f3")]
+        assert there == [None, Verdict("approved", "slack:U7", "always"), None]
+
+    async def test_sweeping_keeps_what_waits_and_what_holds(self, journal: Journal, clock: FakeClock) -> None:
+        for name in ("once", "chat", "always", "waits"):
+            await journal.ask(name, approval(name, name))
+            if name != "waits":
+                await journal.settle(name, Verdict("approved", "slack:U7", name))  # type: ignore[arg-type]
+        await clock.advance(30 * DAY)
+        await journal.sweep(clock.now())
+        left = [name for name in ("once", "chat", "always", "waits") if await journal.approval(name)]
+        assert left == ["chat", "always", "waits"]

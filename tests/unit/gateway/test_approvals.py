@@ -1,0 +1,359 @@
+"""Approvals in the chats: who is asked what, who may decide, what ends the waiting, and what a restart leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Approval, Command, TurnOutcome, TurnRequest, Verdict
+from bot.gateway import approvals
+from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.outgoing import until
+
+GROUP: dict[str, Any] = {
+    "chat_id": "-100",
+    "chat_key": "tele:chat:-100",
+    "chat_type": "group",
+    "target": {"chat": "-100"},
+}
+OPERATOR, MEMBER, STRANGER = "1", "77", "99"
+
+
+class Desk(Bench):
+    """A gateway whose turns ask for an approval, and reply with what came of it."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        super().__init__(root, **options)
+        self.granted = options.get("granted", False)
+        self.lasting = True
+        self.name = "f1"
+        self.ran: list[Verdict] = []
+        self.agent._run = self._ask  # type: ignore[method-assign]
+
+    async def _ask(self, request: TurnRequest) -> TurnOutcome:
+        assert request.inbound is not None
+        assert request.reply is not None
+        if request.inbound.text.startswith("quick"):
+            await request.reply.send("quickly")
+            return TurnOutcome("done", delivered=1)
+        verdict = await self.approvals.decide(
+            Approval(
+                request_id=request.request_id,
+                call_id="call1",
+                chat_key=request.chat_key,
+                tool="run_shell",
+                fingerprint=self.name,
+                shown="run_shell\ncommand: make ``` x",
+                why="it needs an approval",
+                rule="ask run_shell",
+                channel=request.inbound.channel,
+                user_id=request.inbound.user_id,
+                granted=self.granted,
+                lasting=self.lasting,
+            )
+        )
+        self.ran.append(verdict)
+        await request.reply.send(verdict.ended)
+        return TurnOutcome("done", delivered=1)
+
+    async def press(self, word: str, args: str = "", user: str = OPERATOR, **more: Any) -> None:
+        await self.say(
+            "", user_id=user, command=Command(name=word, args=args), addressed="command", **{**GROUP, **more}
+        )
+
+    async def asked(self, **more: Any) -> str:
+        """Begin a turn that asks; the name of what waits."""
+        before = set(self.names())
+        await self.say("work", user_id=MEMBER, **{**GROUP, **more})
+        await until(lambda: bool(set(self.names()) - before))
+        return self.names()[-1]
+
+    def names(self) -> list[str]:
+        return [one.target[approvals.BUTTONS] for one in self.tele.sent if approvals.BUTTONS in one.target]
+
+    def decisions(self) -> list[str]:
+        return [
+            str(line.details["decision"]) for line in self.log.of("approval") if "decision" in line.details
+        ]
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(tmp_path)
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
+    name = await desk.asked()
+    (question,) = desk.tele.sent
+    assert question.kind == "notice"
+    assert "It is for 77: it needs an approval. Rule: ask run_shell." in question.text
+    assert "command: make \\u0060\\u0060\\u0060 x" in question.text
+    await desk.press("approve", name[-6:].lower())
+    await desk.idle()
+    assert desk.ran == [Verdict("approved", "tele:1", "once")]
+    assert desk.tele.texts[1:] == ["Approved: run_shell runs now.", "approved"]
+    assert desk.decisions() == ["approved"]
+    assert await desk.lines("tele:chat:-100") == [("user", "work"), ("assistant", "approved")]
+
+
+async def test_without_a_name_the_only_one_of_the_chat_is_meant(desk: Desk) -> None:
+    await desk.asked()
+    await desk.press("deny")
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["denied"]
+
+
+async def test_nobody_else_decides_and_it_goes_on_waiting(desk: Desk) -> None:
+    name = await desk.asked()
+    for user in (MEMBER, "78"):
+        for word in ("approve", "deny"):
+            await desk.press(word, name, user)
+            await until(lambda: desk.tele.texts[-1] == approvals.NOT_YOURS)
+    await desk.press(
+        "approve", f"{name} always", STRANGER, chat_id="99", chat_key="tele:chat:99", chat_type="direct"
+    )
+    await desk.press("approve", name, from_bot=True)
+    assert not desk.ran
+    assert desk.decisions() == ["refused"] * 4
+    await desk.press("approve", name)
+    await desk.idle()
+    assert [verdict.by for verdict in desk.ran] == ["tele:1"]
+
+
+async def test_who_asked_decides_where_a_rule_grants_it_but_not_always(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, granted=True)
+    await desk.open()
+    name = await desk.asked()
+    await desk.press("approve", name, "78")
+    await until(lambda: desk.tele.texts[-1] == approvals.NOT_YOURS)
+    await desk.press("approve", f"{name} always", MEMBER)
+    await until(lambda: desk.tele.texts[-1] == approvals.NOT_ALWAYS)
+    await desk.press("approve", name, MEMBER)
+    await desk.idle()
+    assert desk.ran == [Verdict("approved", "tele:77", "once")]
+    await desk.close()
+
+
+async def test_a_second_press_has_no_effect(desk: Desk) -> None:
+    name = await desk.asked()
+    await desk.press("approve", name)
+    await desk.press("deny", name)
+    await desk.press("approve", name)
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["approved"]
+    assert sorted(desk.tele.texts[1:]) == sorted(
+        ["Approved: run_shell runs now.", approvals.UNKNOWN, approvals.UNKNOWN, "approved"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "user", "elsewhere"), [("chat", OPERATOR, "asks"), ("always", OPERATOR, "approved")]
+)
+async def test_what_is_allowed_for_longer_is_not_asked_again(
+    desk: Desk, scope: str, user: str, elsewhere: str
+) -> None:
+    await desk.press("approve", f"{await desk.asked()} {scope}", user)
+    await desk.idle()
+    desk.tele.sent.clear()
+    await desk.say("work again", **GROUP)
+    await desk.idle()
+    assert desk.tele.texts == ["approved"]
+    desk.name = "f2"  # other arguments, or another folder
+    await desk.asked()
+    await desk.press("deny")
+    await desk.idle()
+    desk.name, desk.lasting = "f1", False
+    await desk.asked()  # untrusted text is in view
+    await desk.press("deny")
+    await desk.idle()
+    desk.lasting = True
+    desk.tele.sent.clear()
+    await desk.say("work there")
+    await until(lambda: bool(desk.tele.sent))
+    assert (approvals.BUTTONS in desk.tele.sent[0].target) == (elsewhere == "asks")
+
+
+async def test_while_it_waits_its_place_is_free_and_it_comes_back_to_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, max_concurrent=1)
+    await desk.open()
+    await desk.asked()
+    await desk.say("quick question")
+    await until(lambda: desk.tele.texts[-1] == "quickly")
+    await until(lambda: desk.turns.lanes._places.free == 1)
+    await desk.press("approve")
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["approved"]
+    assert desk.turns.lanes._places.free == 1
+    await desk.close()
+
+
+async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, max_concurrent=1)
+    await desk.open()
+    await desk.asked()
+    held, order = asyncio.Event(), []
+    lanes = desk.turns.lanes
+
+    async def other() -> None:
+        async with lanes.parked():
+            order.append("parked")
+        order.append("back")
+
+    lanes._places.take()  # somebody else runs
+    await desk.press("approve")
+    await until(lambda: bool(lanes._returning))
+    assert not desk.ran
+    lanes._free_place()
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["approved"]
+    assert lanes._places.free == 1
+    lanes._places.take()
+    await other()
+    assert order == ["parked", "back"]
+    assert not held.is_set()
+    lanes._free_place()
+    await desk.close()
+
+
+async def test_what_its_person_adds_ends_the_waiting(desk: Desk) -> None:
+    await desk.asked()
+    await desk.say("somebody else", user_id="78", **GROUP)
+    assert not desk.ran
+    await desk.say("quick, rather this", user_id=MEMBER, **GROUP)
+    await until(lambda: bool(desk.ran))
+    assert desk.ran[0] == Verdict("steered")
+    await until(lambda: len(desk.names()) == 2)
+    await desk.press("deny", desk.names()[1])
+    await desk.idle()
+
+
+async def test_a_stop_ends_it_and_nothing_can_be_allowed_after(desk: Desk) -> None:
+    name = await desk.asked()
+    await desk.say("", user_id=MEMBER, command=Command(name="stop"), addressed="command", **GROUP)
+    await until(lambda: "Stopped." in desk.tele.texts)
+    await desk.idle()
+    await desk.press("approve", name)
+    await desk.idle()
+    assert not desk.ran
+    assert desk.tele.texts[-1] == approvals.UNKNOWN
+    record = await desk.journal.approval(name)
+    assert record is not None
+    assert record.verdict == Verdict("stopped")
+    assert desk.turns.lanes._places.free == 8
+
+
+async def test_after_half_an_hour_it_is_over(desk: Desk) -> None:
+    name = await desk.asked()
+    await desk.clock.advance(approvals.SECONDS - 1)
+    assert not desk.ran
+    await desk.clock.advance(2)
+    await desk.idle()
+    assert desk.ran == [Verdict("expired")]
+    await desk.press("approve", name)
+    await desk.idle()
+    assert desk.tele.texts[-1] == approvals.UNKNOWN
+
+
+async def test_where_nobody_could_press_nobody_is_asked(desk: Desk) -> None:
+    desk.approvals._operators = frozenset()
+    await desk.say("work", **GROUP)
+    await desk.idle()
+    assert desk.ran == [Verdict("nobody")]
+    assert desk.tele.texts == ["nobody"]
+    desk.approvals.floor = None
+    await desk.say("work", **GROUP)
+    await desk.idle()
+    assert desk.ran[1:] == [Verdict("nobody")]
+
+
+@pytest.mark.parametrize("pressed", ["before", "after"])
+async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pressed: str) -> None:
+    desk = Desk(tmp_path)
+    await desk.open()
+    name = await desk.asked()
+    await desk.close()
+    assert not desk.ran
+    again = Desk(tmp_path)
+    again._count = itertools.count(100)
+    if pressed == "before":
+        assert await again.journal.settle(name, Verdict("approved", "tele:1"))
+    await again.open()
+    if pressed == "after":
+        await until(lambda: bool(again.approvals._waiting))
+        await again.press("approve", name)
+    await again.idle()
+    assert again.ran == [Verdict("approved", "tele:1", "once")]
+    assert not [one for one in again.tele.sent if approvals.BUTTONS in one.target]
+    assert again.tele.texts[-1] == "approved"
+    await again.close()
+
+
+async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.open()
+    name = await desk.asked()
+    await desk.close()
+    again = Desk(tmp_path)
+    again._count = itertools.count(100)
+    again.clock.jump(approvals.SECONDS + 1)
+    await again.open()
+    await again.press("approve", name)
+    await again.idle()
+    assert again.ran == [Verdict("expired")]
+    await again.close()
+
+
+async def test_a_question_that_cannot_be_delivered_can_still_be_answered(desk: Desk) -> None:
+    desk.tele.failures = [errors.TargetGone()]
+    await desk.say("work", user_id=MEMBER, **GROUP)
+    await until(lambda: bool(desk.approvals._waiting) and not desk.tele.failures)
+    await desk.press("deny")
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["denied"]
+
+
+async def test_commands_without_anything_that_waits(desk: Desk) -> None:
+    await desk.press("approve")
+    await desk.press("deny", "abcdef")
+    await desk.idle()
+    assert desk.tele.texts == [approvals.NOTHING, approvals.UNKNOWN]
+
+
+async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
+    async def ask(call: str) -> Verdict:
+        turn = desk.turns._running["tele:chat:-100"].first
+        return await desk.approvals.decide(
+            Approval(
+                turn.request_id,
+                call,
+                "tele:chat:-100",
+                "t",
+                call,
+                "s",
+                "w",
+                "",
+                "tele",
+                MEMBER,
+                granted=False,
+                lasting=True,
+            )
+        )
+
+    await desk.asked()
+    more = asyncio.create_task(ask("call2"))
+    await until(lambda: len(desk.approvals._waiting) == 2)
+    await desk.press("approve")
+    await until(lambda: "Say which one" in desk.tele.texts[-1])
+    for record in await desk.journal.open_approvals():
+        await desk.press("deny", record.id)
+    await desk.idle()
+    assert (await more).ended == "denied"
