@@ -95,7 +95,9 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Tail:
-    """What is known of a file without reading it again. `ended` is False where the last newline is missing."""
+    """What is known of a file without reading it again. `ended` is False where the last newline is missing. `lines` are
+    counted where no keys are: who has keys may have files of any size, and does not ask.
+    """
 
     size: int
     lines: int
@@ -129,10 +131,11 @@ class Files:
         with closing(self._disk.open(path)) as file:
             size = self._repaired(path, file)
             ended = not size or file.read(size - 1, 1) == b"\n"
-            if self._index is not None:
-                newest = itertools.islice(pieces.lines_backwards(file, size), _RECENT + 1)
-                self._note(path, [self._index(raw) for raw in newest if raw][::-1])
-            return self._remember(path, Tail(size, pieces.count_lines(file, size), ended))
+            if self._index is None:
+                return self._remember(path, Tail(size, pieces.count_lines(file, size), ended))
+            newest = itertools.islice(pieces.lines_backwards(file, size), _RECENT + 1)
+            self._note(path, [self._index(raw) for raw in newest if raw][::-1])
+            return self._remember(path, Tail(size, 0, ended))
 
     def has(self, path: Path, key: str) -> bool:
         """Whether a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files

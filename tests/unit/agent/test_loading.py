@@ -10,7 +10,7 @@ import pytest
 from bot.agent import epochs
 from bot.context import removed
 from bot.contracts import Inbound, OpenFile, TurnRequest
-from bot.history import pieces
+from bot.history import jsonl, pieces, reading
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -214,3 +214,17 @@ async def test_a_boundary_breaks_the_chain_and_what_is_no_message_is_never_a_par
     assert lines[cut].parent_uuid is None
     before = {line.uuid for line in lines[:cut]}
     assert not before & {line.parent_uuid for line in lines[cut:] if line.message is not None}
+
+
+async def test_what_the_first_line_after_a_restart_costs_does_not_grow_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = CountingDisk()
+    bench = Bench(tmp_path, disk)
+    await talk(bench, 1, "x" * 4_000_000)
+    await talk(bench, 4)
+    monkeypatch.setattr(jsonl, "_RECENT", 10)
+    disk.bytes = 0
+    jsonl.Files(disk, log=bench.log, clock=bench.clock, index=reading.uuid_of).tail(file_of(bench))
+    assert disk.bytes < 10 * pieces.PIECE
+    await bench.close()
