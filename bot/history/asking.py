@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from bot.history import analysis, ranking
 from bot.history.index import ROLES, Chat
+from bot.history.kin import kin
 from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
 from bot.history.streams import Stream
 from bot.history.window import read_line
@@ -70,6 +71,7 @@ class Asked:
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
         if not terms:
             return self._of_time()
+        terms = [*terms, *kin(self._db, self._chat.prefix, terms, self._weights.kin)]
         tally = ranking.Tally(self._field, self._weights)
         self._add(tally, terms)
         tally.consider(self._rows_of_time())

@@ -30,7 +30,7 @@ class Weights:
 
     k1: float = 1.2
     """How much a word that comes again adds (BM25)."""
-    b: float = 0.4
+    b: float = 0.5
     """How much long lines have to give up (BM25)."""
     repeated: float = 2.5
     """How often a word is taken to be in a line that has it more than once."""
@@ -50,6 +50,8 @@ class Weights:
     """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.6
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
+    kin: float = 0.8
+    """The weight of words of the same family as one of the question (`kin.py`)."""
     feedback_lines: int = 6
     """How many of the best lines say what else to look for."""
     feedback_terms: int = 8
