@@ -198,6 +198,29 @@ async def test_a_new_conversation_leaves_the_old_one_on_file_where_it_can_be_loa
     assert "Rosebud" not in receipt
 
 
+async def test_a_question_in_other_words_finds_what_was_said_with_its_answer(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer("Noted: two tickets.")
+    world.telegram.say("we bought tickets for Oslo")
+    await world.telegram.until(lambda: len(world.texts()) == 1)
+    world.telegram.say("/new")
+    await world.telegram.until(lambda: len(world.texts()) == 2)
+    world.model.answer(
+        tool_use("chat_load_history", {"query": "which ticket did I buy today?", "scope": "mine"})
+    )
+    world.model.answer("Oslo.")
+    world.telegram.say("where to?")
+    await world.telegram.until(lambda: len(world.texts()) == 3)
+    texts = [
+        block.get("text") for message in world.model.bodies[-1]["messages"] for block in message["content"]
+    ]
+    places = [
+        texts.index(said) for said in ("we bought tickets for Oslo", "Noted: two tickets.", "where to?")
+    ]
+    assert places == sorted(places)
+
+
 async def test_a_history_that_outgrew_the_window_is_halved_and_the_message_answered(world: World) -> None:
     world.only("telegram")
     await world.start()
