@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.contracts import ArchiveLine, RecallQuery
-from bot.history import searching
+from bot.history import index, searching
 from bot.history.archive import ChatStore
 from bot.history.names import encode
 from bot.history.searching import SearchedArchive
@@ -114,6 +114,17 @@ async def test_pages_that_went_bad_under_a_running_index_are_given_up(desk: Desk
     assert again.complete
     assert [hit.line.text for hit in again.hits][:1] == ["umbrella number150"]
     assert any("the search index cannot be used" in entry.message for entry in desk.log.entries)
+
+
+async def test_an_index_is_rebuilt_beside_a_gateway_that_goes_on(desk: Desk) -> None:
+    await desk.say("the red umbrella")
+    assert await desk.find("umbrella") == ["the red umbrella"]
+    assert index.rebuild(desk.path, desk.folder, SystemDisk()) == (1, 1)
+    assert await desk.find("umbrella") == ["the red umbrella"]
+    await desk.say("another umbrella")
+    await desk.archive.caught_up()
+    assert desk.indexed() == 2
+    assert set(await desk.find("umbrella")) == {"the red umbrella", "another umbrella"}
 
 
 async def test_where_no_index_can_be_had_the_newest_lines_are_looked_through(desk: Desk) -> None:
