@@ -121,6 +121,17 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
             db.execute("ROLLBACK")
 
 
+@contextlib.contextmanager
+def snapshot(db: sqlite3.Connection) -> Iterator[None]:
+    """The block sees one state of the file, whoever makes it anew meanwhile: numbers of chats are then given again."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if db.in_transaction:
+            db.execute("COMMIT")
+
+
 def remove(path: Path) -> None:
     """Take the file away. It can be made anew."""
     for end in ("", "-wal", "-shm"):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bot.contracts import ArchiveLine, Disk, Hit
-from bot.history import names, ranking
+from bot.history import indexfile, names, ranking
 from bot.history.finding import Finder, Place, Wish
 from bot.history.index import Index
 from bot.history.ranking import Weights
@@ -62,20 +62,21 @@ class Recall:
         """`limit` hits after the first `offset` of those that `keep` takes, with `reach` neighbours on each side, and
         how many lines were found in all.
         """
-        places = self._finder.find([names.encode(key) for key in chat_keys], wish)
-        taken: list[tuple[Place, ArchiveLine]] = []
-        refused = 0
-        for begin in range(0, len(places), _AT_ONCE):
-            some = places[begin : begin + _AT_ONCE]
-            for place, line in self._said(some):
-                if line is None or (keep is not None and not keep(line)):
-                    refused += 1
-                else:
-                    taken.append((place, line))
-            if len(taken) >= offset + limit:
-                break
-        page = taken[offset : offset + limit]
-        return self._with_neighbours(page, reach), len(places) - refused
+        with indexfile.snapshot(self.index.db):
+            places = self._finder.find([names.encode(key) for key in chat_keys], wish)
+            taken: list[tuple[Place, ArchiveLine]] = []
+            refused = 0
+            for begin in range(0, len(places), _AT_ONCE):
+                some = places[begin : begin + _AT_ONCE]
+                for place, line in self._said(some):
+                    if line is None or (keep is not None and not keep(line)):
+                        refused += 1
+                    else:
+                        taken.append((place, line))
+                if len(taken) >= offset + limit:
+                    break
+            page = taken[offset : offset + limit]
+            return self._with_neighbours(page, reach), len(places) - refused
 
     def _said(self, places: Sequence[Place]) -> list[tuple[Place, ArchiveLine | None]]:
         said: dict[tuple[str, int], ArchiveLine] = {}
