@@ -90,11 +90,11 @@ async def test_thinking_that_would_come_loose_is_left_out_before_anybody_refuses
     bench.model.answers += [reply(THINKING, text("eins")), reply(text("zwei"))]
     await bench.say("first")
     await bench.say("second")
-    store = bench.pool._runtime(KEY).store
-    first = store.turns[0]
-    # Something has changed the history and told nobody.
-    object.__setattr__(first.entries[0], "message", {"role": "user", "content": [text("other words")]})
-    store._view = None
+    # Something has changed the history and told nobody. In place: whatever makes the view of it sees that.
+    before = bench.pool._runtime(KEY).store.messages()[0]
+    copy = {**before, "content": list(before["content"])}
+    bench.pool._runtime(KEY).epochs.sent = [copy, *list(bench.pool._runtime(KEY).epochs.sent)[1:]]
+    before["content"][-1] = text("other words")
     await bench.say("third")
     (told,) = bench.log.of("repair")
     assert told.details["cause"] == "messages.1: thinking behind a changed position"
