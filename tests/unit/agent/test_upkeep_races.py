@@ -52,7 +52,8 @@ async def test_compactions_that_hang_are_not_waited_for_at_every_turn(bench: Ben
     for number in range(12):
         await pushed(bench, asyncio.create_task(bench.say(f"message {number} {LONG}")))
         await ran()
-    assert answers.forks("compaction") == 3
+    passed = bench.clock.monotonic()
+    assert 3 <= answers.forks("compaction") <= 3 + passed // 600
     assert len(bench.chat.seen) == 12
     await bench.pool.close()
 
