@@ -1,0 +1,39 @@
+"""Back to an earlier conversation, and on from a point in the past of one, through the whole pipeline."""
+
+from __future__ import annotations
+
+import json
+
+from tests.blackbox.conftest import World
+
+
+async def said(world: World, words: str) -> str:
+    """What is answered to it."""
+    count = len(world.texts())
+    world.telegram.say(words)
+    await world.telegram.until(lambda: len(world.texts()) == count + 1)
+    return str(world.texts()[-1])
+
+
+async def test_a_conversation_goes_on_after_another_one_and_a_restart(world: World) -> None:
+    world.only("telegram")
+    world.model.script(lambda _: "Noted.")
+    await world.start()
+    await said(world, "the budget of 東京 is 42")
+    await said(world, "and of 大阪 17")
+    await said(world, "/new")
+    await said(world, "something else")
+    listed = (await said(world, "/resume")).splitlines()
+    assert "the budget of 東京" in listed[2]
+    assert "back in conversation" in await said(world, f"/resume {listed[2].split()[0]}")
+    await world.process.stop()
+    await world.start()
+    await said(world, "what was it?")
+    asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
+    assert "東京" in asked
+    assert "something else" not in asked
+    assert "last 2 turns" in await said(world, "/fork 2")
+    await said(world, "and now?")
+    asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
+    assert "東京" in asked
+    assert "大阪" not in asked
