@@ -15,7 +15,7 @@ async def said(world: World, words: str) -> str:
     return str(world.texts()[-1])
 
 
-async def test_a_conversation_goes_on_after_another_one_and_a_restart(world: World) -> None:
+async def test_a_conversation_goes_on_after_another_one_and_from_its_past(world: World) -> None:
     world.only("telegram")
     world.model.script(lambda _: "Noted.")
     await world.start()
@@ -26,8 +26,6 @@ async def test_a_conversation_goes_on_after_another_one_and_a_restart(world: Wor
     listed = (await said(world, "/resume")).splitlines()
     assert "the budget of 東京" in listed[2]
     assert "back in conversation" in await said(world, f"/resume {listed[2].split()[0]}")
-    await world.process.stop()
-    await world.start()
     await said(world, "what was it?")
     asked = json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
     assert "東京" in asked
