@@ -270,13 +270,24 @@ class ToolInputInvalid(ToolError):
 
 
 class CommandFailed(ToolError):
-    """A command ended in another exit code than 0, or by a signal (then the code is negative)."""
+    """A command ended in another exit code than 0, or by a signal (then the code is negative). `limit` are the seconds
+    after which it was stopped, where it was.
+    """
 
     person = "A command that I ran has failed."
 
-    def __init__(self, message: str | None = None, *, exit_code: int, stdout: str, stderr: str) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        exit_code: int,
+        stdout: str,
+        stderr: str,
+        limit: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = exit_code
+        self.limit = limit
         self.stdout = stdout
         self.stderr = stderr
 

@@ -45,6 +45,7 @@ from bot.serving import Outside
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
+from bot.tools.isolation import Isolation
 from bot.tools.permissions import Paths, Rules
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
@@ -150,14 +151,15 @@ def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Watc
 
 
 def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) -> ToolPorts:
-    memberships = Memberships(channels, rooms.log)
+    memberships, root, shell = Memberships(channels, rooms.log), rooms.settings.root, rooms.settings.shell
     return ToolPorts(
         archive=rooms.archive,
         artifacts=rooms.artifacts,
         skills=skills,
         clock=rooms.outside.clock,
         memory=rooms.memory_files,
-        project=Project(rooms.settings.root),
+        project=Project(root),
+        isolation=Isolation(root, required=shell.isolation == "required", network=shell.network),
         recall=rooms.archive,
         membership=memberships,
         permalink=memberships.permalink,

@@ -124,7 +124,9 @@ class Permissions(Shape):
 
 class Shell(Shape):
     isolation: Literal["required", "off"] = "required"
+    """Commands run only where bubblewrap stands around them; `off`: as they are, with all that Shipmate's user may do."""
     network: bool = False
+    """Whether they have that of this machine."""
 
 
 class Skills(Shape):
@@ -185,7 +187,6 @@ class ShipFile(Shape):
 
 
 NOT_BUILT = (
-    "shell",
     "mcp",
     "budgets",
     "schedule",

@@ -190,7 +190,7 @@ def _file_system(error: OSError, tool: str, redact: Redact) -> str:
 # Commands.
 
 _NOT_FOUND = re.compile(r"(?m)^(?:\S+: )?(?:line )?(?:\d+: )?(?P<name>[^\s:]+): (?:command )?not found$")
-_NO_FILE = re.compile(r"(?m)^(?:\S+: )?(?:execvp|exec) (?P<name>[^\s:]+): No such file or directory$")
+_NO_FILE = re.compile(r"(?m)^bwrap: execvp (?P<name>[^\s:]+): No such file or directory$")
 _DENIED = re.compile(r"(?m): (?:Permission denied|Operation not permitted)\.?$")
 _NETWORK = re.compile(
     r"(?mi)\b(?:Could not resolve host|Temporary failure in name resolution|Name or service not known"
@@ -204,6 +204,11 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
     streams = {"stdout": redact(error.stdout).rstrip("\n"), "stderr": redact(error.stderr).rstrip("\n")}
     ended = f"exit code {error.status}" if error.status >= 0 else f"signal {-error.status}"
     head = f"{tool}: the command ended with {ended}."
+    if error.limit is not None:
+        ended = f"stopped after {error.limit:g} s"
+        head = (
+            f"{tool}: the command took longer than {error.limit:g} s and was stopped; part of it may be done."
+        )
     tail = [f"- {hint}" for hint in hints(error.status, streams["stderr"])]
 
     def told(*, whole: bool) -> str:
@@ -223,7 +228,8 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
 def hints(status: int, stderr: str) -> list[str]:
     """What the end of a command may mean, only where its own words say so."""
     found: list[str] = []
-    if status == 127 and (name := _NOT_FOUND.search(stderr) or _NO_FILE.search(stderr)):
+    name = _NO_FILE.search(stderr) or (_NOT_FOUND.search(stderr) if status == 127 else None)
+    if name is not None:
         found.append(_missing(name["name"]))
     if _DENIED.search(stderr):
         found.append("It lacks a permission: use a file or a folder of the project that it may use.")

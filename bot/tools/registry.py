@@ -24,6 +24,7 @@ from bot.contracts import (
     Tool,
 )
 from bot.tools import builtin
+from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.web import Web
 
@@ -38,6 +39,7 @@ class ToolPorts:
     clock: Clock
     memory: MemoryFiles
     project: Project
+    isolation: Isolation | None = None
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     membership: Membership | None = None

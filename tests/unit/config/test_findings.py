@@ -43,7 +43,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("port 0 in an address", {"llm": {"baseUrl": "https://a:0/"}}, "llm.baseUrl: .*expected an address"),
     ("odd port in an address", {"llm": {"baseUrl": "https://a:b/"}}, "llm.baseUrl: .*expected an address"),
     ("feature to come", {"engine": {"kind": "dbos"}}, 'engine.kind: found "dbos" (text); expected "embedded" (text); this is not available yet, remove the key'),
-    ("deep feature to come", {"shell": {"network": True}}, "shell.network: .*not available yet"),
+    ("deep feature to come", {"budgets": {"perChatUsdPerDay": 1.5}}, "budgets.perChatUsdPerDay: .*not available yet"),
     ("servers to come", {"mcp": {"servers": {"x": {"command": "y"}}}}, "mcp.servers: found an object; expected an empty object; .*not available yet"),
     ("no such mode", {"queue": {"mode": "wait"}}, 'queue.mode: found "wait" (text); expected one of "steer", "followup", "collect"'),
     ("too little memory", {"memory": {"limitMb": 127}}, "memory.limitMb: found 127 (a number); expected at least 128; "),

@@ -45,7 +45,7 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
     )
     assert registry(tmp_path).names() == [
         "chat_load_history", "chat_send", "edit_file", "list_dir", "memory", "read_artifact", "read_file",
-        "search_files", "skills_list", "skills_load", "web_fetch", "write_file",
+        "run_shell", "search_files", "skills_list", "skills_load", "web_fetch", "write_file",
     ]  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
         "memory": True,
         "read_artifact": True,
         "read_file": True,
+        "run_shell": True,
         "search_files": True,
         "skills_list": True,
         "skills_load": False,
@@ -76,6 +77,7 @@ async def test_without_a_rule_and_without_anybody_to_ask_nothing_with_effects_ru
         tool_use("write_file", path="x", content="y"),
         tool_use("edit_file", path="Agent.md", old_str="a", new_str="b"),
         tool_use("web_fetch", url="https://example.org/"),
+        tool_use("run_shell", command="touch x"),
     ]
     with tool_scope(ToolExecutionContext("web:chat:1", "R", "U1", None, None)):  # type: ignore[arg-type]
         results = await runner.run(calls)

@@ -181,6 +181,10 @@ def test_a_command_shows_how_it_ended_and_both_outputs() -> None:
     assert command(3, "out\n", "err\n") == (
         "run_shell: the command ended with exit code 3.\nstdout:\n```\nout\n```\nstderr:\n```\nerr\n```"
     )
+    late = errors.CommandFailed(exit_code=-9, stdout="so far", stderr="", limit=1.5)
+    assert failure(late, "run_shell").model.startswith(
+        "run_shell: the command took longer than 1.5 s and was stopped"
+    )
     assert command(-9) == "run_shell: the command ended with signal 9.\nIt printed nothing."
     assert "````\n```\n````" in command(1, "```")
     assert SECRET not in command(1, "x" * 2_990 + SECRET + "y" * 9_000, SECRET)
@@ -209,7 +213,7 @@ async def test_of_long_outputs_head_and_tail_are_shown_and_the_whole_is_kept(too
         (127, "bash: line 1: python: command not found", "Try python3"),
         (127, "bash: pip: command not found", "Try pip3"),
         (127, "bash: node: command not found", "node is not installed here. Do without"),
-        (127, "bwrap: execvp rg: No such file or directory", "rg is not installed"),
+        (1, "bwrap: execvp rg: No such file or directory", "rg is not installed"),
         (126, "sh: 1: ./x: Permission denied", "lacks a permission"),
         (1, "touch: cannot touch 'x': Operation not permitted", "lacks a permission"),
         (6, "curl: (6) Could not resolve host: example.org", "no connection"),

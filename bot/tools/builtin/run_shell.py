@@ -1,0 +1,53 @@
+"""`run_shell`: a command in the project's folder, kept apart from the rest of the machine."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors
+from bot.contracts import Effect
+from bot.tools.isolation import Isolation, described
+from bot.tools.registry import ToolPorts
+
+SECONDS = 60
+LONGEST = 600
+
+
+class RunShellInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    command: str = Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")
+    timeoutMs: int = Field(default=SECONDS * 1000, ge=1, le=LONGEST * 1000)  # noqa: N815 - the name is fixed
+
+
+class RunShell:
+    """Runs a command to its end or its limit, and tells how it ended with what it printed."""
+
+    name = "run_shell"
+    input = RunShellInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"run", "write"})
+    timeout_seconds = LONGEST + 30.0
+    ages = True
+
+    def __init__(self, isolation: Isolation) -> None:
+        self._isolation = isolation
+        net = "" if isolation.network else ", without network"
+        self.description = f"Run a command in the project's folder{net}."
+
+    async def run(self, args: RunShellInput) -> str:
+        seconds = args.timeoutMs / 1000
+        ended = await self._isolation.run(args.command, seconds)
+        if ended.late or ended.status != 0:
+            raise errors.CommandFailed(
+                exit_code=ended.status,
+                stdout=ended.stdout,
+                stderr=ended.stderr,
+                limit=seconds if ended.late else None,
+            )
+        return described(ended)
+
+
+def build(ports: ToolPorts) -> RunShell:
+    return RunShell(ports.isolation or Isolation(ports.project.root))

@@ -1,0 +1,164 @@
+"""What stands around a command: bubblewrap, with the project's folder and the system's programs and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bot import errors
+from bot.offlimits import is_hidden
+from bot.tools import processes
+from bot.tools.permissions.shell import plain
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OWN = "/tmp"  # noqa: S108 - inside it is a folder of the command's own
+ENVIRONMENT: Mapping[str, str] = {
+    "PATH": PATH,
+    "HOME": _OWN,
+    "TMPDIR": _OWN,
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+"""All that a command knows of ours."""
+VISITS = 500_000
+"""Entries of the project that are looked at for what has to be hidden."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_FACTS = (
+    "/etc/alternatives", "/etc/ca-certificates", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/passwd", "/etc/pki/tls/certs",
+    "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+)  # fmt: skip
+_NET = ("/etc/hosts", "/etc/resolv.conf")
+MISSING = (
+    "Commands run only where they are kept apart from the rest of the machine, and that is not to be had here: "
+    "whoever runs me can install bubblewrap (apt install bubblewrap, dnf install bubblewrap). Tell the person, and go "
+    "on without commands."
+)
+
+
+@dataclass(slots=True)
+class Isolation:
+    """Runs commands in the project's folder. Without `required` they run as they are where nothing can stand around
+    them; `network` gives them that of this machine.
+    """
+
+    root: Path
+    required: bool = True
+    network: bool = False
+    which: Callable[[str], str | None] = shutil.which
+    _works: set[str] = field(default_factory=set)
+
+    async def run(self, command: str, seconds: float) -> processes.Ended:
+        """Run a command line; one that means the same without a shell is run without one.
+
+        Raises `errors.ToolError` where it may not run here, OSError where it cannot be started.
+        """
+        root = self.root.resolve()
+        before = await asyncio.to_thread(_own, root)
+        words = list(plain(command) or (_shell(), "-c", command))
+        if self.required:
+            words = [*await self._around(root), "--", *words]
+        notes: list[str] = []
+        try:
+            ended = await processes.run(words, folder=root, environment=ENVIRONMENT, seconds=seconds)
+        finally:
+            notes += _set_aside(root, before)
+        return dataclasses.replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
+
+    async def _around(self, root: Path) -> list[str]:
+        program = await self._program()
+        if program is None:
+            raise errors.ToolError(MISSING)
+        return [
+            program,
+            *_wall(root, network=self.network),
+            *await asyncio.to_thread(lambda: list(_masks(root))),
+        ]
+
+    async def _program(self) -> str | None:
+        """Bubblewrap, where it is and does what it should; tried until it did once."""
+        program = self.which("bwrap")
+        if program is None or program in self._works:
+            return program
+        root = self.root.resolve()
+        trial = [program, *_wall(root, network=self.network), "--", "true"]
+        try:
+            done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
+        except OSError:
+            return None
+        if done.status != 0:
+            return None
+        self._works.add(program)
+        return program
+
+
+def _wall(root: Path, *, network: bool) -> Iterator[str]:
+    """What a command sees and may do: the arguments of bubblewrap."""
+    yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
+    if network:
+        yield "--share-net"
+    for name, value in ENVIRONMENT.items():
+        yield from ("--setenv", name, value)
+    for folder in map(Path, _SYSTEM):
+        if folder.is_symlink():
+            yield from ("--symlink", str(folder.readlink()), str(folder))
+        elif folder.is_dir():
+            yield from ("--ro-bind", str(folder), str(folder))
+    for fact in map(Path, (*_FACTS, *(_NET if network else ()))):
+        if fact.exists():
+            yield from ("--ro-bind", str(fact.resolve()), str(fact))
+    yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", _OWN, "--tmpfs", "/run")
+    yield from ("--bind", str(root), str(root), "--chdir", str(root))
+
+
+def _masks(root: Path) -> Iterator[str]:
+    """Arguments that put nothing in the place of what does not exist for the model. Blocking."""
+    left, seen = [root], 0
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > VISITS:
+                    raise errors.ToolError(
+                        "The project has too many files to hide what commands may not see."
+                    )
+                folder = entry.is_dir(follow_symlinks=False)
+                if entry.is_symlink():
+                    continue  # what it leads to is hidden itself, or outside
+                if is_hidden(entry.name):
+                    yield from ("--tmpfs", entry.path, "--remount-ro", entry.path) if folder else (
+                        "--ro-bind", os.devnull, entry.path,
+                    )  # fmt: skip
+                elif folder:
+                    left.append(Path(entry.path))
+
+
+def _shell() -> str:
+    return "bash" if shutil.which("bash", path=PATH) is not None else "sh"
+
+
+def _own(root: Path) -> frozenset[str]:
+    """What of ours is in the project's folder itself."""
+    return frozenset(path.name for path in root.iterdir() if is_hidden(path.name))
+
+
+def _set_aside(root: Path, before: frozenset[str]) -> Iterator[str]:
+    """A command must not give us settings or secrets of its making: what has such a name gets another one."""
+    for name in sorted(_own(root) - before):
+        aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
+        (root / name).replace(root / aside)
+        yield f"{name} may not be made by a command; it is {aside} now."
+
+
+def described(ended: processes.Ended) -> str:
+    """What a command that went well has printed."""
+    parts: Sequence[str] = [ended.stdout.rstrip("\n")] if ended.stdout.strip() else []
+    if ended.stderr.strip():
+        parts = [*parts, f"stderr:\n{ended.stderr.rstrip()}"]
+    return "\n".join(parts) or "It ended well and printed nothing."

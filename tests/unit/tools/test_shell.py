@@ -1,0 +1,261 @@
+"""Commands run apart from the machine, know nothing of ours, end at their limit, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bot import errors
+from bot.contracts import Json
+from bot.testing.model import tool_use
+from bot.tools import isolation, processes
+from bot.tools.builtin import run_shell
+from bot.tools.isolation import ENVIRONMENT, Isolation
+from bot.tools.registry import ToolPorts
+
+from .conftest import Workbench
+
+CANARY = "canary-77aa-secret"
+
+
+def _bubblewrap_works() -> bool:
+    program = shutil.which("bwrap")
+    trial = [program or "", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    return program is not None and subprocess.run(trial, capture_output=True, check=False).returncode == 0
+
+
+isolated = pytest.mark.skipif(
+    not _bubblewrap_works(), reason="bubblewrap is not installed or may not work here"
+)
+
+
+class Desk:
+    def __init__(self, root: Path, tools: Workbench) -> None:
+        self.root, self._bench = root, tools
+        self.isolation = Isolation(root)
+
+    async def call(self, command: str, **more: Any) -> Json:
+        tool = run_shell.build(cast("ToolPorts", SimpleNamespace(isolation=self.isolation)))
+        (result,) = await self._bench.run([tool_use("run_shell", command=command, **more)], tool)
+        return result
+
+    async def said(self, command: str, **more: Any) -> str:
+        result = await self.call(command, **more)
+        assert "is_error" not in result, result["content"]
+        return str(result["content"])
+
+    async def failed(self, command: str, **more: Any) -> str:
+        result = await self.call(command, **more)
+        assert result["is_error"], result["content"]
+        return str(result["content"])
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
+    root = tmp_path / "project"
+    for name in (".env", "ship.json", ".ship/journal.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(CANARY)
+    (root / "seen.txt").write_text("seen\n")
+    (tmp_path / "outside.txt").write_text(CANARY)
+    return Desk(root, tools)
+
+
+@pytest.fixture
+def bare(desk: Desk) -> Desk:
+    """Commands as they run where isolation is off."""
+    desk.isolation = Isolation(desk.root, required=False)
+    return desk
+
+
+# ------------------------------------------------------------------ isolated
+
+
+@isolated
+async def test_a_command_works_in_the_project(desk: Desk) -> None:
+    assert await desk.said("cat seen.txt") == "seen"
+    assert await desk.said("echo one > new.txt && cat new.txt; pwd") == f"one\n{desk.root}"
+    assert (desk.root / "new.txt").read_text() == "one\n"
+    assert await desk.said("echo to-err >&2") == "stderr:\nto-err"
+    assert await desk.said("true") == "It ended well and printed nothing."
+
+
+@isolated
+async def test_it_knows_and_sees_nothing_of_ours(desk: Desk) -> None:
+    known = await desk.said("env")
+    assert CANARY not in known
+    assert {line.partition("=")[0] for line in known.splitlines()} <= {*ENVIRONMENT, "PWD", "SHLVL", "_"}
+    # What does not exist for the model is empty for its commands, wherever it lies and however it is named.
+    found = await desk.said(
+        f"grep -r {CANARY} . /tmp /run /etc /proc/1/environ {desk.root.parent} 2>/dev/null; true"
+    )
+    assert CANARY not in found
+    for path in (".env", "ship.json", ".ship/journal.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
+        assert CANARY not in (await desk.call(f"cat {path}"))["content"]
+    assert "No such file" in await desk.failed(f"cat {desk.root.parent}/outside.txt")
+    assert "No such file" in await desk.failed(f"ls {Path.home()}")
+    assert len((await desk.said("ls /proc | grep -c '^[0-9]*$'")).splitlines()) == 1
+
+
+@isolated
+async def test_it_can_write_nowhere_else(desk: Desk) -> None:
+    outside = desk.root.parent / "made"
+    for path in (outside, "/usr/made", "/etc/made", desk.root / ".ship/made", desk.root / ".git/hooks-made"):
+        await desk.call(f"mkdir {path}")
+        assert not Path(path).exists()
+    assert (await desk.call("rm -rf .env ship.json .ship .git"))["is_error"]
+    assert (desk.root / ".env").read_text() == CANARY
+    assert (desk.root / ".ship/journal.db").read_text() == CANARY
+    await desk.call("ln -s /etc/passwd link; echo x > /tmp/mine")
+    assert not Path("/tmp/mine").exists()
+
+
+@isolated
+async def test_it_has_no_network(desk: Desk) -> None:
+    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    said = await desk.failed(f"exec 3<>/dev/tcp/127.0.0.1/{port}")
+    assert "Connection refused" in said or "Network is unreachable" in said
+    assert "It has no connection" in said
+    listening.close()
+    await listening.wait_closed()
+
+
+@isolated
+async def test_what_a_command_makes_of_ours_is_set_aside(desk: Desk) -> None:
+    (desk.root / ".env").unlink()
+    said = await desk.said("echo KEY=1 > .env; echo {} > .ENV.prod")
+    assert ".env may not be made by a command; it is refused-env-" in said
+    assert not {".env", ".ENV.prod"} & {path.name for path in desk.root.iterdir()}
+    assert [path.read_text() for path in desk.root.glob("refused-env-*")] == ["KEY=1\n"]
+
+
+@isolated
+async def test_a_simple_command_runs_without_a_shell_and_a_missing_one_is_told(desk: Desk) -> None:
+    assert "not-there-at-all is not installed here, or not in the PATH" in await desk.failed(
+        "not-there-at-all x"
+    )
+    assert "not-there-at-all is not installed" in await desk.failed("not-there-at-all | cat; exit 127")
+
+
+@isolated
+async def test_at_its_limit_all_of_it_is_killed(desk: Desk) -> None:
+    said = await desk.failed("(setsid sleep 987654 &) ; echo begun; sleep 987654", timeoutMs=400)
+    assert "took longer than 0.4 s and was stopped" in said
+    assert "begun" in said
+    assert "987654" not in _commands()
+
+
+@isolated
+async def test_a_bomb_of_processes_ends_at_the_limit(desk: Desk) -> None:
+    said = await desk.failed("for n in 1 2 3 4 5 6 7 8; do (while :; do sleep 876543 & sleep 0.05; done) & done; wait",
+                             timeoutMs=300)  # fmt: skip
+    assert "was stopped" in said
+    assert "876543" not in _commands()
+
+
+async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(desk: Desk) -> None:
+    desk.isolation = Isolation(desk.root, which=lambda _: None)
+    assert await desk.failed("touch made") == isolation.MISSING
+    assert "apt install bubblewrap" in isolation.MISSING
+    assert "off" not in isolation.MISSING.lower().replace("offline", "").split()
+    broken = desk.root / "bwrap"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    desk.isolation = Isolation(desk.root, which=lambda _: str(broken))
+    assert await desk.failed("touch made") == isolation.MISSING
+    assert not (desk.root / "made").exists()
+
+
+def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
+    assert "--share-net" not in isolation._wall(tmp_path, network=False)
+    assert "--share-net" in isolation._wall(tmp_path, network=True)
+    assert "without network" in run_shell.RunShell(Isolation(tmp_path)).description
+    assert "without network" not in run_shell.RunShell(Isolation(tmp_path, network=True)).description
+
+
+def test_a_project_with_too_many_files_is_not_half_hidden(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = list(isolation._masks(desk.root))
+    assert {masks[at + 1] for at, word in enumerate(masks) if word == "--tmpfs"} == {
+        str(desk.root / name) for name in (".ship", ".git", "sub/deep/.Git")
+    }
+    assert {masks[at + 2] for at, word in enumerate(masks) if word == "--ro-bind"} == {
+        str(desk.root / name) for name in (".env", "ship.json", "sub/.env.local")
+    }
+    monkeypatch.setattr(isolation, "VISITS", 3)
+    with pytest.raises(errors.ToolError, match="too many files"):
+        list(isolation._masks(desk.root))
+
+
+# ------------------------------------------------------------------ any process
+
+
+def _commands() -> str:
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+async def test_the_environment_is_clean_without_isolation_too(bare: Desk) -> None:
+    known = await bare.said("env; pwd")
+    assert CANARY not in known
+    assert str(bare.root) in known
+
+
+async def test_outputs_are_bounded_head_and_tail(bare: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "KEPT", 1_000)
+    ended = await bare.isolation.run("echo begin; yes 0123456789 | head -c 3000000; echo end", 20)
+    assert ended.stdout.startswith("begin\n0123")
+    assert ended.stdout.endswith("end\n")
+    assert len(ended.stdout) < 2_100
+    assert "bytes left out" in ended.stdout
+    assert "2998010" in ended.stdout
+
+
+async def test_a_failure_shows_both_ends_and_the_status(bare: Desk) -> None:
+    said = await bare.failed("seq 1 3000; seq 5000 9000 >&2; exit 3")
+    for words in (
+        "exit code 3",
+        "stdout:\n```\n1\n2\n",
+        "\n3000\n```",
+        "stderr:\n```\n5000\n",
+        "\n9000\n```",
+        "whole output",
+    ):
+        assert words in said
+    assert "signal 15" in await bare.failed("kill -TERM $$; sleep 5")
+
+
+async def test_colours_and_other_escapes_are_left_out(bare: Desk) -> None:
+    assert await bare.said(r"printf '\033[1;31mred\033[0m \033]0;title\007plain'") == "red plain"
+
+
+async def test_nothing_is_read_and_nobody_waits_for_who_holds_the_pipes(
+    bare: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "LAST_WORDS", 0.05)
+    assert await bare.said("cat; echo over") == "over"
+    assert await bare.said("setsid sh -c 'exec sleep 0.3' & echo gone") == "gone"
+
+
+async def test_a_turn_that_is_stopped_stops_its_command(bare: Desk) -> None:
+    os.mkfifo(bare.root / "begun")
+    task = asyncio.create_task(bare.isolation.run("echo > begun; sleep 765432", 60))
+    await asyncio.to_thread((bare.root / "begun").read_text)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "765432" not in _commands()
+
+
+@pytest.mark.parametrize("command", ["", "a\0b", "x" * 20_001])
+async def test_what_is_no_command_is_refused(bare: Desk, command: str) -> None:
+    assert "does not fit the tool" in await bare.failed(command)
