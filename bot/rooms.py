@@ -276,11 +276,7 @@ def access_of(rooms: Rooms, lists: AccessList) -> Access:
 
 
 def turns_of(
-    rooms: Rooms,
-    channels: dict[str, Channel],
-    agent: AgentPool,
-    delivery: Delivery,
-    approvals: ApprovalDesk,
+    rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, delivery: Delivery, approvals: ApprovalDesk
 ) -> Turns:
     """The gateway: access, intake, lanes and commands."""
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log

@@ -206,3 +206,16 @@ def _check_nesting(outer: Json, inner: Json) -> None:
         return
     if kinds & VERBATIM or not kinds & PLAIN_STYLES:
         raise bad(f"can't parse entities: {inner['type']} inside {outer['type']}")
+
+
+def checked_keyboard(markup: Json) -> Json:
+    """The buttons below a message, each with something to send back when it is pressed."""
+    rows = markup.get("inline_keyboard")
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        raise bad("can't parse reply keyboard markup JSON object")
+    for button in (button for row in rows for button in row):
+        if not isinstance(button, dict) or not str(button.get("text", "")).strip():
+            raise bad("text buttons are unallowed in the inline keyboard")
+        if not 1 <= len(str(button.get("callback_data", "")).encode()) <= 64:
+            raise bad("BUTTON_DATA_INVALID")
+    return markup

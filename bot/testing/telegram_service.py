@@ -218,6 +218,8 @@ class Service(Loopback):
         message = self._message(chat, self.me, chat.last_id + 1) | {"text": text}
         if entities:
             message["entities"] = entities
+        if args.has("reply_markup"):
+            message["reply_markup"] = rules.checked_keyboard(args.mapping("reply_markup"))
         self._check_place(chat, args, message)
         number = chat.next_id()
         chat.messages[number] = message

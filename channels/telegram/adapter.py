@@ -12,7 +12,7 @@ from telegram.error import BadRequest, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts import ArchiveLine, Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
-from channels.telegram import address, members, render, wire
+from channels.telegram import address, buttons, members, render, wire
 from channels.telegram.poll import Poll
 from channels.telegram.settings import TelegramSettings
 
@@ -35,6 +35,8 @@ COMMANDS = {
     "fork": "Go on from a point in the past",
     "history": "Show what I have in mind",
     "stop": "Stop what I am doing",
+    "approve": "Allow what waits for an approval",
+    "deny": "Forbid what waits for an approval",
     "status": "How things stand",
     "stats": "What this conversation has come to",
     "receipt": "Show the path of my last answer",
@@ -123,6 +125,8 @@ class TelegramChannel:
 
     async def send(self, message: Outbound) -> Sent:
         bot = self._connected()
+        if "press" in message.target:
+            return await self._told(bot, message)
         shown = render.render(message.text)
         if render.units(shown.text) > LIMIT:
             shown = render.plain(message.text)
@@ -176,8 +180,20 @@ class TelegramChannel:
             link_preview_options=LinkPreviewOptions(is_disabled=True),
             message_thread_id=_thread(place),
             reply_parameters=reply,
+            reply_markup=buttons.below(place),
         )
         return Sent(str(sent.message_id))
+
+    async def _told(self, bot: wire.Bot, message: Outbound) -> Sent:
+        """Tell the person who pressed a button, and nobody else."""
+        if not render.visible(message.text):
+            raise errors.DeliveryFailed("an answer to a button needs a text")
+        words, *_ = text.split(render.plain(message.text).text, buttons.TOLD, render.units)
+        try:
+            await bot.answer_callback_query(message.target["press"], words, show_alert=True)
+        except TelegramError as exc:
+            raise self._undelivered(exc, message.target) from None
+        return Sent(f"press:{message.target['press']}")
 
     def _connected(self) -> wire.Bot:
         if self._bot is None:

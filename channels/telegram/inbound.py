@@ -20,6 +20,7 @@ OTHER_CONTENT = ("location", "venue", "contact", "poll", "dice", "story", "check
 """Content that is no file and has no text: named as an attachment, so that the answer can name it too."""
 
 Addressed = Literal["direct", "mention", "reply", "command"]
+_BUTTON = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
 _COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9_]{1,64})(?:@(?P<bot>\w+))?")
 
 
@@ -44,6 +45,8 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Event | None:
     try:
         if kinds.STOPPED in raw:
             return _stop(raw["update_id"], raw[kinds.STOPPED], bot.bot, now)
+        if kinds.PRESSED in raw:
+            return _press(raw["update_id"], raw[kinds.PRESSED], bot.bot, now)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
         update = Update.de_json(
             {name: raw[name] for name in ("update_id", *kinds.HANDLED) if name in raw}, bot
@@ -144,6 +147,37 @@ def _stop(update_id: Any, stopped: Any, me: User, now: float) -> Event | None:
         ts=int(now * 1000),
         target=where,
         kind="stop",
+    )
+    return Event(update_id, inbound, addressed=True)
+
+
+def _press(update_id: Any, pressed: Any, me: User, now: float) -> Event | None:
+    """A button below a question of ours. What it stands for comes from the person's program, so only the commands that
+    buttons have are taken from it; who pressed it, Telegram says.
+    """
+    found = _BUTTON.fullmatch(_string(pressed.get("data")))
+    message, sender = pressed.get("message"), pressed["from"]
+    if found is None or message is None or (message.get("from") or {}).get("id", me.id) != me.id:
+        return None
+    chat, topic = message["chat"], message.get("message_thread_id")
+    where = {"chat_id": str(_number(chat["id"]))}
+    if topic is not None and message.get("is_topic_message"):
+        where["message_thread_id"] = str(_number(topic))
+    inbound = Inbound(
+        channel="telegram",
+        chat_id=where["chat_id"],
+        chat_key=address.encode(where),
+        chat_type="direct" if chat["type"] == "private" else "group",
+        user_id=str(_number(sender["id"])),
+        keys=(
+            f"telegram:{me.id}:update:{_number(update_id)}",
+            f"telegram:{me.id}:press:{_string(pressed['id'])}",
+        ),
+        ts=int(now * 1000),
+        target={**where, "press": _string(pressed["id"])},
+        addressed="command",
+        command=Command(name=found["name"], args=found["args"]),
+        from_bot=sender.get("is_bot") is not False,
     )
     return Event(update_id, inbound, addressed=True)
 

@@ -121,6 +121,10 @@ def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
     yield server.edit(root, "@shipmate_bot مرحبا", chat_id=GROUP)
     yield server.press_stop()
     yield server.press_stop(thread_id=3)
+    asked = server.say("May I?", chat_id=GROUP, thread_id=4, fields={"from": server.me})["message"][
+        "message_id"
+    ]
+    yield server.press(asked, "deny 01JC0000000000000000000ABC", chat_id=GROUP)
 
 
 def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
@@ -163,6 +167,8 @@ def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
 
 def _author(update: dict[str, Any]) -> Any:
     message = update.get("message") or update.get("edited_message")
+    if kinds.PRESSED in update:
+        return update[kinds.PRESSED]["from"]["id"]
     if message is None:
         return update[kinds.STOPPED]["chat"]["id"]
     return message["from"]["id"]

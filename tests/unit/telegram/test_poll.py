@@ -288,7 +288,12 @@ async def test_a_webhook_is_taken_down_and_what_waited_for_it_is_kept(idle: Bed)
 
 
 async def test_only_what_is_handled_is_asked_for(bed: Bed) -> None:
-    assert bed.server.updates.allowed == ("message", "edited_message", "stopped_message_generation")
+    assert bed.server.updates.allowed == (
+        "message",
+        "edited_message",
+        "callback_query",
+        "stopped_message_generation",
+    )
 
 
 async def test_edits_come_as_edits(bed: Bed) -> None:

@@ -66,8 +66,8 @@ async def test_a_webhook_that_stays_is_waited_for(idle: Bed) -> None:
 async def test_the_menu_of_commands_is_filled(bed: Bed) -> None:
     names = [command["command"] for command in bed.server.commands]
     assert names == [
-        "start", "help", "new", "compact", "undo", "forget", "resume", "fork", "history", "stop", "status", "stats",
-        "receipt", "whoami",
+        "start", "help", "new", "compact", "undo", "forget", "resume", "fork", "history", "stop", "approve",
+        "deny", "status", "stats", "receipt", "whoami",
     ]  # fmt: skip
 
 

@@ -1,0 +1,27 @@
+"""The buttons below a question: each is a command, pressed instead of typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from telegram import InlineKeyboardButton, InlineKeyboardMarkup
+
+TOLD = 200
+"""UTF-16 units of what somebody is told who has pressed one."""
+_ROWS = (
+    (("Allow once", "approve {} once"), ("Deny", "deny {}")),
+    (("Allow in this chat", "approve {} chat"), ("Always", "approve {} always")),
+)
+
+
+def below(place: Mapping[str, str]) -> InlineKeyboardMarkup | None:
+    """The buttons of a message that asks for an approval; None where it does not."""
+    name = place.get("approval")
+    if name is None:
+        return None
+    return InlineKeyboardMarkup(
+        [
+            [InlineKeyboardButton(label, callback_data=word.format(name)) for label, word in row]
+            for row in _ROWS
+        ]
+    )

@@ -1,0 +1,88 @@
+"""Buttons below a question: each is a command of whoever pressed it, and answered to them alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Command
+from bot.testing.telegram import TelegramServer
+from channels.telegram import inbound, kinds, wire
+from tests.unit.telegram.bed import GROUP, Bed, message
+from tests.unit.telegram.test_inbound import me, server
+
+__all__ = ["me", "server"]
+
+NAME = "01JC0000000000000000000ABC"
+
+
+async def asked(bed: Bed, chat_id: int = GROUP) -> int:
+    """A question with buttons; the number of its message."""
+    bed.server.chat(chat_id)
+    sent = await bed.channel.send(message("May I?", {"chat_id": str(chat_id), "approval": NAME}))
+    return int(sent.message_id)
+
+
+async def test_a_question_has_buttons_and_other_messages_have_none(bed: Bed) -> None:
+    number = await asked(bed)
+    rows = bed.server.chats[GROUP].messages[number]["reply_markup"]["inline_keyboard"]
+    assert [button["callback_data"] for row in rows for button in row] == [
+        f"approve {NAME} once", f"deny {NAME}", f"approve {NAME} chat", f"approve {NAME} always",
+    ]  # fmt: skip
+    sent = await bed.channel.send(message("hello", {"chat_id": str(GROUP)}))
+    assert "reply_markup" not in bed.server.chats[GROUP].messages[int(sent.message_id)]
+
+
+async def test_a_press_is_a_command_of_whoever_pressed(bed: Bed) -> None:
+    number = await asked(bed)
+    update = bed.server.press(number, f"approve {NAME} chat", chat_id=GROUP, user_id=55)
+    found = await bed.taken()
+    assert found.command == Command(name="approve", args=f"{NAME} chat")
+    assert (found.user_id, found.chat_id, found.chat_type, found.addressed) == (
+        "55",
+        str(GROUP),
+        "group",
+        "command",
+    )
+    assert found.keys[1].endswith(f":press:{update['callback_query']['id']}")
+    await bed.channel.send(message("Approved. " + "👍" * 200, dict(found.target)))
+    (call,) = bed.server.called("answerCallbackQuery")
+    assert call.params["show_alert"] in {True, "true"}
+    assert call.params["text"].startswith("Approved.")
+    assert len(bed.server.visible(GROUP)) == 1, "nobody else reads it"
+
+
+async def test_a_press_that_is_too_old_to_be_answered_fails_plainly(bed: Bed) -> None:
+    bed.server.chat(1001)
+    with pytest.raises(errors.DeliveryFailed, match="too old"):
+        await bed.channel.send(message("Approved.", {"chat_id": "1001", "press": "unknown"}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": "stop"}, {"data": f"approve {NAME} for ever"}, {"data": f"new {NAME}"}, {"data": f"approve {NAME} once\n"},
+        {"data": f"approve {NAME[:-1]} once"}, {"message": None}, {"message": {"from": {"id": 5}, "chat": {"id": 1, "type": "private"}}},
+    ],
+)  # fmt: skip
+def test_only_what_our_buttons_say_counts(
+    server: TelegramServer, me: wire.Bot, change: dict[str, Any]
+) -> None:
+    number = server.say("May I?", fields={"from": server.me})["message"]["message_id"]
+    server.updates.allowed = kinds.HANDLED
+    update = server.press(number, f"deny {NAME}")
+    assert inbound.read(update, me, 1.0) is not None
+    update["callback_query"] |= change
+    assert inbound.read(update, me, 1.0) is None
+
+
+def test_a_bot_that_presses_is_known_as_one(server: TelegramServer, me: wire.Bot) -> None:
+    number = server.say("May I?", fields={"from": server.me})["message"]["message_id"]
+    server.updates.allowed = kinds.HANDLED
+    update = server.press(number, f"deny {NAME}")
+    update["callback_query"]["from"]["is_bot"] = True
+    event = inbound.read(update, me, 1.0)
+    assert event is not None
+    assert event.inbound.from_bot
