@@ -51,7 +51,6 @@ app.command()(stats.stats)
 app.command()(history.chats)
 app.command()(history.history)
 app.add_typer(memory.app)
-app.add_typer(memory.app)
 app.add_typer(index.app, name="index")
 # The id of a group in Telegram begins with a minus, and is no option.
 app.command(context_settings={"ignore_unknown_options": True})(access.allow)
