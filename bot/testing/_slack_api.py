@@ -110,7 +110,7 @@ class WebApi:
         if blocks is not None and not isinstance(blocks, list):
             raise ApiError("invalid_blocks_format")
         parts = [str(block.get("text", "")) for block in blocks or [] if block.get("type") == "markdown"]
-        written = markdown if markdown is not None else text or "\n".join(parts)
+        written = markdown if markdown is not None else "\n".join(parts) or text
         if not isinstance(written, str) or not written.strip():
             raise ApiError("no_text")
         if len(markdown or "") > MARKDOWN_LIMIT or len(text or "") > text_limit:

@@ -190,6 +190,29 @@ class SlackServer(Troubled):
             kind="slash_commands",
         )
 
+    async def press(self, channel: str, ts: str, value: str, *, user: str) -> Delivery:
+        """Press a button of a message."""
+        number, post = next(self._count), self.world.rooms[channel].posts[ts]
+        self._commands.add(number)
+        message: Json = {"type": "message", "ts": ts, "text": post.text}
+        if post.thread_ts is not None:
+            message["thread_ts"] = post.thread_ts
+        return await self.envelope(
+            {
+                "type": "block_actions",
+                "user": {"id": user, "username": self.world.users[user]["name"], "team_id": self.world.team},
+                "api_app_id": self.world.app_id,
+                "channel": {"id": channel, "name": channel.lower()},
+                "message": message,
+                "actions": [
+                    {"type": "button", "action_id": "a", "block_id": "b", "value": value, "action_ts": ts}
+                ],
+                "response_url": f"{self.url}/commands/{number}",
+                "trigger_id": f"{next(self._count)}.{self.world.team}.{secrets.token_hex(8)}",
+            },
+            kind="interactive",
+        )
+
     # Events of the test's own making
 
     async def push(self, event: Any, **body: Any) -> Delivery:

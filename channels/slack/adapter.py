@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts import ArchiveLine, Health, Inbound, Intake, Json, Outbound, Quoted, Sent, Surroundings
 from bot.text import clean
-from channels.slack import events, failures, members, render
+from channels.slack import buttons, events, failures, members, render
 from channels.slack import inbound as incoming
 from channels.slack.hooks import Hooks
 from channels.slack.letters import skeleton
@@ -189,6 +189,9 @@ class SlackChannel:
         if kind is None and "command" in body:
             self._hooks.remember(body)
             return incoming.read_command(body, self._me, self._outside.clock.now())
+        if kind == buttons.PRESSED:
+            self._hooks.remember(body)
+            return buttons.read(body, self._me, self._outside.clock.now())
         if not isinstance(kind, str):
             raise incoming.Unreadable("type: missing")
         if kind not in events.INTERACTIVE:
@@ -276,11 +279,13 @@ class SlackChannel:
         markdown = render.render(message.text)
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
+        if "press" in message.target:
+            return await self._told(message, markdown)
         try:
             answer = await self._client.chat_postMessage(
                 channel=message.target["channel"],
                 thread_ts=message.target.get("thread_ts"),
-                markdown_text=markdown,
+                **buttons.content(markdown, message.target),
                 unfurl_links=False,
                 unfurl_media=False,
                 metadata={
@@ -298,6 +303,14 @@ class SlackChannel:
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
         return Sent(message_id=ts)
+
+    async def _told(self, message: Outbound, markdown: str) -> Sent:
+        """Tell the person who pressed a button, and nobody else."""
+        if self._session is None or not await self._hooks.answer(
+            message.target["press"], markdown, self._session
+        ):
+            raise errors.DeliveryFailed("whoever pressed a button can no longer be told")
+        return Sent(message_id=message.id)
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
         """Whether the answer to a slash command was shown where the bot itself may not write."""

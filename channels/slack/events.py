@@ -120,7 +120,6 @@ OTHER_SUBTYPES = frozenset({
 
 INTERACTIVE = frozenset(
     {
-        "block_actions",
         "block_suggestion",
         "dialog_cancellation",
         "dialog_submission",
@@ -133,7 +132,7 @@ INTERACTIVE = frozenset(
         "workflow_step_edit",
     }
 )
-"""Payloads of buttons and dialogs, of which Shipmate shows none."""
+"""Payloads of dialogs and the like, of which Shipmate shows none."""
 
 COMMANDS = frozenset({
     "start", "help", "new", "stop", "status", "stats", "history", "compact", "usage", "model", "jobs", "approve",

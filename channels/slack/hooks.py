@@ -1,4 +1,4 @@
-"""Answers to slash commands where the bot is not: Slack lends each command an address for half an hour.
+"""Answers that one person sees: Slack lends each slash command, and each press of a button, an address for half an hour.
 
 The addresses let anyone who has them write, so they stay in memory and go to no file.
 """
@@ -15,6 +15,7 @@ from bot.contracts import Json
 from channels.slack.settings import LOOPBACK
 
 MOST = 500
+_WHISPER = {"response_type": "ephemeral", "replace_original": False}
 
 
 class Hooks:
@@ -27,21 +28,22 @@ class Hooks:
         return len(self._known)
 
     def remember(self, body: Json) -> None:
-        """Keep the address of a slash command; anything else is passed over."""
+        """Keep the address of a slash command or a button; anything else is passed over."""
         trigger, url = body.get("trigger_id"), body.get("response_url")
-        if "command" in body and isinstance(trigger, str) and _is_sound(url):
+        lends = "command" in body or body.get("type") == "block_actions"
+        if lends and isinstance(trigger, str) and _is_sound(url):
             self._known[trigger] = url
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
 
     async def answer(self, trigger: str | None, words: str, session: aiohttp.ClientSession) -> bool:
-        """Show words to the person who gave the command, and to nobody else; False where that did not work."""
+        """Show words to the person who gave the command or pressed, and to nobody else; False where that did not work."""
         url = self._known.get(trigger or "")
         if url is None:
             return False
         plain = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         try:
-            async with session.post(url, json={"response_type": "ephemeral", "text": plain}) as answer:
+            async with session.post(url, json=_WHISPER | {"text": plain}) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, OSError):
             return False

@@ -1,0 +1,81 @@
+"""Buttons below a question: each is a command of whoever pressed it, and answered to them alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Command, Outbound
+from channels.slack import buttons
+from channels.slack.inbound import Me, Unreadable
+
+NAME = "01JC0000000000000000000ABC"
+ME = Me(team="T0TEAM", user="U0BOT", bot="B0BOT")
+
+
+def message(text: str, **target: str) -> Outbound:
+    return Outbound("01JC0000000000000000000OUT", NAME, "slack:chat:C0TEAM", target, text, "notice")
+
+
+async def test_a_question_has_buttons_and_other_messages_have_none(stage: Any) -> None:
+    await stage.slack.send(message("May **I**?\n```\nrun_shell\n```", channel=stage.channel, approval=NAME))
+    await stage.slack.send(message("hello", channel=stage.channel))
+    asked, other = stage.server.called("chat.postMessage")
+    markdown, actions = asked.params["blocks"]
+    assert "run_shell" in markdown["text"]
+    assert [one["value"] for one in actions["elements"]] == [
+        f"approve {NAME} once", f"approve {NAME} chat", f"approve {NAME} always", f"deny {NAME}",
+    ]  # fmt: skip
+    assert "blocks" not in other.params
+    assert "run_shell" in stage.server.visible(stage.channel)[0].text
+
+
+async def test_a_press_is_a_command_of_whoever_pressed_and_they_alone_are_told(stage: Any) -> None:
+    root = await stage.server.say(
+        f"<@{stage.server.world.bot_user}> go", channel=stage.channel, user=stage.ada
+    )
+    (asked_by,) = await stage.arrived()
+    sent = await stage.slack.send(message("May I?", **asked_by.target, approval=NAME))
+    await stage.server.press(stage.channel, sent.message_id, f"approve {NAME} chat", user=stage.grace)
+    (_, found) = await stage.arrived(2)
+    assert found.command == Command(name="approve", args=f"{NAME} chat")
+    assert (found.user_id, found.chat_id, found.chat_type) == (stage.grace, stage.channel, "group")
+    assert found.chat_key == asked_by.chat_key
+    assert found.keys[0].startswith("slack:T0TEAM:press:")
+    before = len(stage.server.visible(stage.channel))
+    await stage.slack.send(message("You cannot decide this.", **found.target))
+    assert stage.server.whispers == ["You cannot decide this."]
+    assert len(stage.server.visible(stage.channel)) == before
+    assert root is not None
+
+
+async def test_who_can_no_longer_be_told_is_a_plain_failure(stage: Any) -> None:
+    with pytest.raises(errors.DeliveryFailed, match="no longer"):
+        await stage.slack.send(message("Approved.", channel=stage.channel, press="1.2"))
+
+
+BODY: dict[str, Any] = {
+    "type": "block_actions", "user": {"id": "U0ADA"}, "channel": {"id": "C0TEAM"}, "message": {"ts": "1.2"},
+    "trigger_id": "1.T.x", "actions": [{"value": f"deny {NAME}"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [None, [], [{}], [{"value": 5}], [{"value": "stop"}], [{"value": f"approve {NAME} for ever"}], [{"value": f"deny {NAME}\n"}],
+     [{"value": f"deny {NAME}"}, {"value": f"approve {NAME} once"}]],
+)  # fmt: skip
+def test_only_what_our_buttons_say_counts(actions: Any) -> None:
+    assert buttons.read(BODY, ME, 1.0) is not None
+    assert buttons.read(BODY | {"actions": actions}, ME, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"user": None}, {"user": {"id": "@ada"}}, {"channel": {"id": 5}}, {"message": {}}, {"trigger_id": " "}],
+)
+def test_a_press_that_is_damaged_is_unreadable(change: dict[str, Any]) -> None:
+    with pytest.raises(Unreadable):
+        buttons.read(BODY | change, ME, 1.0)
