@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from bot import errors, text
@@ -17,6 +18,7 @@ from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, silent_answer
 from bot.agent.upkeep import Upkeep
 from bot.context import blocks, estimate, prompt, replay
+from bot.context.nested import Contents, Nested
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
 from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
@@ -42,6 +44,8 @@ class ActiveTurn:
         self.steps = steps
         self.reply = TrackedReply(request.reply, declared.ledger) if request.reply is not None else None
         self.view: list[Message] = []
+        self.touched: list[Path] = []
+        """What tools have used of the project since the last step."""
         self.owed = ""
         """Where the turn was stopped: what it had said and nobody has seen."""
         self._loaded: list[tuple[int, Message]] = []
@@ -170,6 +174,21 @@ class ActiveTurn:
         """Append the results of all tool calls of the last reply, as one message."""
         self._must_run()
         self._note({"role": "user", "content": list(results)})
+
+    async def instruct(self) -> None:
+        """Append the instructions for what tools have touched, where the model does not see them already: those of a
+        history that was cut since come again.
+        """
+        if not self.touched:
+            return
+        nested = Nested(self._kit.root, Contents(), self._kit.log)
+        while self.touched:
+            nested.touch(self.touched.pop())
+        found = blocks.redacted(await nested.attached(), self._kit.redact)
+        self._must_run()
+        seen = [block for message in (*self.store.view(), *self.view) for block in message["content"]]
+        if fresh := [block for block in found if block not in seen]:
+            self._note({"role": "user", "content": fresh})
 
     async def take_more(self) -> None:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from bot import errors
@@ -12,7 +13,7 @@ from bot.agent.epochs import Change
 from bot.agent.kit import Kit
 from bot.agent.reply import TrackedReply
 from bot.context import blocks
-from bot.contracts import Json, ModelReply, TurnOutcome
+from bot.contracts import Json, Message, ModelReply, TurnOutcome
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
 
@@ -74,6 +75,7 @@ async def _act(
         raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
     if calls:
         turn.add_results(await asking.kit.dispatcher.run(calls, reply.cut, turn, known))
+        await turn.instruct()
         if not asking.acted(cut=bool(reply.cut)):
             return _outcome(turn, TOO_MANY_CUTS)
         if reply.cut:
@@ -99,7 +101,16 @@ def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: Asking, *, made_room: 
         return False
     if reply.stop_reason == "model_context_window_exceeded":
         return made_room and asking.smaller()
-    return turn.reply is not None and blocks.is_results(turn.view[-1]) and asking.prompt()
+    return turn.reply is not None and _after_results(turn) and asking.prompt()
+
+
+def _after_results(turn: ActiveTurn) -> bool:
+    """Whether the last thing that came to the model is what tools gave, with or without instructions behind it."""
+    return any(map(blocks.is_results, itertools.takewhile(_of_user, reversed(turn.view))))
+
+
+def _of_user(message: Message) -> bool:
+    return bool(message["role"] == "user")
 
 
 def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
@@ -114,6 +125,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         private=inbound is not None and inbound.chat_type == "direct",
         people=tuple(dict.fromkeys(one.user_id for one in (inbound, *turn.request.also) if one is not None)),
         view=lambda: [*turn.store.view(), *turn.injected, *turn.view],
+        touched=turn.touched.append,
     )
 
 

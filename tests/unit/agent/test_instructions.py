@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from bot.contracts import ModelReply
+from bot.testing.model import reply, text, tool_use
+
 from .conftest import KEY, Bench
 
 
@@ -60,3 +63,38 @@ async def test_rules_that_do_not_fit_the_prompt_end_the_turn_with_the_truth(
     assert "instructions are larger" in outcome.notice
     assert "required sections of the prompt" in outcome.detail
     assert bench.model.requests == []
+
+
+def reads(path: str) -> ModelReply:
+    return reply(tool_use("read_file", path=path))
+
+
+async def test_instructions_of_a_folder_come_behind_the_results_that_touched_it_once(bench: Bench) -> None:
+    write(bench, "docs/Agent.md", "No tables in docs.")
+    write(bench, "docs/de/Agent.md", "Duzen, bitte.")
+    write(bench, "docs/de/a.md", "words")
+    bench.model.answers += [reads("docs/de/a.md"), reads("docs/de/a.md"), reply(text("fine"))]
+    await bench.say("look")
+    roles = [(message["role"], message["content"][0]["type"]) for message in bench.sent]
+    assert roles[1:5] == [
+        ("assistant", "tool_use"), ("user", "tool_result"), ("user", "text"), ("assistant", "tool_use"),
+    ]  # fmt: skip
+    told = [block["text"] for block in bench.sent[3]["content"]]
+    assert ["No tables in docs." in told[0], "Duzen, bitte." in told[1], len(told)] == [True, True, 2]
+    bench.restart()
+    bench.model.answers += [reads("docs/de/a.md"), reply(text("again"))]
+    await bench.say("once more")
+    assert [block["text"] for block in bench.sent[3]["content"]] == told
+    assert json.dumps(bench.sent).count("Duzen, bitte.") == 1
+    await bench.pool.reset(KEY)
+    bench.model.answers += [reads("docs/de/a.md"), reply(text("new"))]
+    await bench.say("anew")
+    assert json.dumps(bench.sent).count("Duzen, bitte.") == 1, "gone from view, so attached again"
+
+
+async def test_a_model_that_has_nothing_to_say_after_instructions_is_asked_once_more(bench: Bench) -> None:
+    write(bench, "docs/Agent.md", "No tables in docs.")
+    write(bench, "docs/a.md", "words")
+    bench.model.answers += [reads("docs/a.md"), reply(), reply(text("here"))]
+    await bench.say("look")
+    assert bench.chat.seen == ["here"]
