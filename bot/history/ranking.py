@@ -50,7 +50,7 @@ class Weights:
     """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.6
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
-    kin: float = 0.8
+    kin: float = 0.4
     """The weight of words of the same family as one of the question (`kin.py`)."""
     feedback_lines: int = 6
     """How many of the best lines say what else to look for."""
@@ -60,15 +60,15 @@ class Weights:
     """What the best of these words counts beside the question's own."""
     looked: int = 80
     """How many of the best lines are read, for what the next five are worth as shares of the best score."""
-    speaker: float = 0.1
+    speaker: float = 0.15
     """A line of who is asked about: the person, unless the question says otherwise."""
     first_person: float = 0.1
     """A line in which somebody speaks of themselves."""
     number: float = 0.2
     """A line with a number, where one is asked for."""
-    tiny: float = 0.2
+    tiny: float = 0.3
     """What a line of hardly a word loses."""
-    asks: float = 0.2
+    asks: float = 0.3
     """What a line loses that is a question and nothing else."""
     fusion: float = 60.0
     """The constant of reciprocal rank fusion."""
