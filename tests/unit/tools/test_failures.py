@@ -150,7 +150,6 @@ def test_each_error_of_the_file_system_has_its_advice(number: int, said: str) ->
             "RuntimeError: bad",
         ),
     ],
-    ids=str,
 )
 def test_everything_else_is_told_by_type_and_message(error: Exception, said: str) -> None:
     assert failure(error, "t", hide).model == f"t failed: {said}. Try another way."
