@@ -42,7 +42,7 @@ def assemble(
     rooms, clock = rooms_of(settings, outside, log), outside.clock
     channels = channels_of(rooms, channel_names)
     delivery = delivery_of(rooms, channels)
-    approvals = approvals_of(rooms, delivery)
+    approvals = approvals_of(rooms, channels, delivery)
     agent = agent_of(rooms, channels, approvals)
     reports = Reports(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,

@@ -166,12 +166,14 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) ->
     )
 
 
-def approvals_of(rooms: Rooms, delivery: Delivery) -> ApprovalDesk:
+def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> ApprovalDesk:
     settings, outside = rooms.settings, rooms.outside
     return ApprovalDesk(
         journal=rooms.journal,
         delivery=delivery,
         operators=settings.operators,
+        channels=channels,
+        manifests=rooms.manifests,
         clock=outside.clock,
         ids=outside.ids,
         log=rooms.log,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,7 @@ from bot.contracts import (
     Inbound,
     Journal,
     Log,
+    Manifest,
     Scope,
     Verdict,
 )
@@ -75,6 +76,8 @@ class ApprovalDesk:
         journal: Journal,
         delivery: Delivery,
         operators: frozenset[str],
+        channels: Collection[str],
+        manifests: Mapping[str, Manifest],
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -83,6 +86,8 @@ class ApprovalDesk:
         self._journal = journal
         self._delivery = delivery
         self._operators = operators
+        self._channels = channels
+        self._manifests = manifests
         self._clock = clock
         self._ids = ids
         self._log = log
@@ -139,19 +144,38 @@ class ApprovalDesk:
         return record.verdict if record is not None and record.verdict is not None else verdict
 
     async def _show(self, waiting: _Waiting) -> None:
-        """Ask in the chat, unless that was done before a restart."""
+        """Ask in the chat, and operators in theirs, unless that was done before a restart."""
         name, first = waiting.record.id, waiting.first
+        # Under a name of its own: a notice of the turn would say that the turn was answered.
+        here = replace(Address.of(first), request_id=name)
+        words = _question(waiting.record, first)
         try:
             if any(one.state != "failed" for one in await self._journal.deliveries(name)):
                 return
-            # Under a name of its own: a notice of the turn would say that the turn was answered.
-            to = replace(Address.of(first), request_id=name, target={**first.target, BUTTONS: name})
-            self._log.write("approval", "a person is asked", approval=name, tool=waiting.record.asked.tool)
-            await self._delivery.send(to, _question(waiting.record, first), kind="notice")
-        except errors.ShipmateError as error:
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+        self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
+        await asyncio.gather(*(self._send(to, name, words) for to in (here, *self._elsewhere(first, name))))
+
+    async def _send(self, to: Address, name: str, words: str) -> None:
+        try:
+            await self._delivery.send(replace(to, target={**to.target, BUTTONS: name}), words, kind="notice")
+        except errors.DeliveryFailed as error:
             self._log.write(
-                "approval", "the question did not arrive", level="warn", approval=name, cause=str(error)
+                "approval", "a question did not arrive", level="warn", approval=name, cause=str(error)
             )
+
+    def _elsewhere(self, first: Inbound, name: str) -> Iterator[Address]:
+        """The direct chats of the operators, who need not be where it was asked; none where an operator asked."""
+        if f"{first.channel}:{first.user_id}" in self._operators:
+            return
+        for operator in sorted(self._operators):
+            channel, _, person = operator.partition(":")
+            manifest = self._manifests.get(channel)
+            if channel in self._channels and manifest is not None and manifest.direct is not None:
+                target = manifest.direct(person)
+                chat_key = manifest.encode(target)
+                yield Address(channel, chat_key.split(":")[2], chat_key, "direct", target, name)
 
     def steer(self, inbound: Inbound) -> None:
         """Its person has written something else: what waits in that chat waits no longer."""

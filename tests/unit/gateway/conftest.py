@@ -249,7 +249,7 @@ class Bench:
         self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
         self.approvals = ApprovalDesk(
             journal=self.journal, delivery=self.delivery, operators=frozenset({"tele:1"}), clock=self.clock,
-            ids=self.ids, log=self.log,
+            ids=self.ids, log=self.log, channels=self.channels, manifests=self.manifests,
         )  # fmt: skip
         self.turns = Turns(
             agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Desk(Bench):
     async def asked(self, **more: Any) -> str:
         """Begin a turn that asks; the name of what waits."""
         before = set(self.names())
-        await self.say("work", user_id=MEMBER, **{**GROUP, **more})
+        await self.say("work", **{"user_id": MEMBER, **GROUP, **more})
         await until(lambda: bool(set(self.names()) - before))
         return self.names()[-1]
 
@@ -103,6 +104,33 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     assert desk.tele.texts[1:] == ["Approved: run_shell runs now.", "approved"]
     assert desk.decisions() == ["approved"]
     assert await desk.lines("tele:chat:-100") == [("user", "work"), ("assistant", "approved")]
+
+
+async def test_operators_are_asked_in_their_own_chats_too(desk: Desk) -> None:
+    desk.manifests["tele"] = replace(desk.manifests["tele"], direct=lambda person: {"chat": person})
+    home: dict[str, Any] = {
+        "chat_id": "77",
+        "chat_key": "tele:chat:77",
+        "chat_type": "direct",
+        "target": {"chat": "77"},
+    }
+    name = await desk.asked(**home)
+    await until(lambda: len(desk.names()) == 2)
+    assert sorted(one.target["chat"] for one in desk.tele.sent) == ["1", "77"]
+    there: dict[str, Any] = {
+        "chat_id": "1",
+        "chat_key": "tele:chat:1",
+        "chat_type": "direct",
+        "target": {"chat": "1"},
+    }
+    await desk.press("approve", name, **there)
+    await desk.idle()
+    assert desk.ran == [Verdict("approved", "tele:1", "once")]
+    desk.tele.sent.clear()
+    await desk.asked(**there, user_id=OPERATOR)
+    await desk.press("deny", **there)
+    await desk.idle()
+    assert len(desk.names()) == 1, "an operator who asks is asked once"
 
 
 async def test_without_a_name_the_only_one_of_the_chat_is_meant(desk: Desk) -> None:
