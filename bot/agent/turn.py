@@ -125,6 +125,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         private=inbound is not None and inbound.chat_type == "direct",
         people=tuple(dict.fromkeys(one.user_id for one in (inbound, *turn.request.also) if one is not None)),
         view=lambda: [*turn.store.view(), *turn.injected, *turn.view],
+        settle=turn.epochs.ledger.flush,
         touched=turn.touched.append,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,10 @@ def _nobody(_: Path) -> None:
     """Where nobody is told."""
 
 
+async def _settled() -> None:
+    """Where nothing is owed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
     """What a tool may know of its turn. `reply` is None where no chat asked; `private` says that nobody but `user_id`
@@ -51,6 +55,8 @@ class ToolExecutionContext:
     private: bool = False
     people: tuple[str, ...] = ()
     view: Callable[[], Sequence[Message]] = tuple
+    settle: Callable[[], Awaitable[object]] = _settled
+    """Brings what the turn has come to so far to the disk, so that a crash costs nothing of it."""
     touched: Callable[[Path], object] = _nobody
     """Told of each file and folder of the project that a tool has used."""
 

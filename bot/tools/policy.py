@@ -103,6 +103,8 @@ class Policy:
             granted=decision.granted,
             lasting=decision.source != "taint",
         )
+        # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
+        await turn.settle()
         try:
             verdict = await self.approvals.decide(approval)
         except errors.StorageError as error:

@@ -97,10 +97,12 @@ class Bench:
         )  # fmt: skip
         self.dispatcher = Dispatcher(registry, clock=FakeClock(), log=self.log, around=self.policy)
 
-    async def run(self, *calls: Json, user: str | None = "U1", view: Sequence[Message] = ()) -> list[Json]:
+    async def run(
+        self, *calls: Json, user: str | None = "U1", view: Sequence[Message] = (), **more: Any
+    ) -> list[Json]:
         scope = ToolExecutionContext(
             KEY, "R1", user, None, cast("Any", None), channel="slack" if user else None,
-            people=(user,) if user else (), view=lambda: view,
+            people=(user,) if user else (), view=lambda: view, **more,
         )  # fmt: skip
         with tool_scope(scope):
             return await self.dispatcher.run(calls)
@@ -161,6 +163,18 @@ async def test_an_approved_call_runs_once_and_the_person_saw_all_of_it(tmp_path:
     assert (asked.user_id, asked.granted, asked.lasting) == ("U1", False, True)
     assert len(bench.tools["run_shell"].ran) == 1
     assert bench.log.of("approval")[0].details["by"] == "slack:U7"
+
+
+async def test_the_turn_is_on_disk_before_anybody_is_asked(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    async def settle() -> None:
+        order.append("on disk")
+
+    bench = Bench(tmp_path, Asks(meanwhile=lambda: order.append("asked")))
+    await bench.run(tool_use("run_shell", command="make"), settle=settle)
+    await bench.run(tool_use("read_file", path="a"), settle=settle)
+    assert order == ["on disk", "asked"]
 
 
 async def test_what_is_approved_is_what_runs(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""A tool call that needs an approval: asked in the chat, decided by a button, kept over kill -9."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.testing.anthropic_script import tool_use
+from tests.blackbox.conftest import PERSON, World, eventually
+
+OPERATOR, OTHER = 2002, 3003
+GROUP = -100500
+
+
+def question(world: World) -> int:
+    """The number of the message with buttons, 0 before there is one."""
+    messages = world.telegram.chats[GROUP].messages if GROUP in world.telegram.chats else {}
+    return next((number for number, one in messages.items() if "reply_markup" in one), 0)
+
+
+def results(world: World) -> list[Any]:
+    last = world.model.bodies[-1]["messages"][-1]["content"]
+    return [block for block in last if block["type"] == "tool_result"]
+
+
+async def begun(world: World, **permissions: list[str]) -> str:
+    """A turn that waits for an approval; what its first button stands for."""
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{OPERATOR}"]
+    world.config["permissions"] = permissions
+    world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(OTHER)]
+    world.model.answer(tool_use("skills_list", {}))
+    world.model.answer("Here they are.")
+    await world.start()
+    world.telegram.say("@shipmate_bot which skills?", chat_id=GROUP, user_id=PERSON)
+    await world.telegram.until(lambda: question(world) > 0)
+    asked = world.telegram.chats[GROUP].messages[question(world)]
+    assert "skills_list" in asked["text"]
+    assert str(PERSON) in asked["text"]
+    return str(asked["reply_markup"]["inline_keyboard"][0][0]["callback_data"])
+
+
+async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world: World) -> None:
+    button = await begun(world, ask=["skills_list"])
+    await world.process.kill()
+    await world.start()
+    for user in (OTHER, PERSON):
+        told = len(world.telegram.called("answerCallbackQuery"))
+        world.telegram.press(question(world), button, chat_id=GROUP, user_id=user)
+        await world.telegram.until(lambda n=told: len(world.telegram.called("answerCallbackQuery")) > n)  # type: ignore[misc]
+    assert all(
+        call.params["text"].startswith("You cannot decide this")
+        for call in world.telegram.called("answerCallbackQuery")
+    )
+    assert len(world.model.requests) == 1
+    for _ in range(2):
+        world.telegram.press(question(world), button, chat_id=GROUP, user_id=OPERATOR)
+    await world.telegram.until(lambda: any("Here they are." in one for one in world.texts(GROUP)))
+    (result,) = results(world)
+    assert "is_error" not in result
+    assert sum("reply_markup" in one for one in world.telegram.chats[GROUP].messages.values()) == 1
+    await world.turns(1)
+    audit = [line["details"] for line in world.log() if line["kind"] == "approval"]
+    assert [one["by"] for one in audit if one.get("decision") == "refused"] == [
+        f"telegram:{OTHER}",
+        f"telegram:{PERSON}",
+    ]
+    assert {one["rule"] for one in audit if one.get("decision") == "approved"} == {"ask skills_list"}
+    assert await world.process.stop() == 0
+
+
+async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> None:
+    world.only("telegram")
+    world.config["permissions"] = {"deny": ["skills_*"]}
+    world.model.answer(tool_use("skills_list", {}))
+    world.model.answer("I may not.")
+    await world.start()
+    world.telegram.say("which skills?")
+    await world.heard("I may not.")
+    (result,) = results(world)
+    assert result["is_error"]
+    assert "deny skills_*" in json.dumps(result["content"])
+
+
+async def test_a_stop_ends_the_waiting(world: World) -> None:
+    button = await begun(world, ask=["skills_list"])
+    world.telegram.say("/stop@shipmate_bot", chat_id=GROUP, user_id=PERSON)
+    await world.telegram.until(lambda: "Stopped." in world.texts(GROUP))
+    await eventually(lambda: any(line["kind"] == "turn_end" for line in world.log()))
+    world.telegram.press(question(world), button, chat_id=GROUP, user_id=OPERATOR)
+    await world.telegram.until(lambda: bool(world.telegram.called("answerCallbackQuery")))
+    assert (
+        world.telegram.called("answerCallbackQuery")[0].params["text"].startswith("No approval of that name")
+    )
+    assert len(world.model.requests) == 1
+
+
+async def test_rules_that_are_none_are_findings(world: World) -> None:
+    world.only("telegram")
+    world.config["permissions"] = {"allow": ["run_shell(a | b)"], "deny": ["read_fil(secret/)"]}
+    await world.start(wait=False)
+    assert await world.process.ended() == 78
+    assert "permissions.allow[0]: found" in world.process.stderr
+    assert 'permissions.deny[0]: found "read_fil(secret/)"' in world.process.stderr
