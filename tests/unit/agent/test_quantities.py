@@ -28,11 +28,11 @@ async def test_each_answer_teaches_how_its_model_counts(bench: Bench) -> None:
 async def test_the_limits_of_an_overflow_are_known_afterwards(bench: Bench) -> None:
     bench.model.answers.append(reply(text("ok")))
     await bench.say("one")
-    bench.model.answers += [errors.ContextOverflow("too long", tokens=9_000, window=8_000), reply(text("ok"))]
+    bench.model.answers += [errors.ContextOverflow("too long", tokens=33_000, window=32_000), reply(text("ok"))]
     await bench.say("two")
     budget = bench.kit.budget()
-    assert (budget.window, budget.hard, budget.limit) == (8_000, 2_000, 2_000)
-    long = replace(reply(text("ok")), usage=Usage(10, 1, 20_000, 0))
+    assert (budget.window, budget.hard, budget.limit) == (32_000, 20_608, 20_608)
+    long = replace(reply(text("ok")), usage=Usage(10, 1, 50_000, 0))
     bench.model.answers.append(long)
     await bench.say("three")
     assert bench.kit.budget().window is None
