@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bot import errors
 from bot.agent.kit import Kit
@@ -21,7 +21,8 @@ class Recollection:
     """The lines of the memory of one chat, and what of it is on file.
 
     A line may come from any turn that was in view when it was first written, and from all that the lines have which
-    it took the place of: more than it does come from, and never less.
+    it took the place of: more than it does come from, and never less. But what is written once a removal has been
+    carried out has not seen what was removed: those removals are kept with the memory.
     """
 
     def __init__(self, chat_key: str, kit: Kit) -> None:
@@ -30,6 +31,7 @@ class Recollection:
         self._lines: list[tuple[str, tuple[Written, ...]]] = []
         self._on_file: str | None = None
         self._people: frozenset[str] | None = frozenset()
+        self._removed: frozenset[str] = frozenset()
 
     def origin(self, view: Sequence[Message]) -> str:
         """The block that says whose words a summary of this view stands for; "" where anybody's may be among them, as
@@ -68,7 +70,10 @@ class Recollection:
         self._lines = list(zip(lines, carried(self._lines, lines, new), strict=True))
         if self._kit.memories is not None:
             written = tuple(by for _, by in self._lines)
-            await self._kit.memories.save(self._chat_key, Kept(markdown, covers, ts, tokens, written))
+            removed = tuple(sorted(self._removed))
+            await self._kit.memories.save(
+                self._chat_key, Kept(markdown, covers, ts, tokens, written, removed)
+            )
             self._on_file = markdown
 
     async def forget(self) -> None:
@@ -77,17 +82,29 @@ class Recollection:
         if self._kit.memories is not None:
             await self._kit.memories.forget(self._chat_key)
 
-    def without(self, turns: Collection[str]) -> tuple[int, Memory | None]:
-        """How many lines may come from one of these turns, and what is left without them; None where that is nothing."""
-        kept = [line for line, by in self._lines if line.startswith(_HEADING) or not _from(by, turns)]
+    def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, Memory | None]:
+        """How many lines may tell of what was removed of these turns (the ids of the messages), and what is left without
+        them; None where that is nothing.
+        """
+        kept = [line for line, by in self._lines if line.startswith(_HEADING) or not self._tells(by, turns)]
         try:
             return len(self._lines) - len(kept), memory.read("\n".join(kept))
         except MemoryInvalid:
             return len(self._lines) - len(kept), None
 
+    def carried_out(self, removed: Iterable[str]) -> None:
+        """The messages with these ids are gone, from the view too: nothing that is written from now on has seen them."""
+        self._removed = self._removed.union(removed)
+
+    def _tells(self, written: Sequence[Written], turns: Mapping[str, frozenset[str]]) -> bool:
+        """Where nobody knows where a line comes from, it may come from anywhere."""
+        sources = [by.request_id for by in written] if written else turns
+        return any(turns.get(source, frozenset()) - self._removed for source in sources)
+
     def _take(self, kept: Kept | None) -> None:
         self._on_file = kept.markdown if kept is not None else None
         self._people = frozenset() if kept is None else None
+        self.carried_out(kept.removed if kept is not None else ())
         lines = kept.markdown.split("\n") if kept is not None else []
         written = kept.written if kept is not None and len(kept.written) == len(lines) else ((),) * len(lines)
         self._lines = list(zip(lines, written, strict=True))
@@ -95,8 +112,3 @@ class Recollection:
     def _saw(self, messages: Sequence[Message]) -> None:
         people = taint.authors(messages)
         self._people = None if people is None or self._people is None else self._people | people
-
-
-def _from(written: Sequence[Written], turns: Collection[str]) -> bool:
-    """Where nobody knows where a line comes from, it may come from there."""
-    return not written or any(by.request_id in turns for by in written)

@@ -51,14 +51,15 @@ class Removing:
         await self._written()
         lines = await self._kit.transcript.load(self._chat_key)
         uuids, since = reading.blanks(lines, wanted)
-        if not uuids:
-            return False
-        data: Json = {"dropped": [], "blank": uuids}
-        if self._epochs.store.head is not None and reading.summed_up(lines, since):
-            data["head"] = self._head()
-        self._epochs.declare("deletion", Change("boundary", data))
-        await self._written()
-        return True
+        if uuids:
+            data: Json = {"dropped": [], "blank": uuids}
+            if self._epochs.store.head is not None and reading.summed_up(lines, since):
+                data["head"] = self._head()
+            self._epochs.declare("deletion", Change("boundary", data))
+            await self._written()
+        # Once more: what was written in between may have seen it.
+        await self._upkeep.take_back(wanted.turns, blank=True)
+        return bool(uuids)
 
     def _head(self) -> Message | None:
         """What stands for what was compacted away: the memory without what was removed, where there is one."""

@@ -8,7 +8,7 @@ what is too large in the end is halved (`bot.agent.recovery`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot import errors
@@ -91,9 +91,9 @@ class Upkeep:
         self._known = self._covers = self._since = self._before = None
         self._asked = 0
 
-    async def take_back(self, turns: Collection[str]) -> bool:
-        """What was said in these turns is removed: so is every line of the memory that may come from them, and it is
-        written anew once enough is new. Whether there were any. Raises `errors.StorageError`.
+    async def take_back(self, turns: Mapping[str, frozenset[str]], *, blank: bool = False) -> None:
+        """Messages of these turns are removed (their ids): so is every line of the memory that may tell of them. `blank`:
+        the view does no longer. Raises `errors.StorageError`.
         """
         await self.stop()
         await self._look_again()
@@ -104,7 +104,8 @@ class Upkeep:
         elif lost:
             self._known = self._covers = self._since = None
             await self._lines.forget()
-        return bool(lost)
+        if blank:
+            self._lines.carried_out(one for ids in turns.values() for one in ids)
 
     @property
     def markdown(self) -> str:

@@ -42,13 +42,14 @@ class Line(Protocol):
 @dataclass(frozen=True, slots=True)
 class Removed:
     """What removals are about: messages of people by their requestIds, answers by those of their turns, and what was
-    taken from an archive by role and id of the message. `turns` are all those that had to do with it.
+    taken from an archive by role and id of the message. `turns` are all those that had to do with it, each with the ids
+    of its messages that are gone.
     """
 
     words: frozenset[str]
     answers: frozenset[str]
     messages: frozenset[tuple[str, str]]
-    turns: frozenset[str]
+    turns: dict[str, frozenset[str]]
 
     def names(self, role: str, sources: Iterable[str]) -> bool:
         """Whether a message that came from these is meant."""
@@ -58,14 +59,16 @@ class Removed:
 
 def removed(removals: Iterable[ArchiveLine]) -> Removed:
     """What the removals in an archive are about."""
-    words, answers, messages, turns = set[str](), set[str](), set[tuple[str, str]](), set[str]()
+    words, answers, messages = set[str](), set[str](), set[tuple[str, str]]()
+    turns: dict[str, frozenset[str]] = {}
     for line in removals:
         meta = line.meta or {}
         role, of = str(meta.get("ofRole", "user")), [str(one) for one in meta.get("of", ())]
         (answers if role == "assistant" else words).update(of)
-        turns.update(map(str, meta.get("turns", of)))
+        for turn in map(str, meta.get("turns", of)):
+            turns[turn] = turns.get(turn, frozenset()) | {str(line.message_id)}
         messages.add((role, str(line.message_id)))
-    return Removed(frozenset(words), frozenset(answers), frozenset(messages), frozenset(turns))
+    return Removed(frozenset(words), frozenset(answers), frozenset(messages), turns)
 
 
 def blanks(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:

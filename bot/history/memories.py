@@ -15,6 +15,8 @@ from bot.history import jsonl, names
 from bot.history.provenance import noted, sources
 
 LARGEST = 256 * 1024  # bytes; a memory is notes, not a data set
+MOST_REMOVED = 2_000
+"""Removals of a chat that a memory is told to know nothing of; of others its lines are looked at again and again."""
 LINES = ".lines"
 """The end of the file that tells of each line where it comes from."""
 
@@ -23,7 +25,8 @@ LINES = ".lines"
 class Kept:
     """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
     that is not sure: as after somebody has changed the file. `ts` in milliseconds. `written` tells of each line whose
-    turns it may come from, as far as that is known.
+    turns it may come from, as far as that is known; `removed` are the ids of messages that were gone before it was
+    written.
     """
 
     markdown: str
@@ -31,6 +34,7 @@ class Kept:
     ts: int = 0
     tokens: int = 0
     written: tuple[tuple[Written, ...], ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 class Memories:
@@ -78,9 +82,12 @@ class Memories:
             return None
         about = _facts(self._disk.read(facts))
         markdown = raw.decode("utf-8", "replace")
-        if about.get("sha256") != _digest(raw):
-            return Kept(markdown, None)
         written = sources(raw, self._disk.read(words.with_suffix(LINES)))
+        removed = about.get("removed")
+        known = tuple(map(str, removed)) if isinstance(removed, list) else ()
+        if about.get("sha256") != _digest(raw):
+            # An operator's hand, which had what is on file before it: without what was removed.
+            return Kept(markdown, None, written=written if any(written) else (), removed=known)
         covers, ts, tokens = about.get("covers"), about.get("ts"), about.get("tokens")
         return Kept(
             markdown,
@@ -88,12 +95,14 @@ class Memories:
             ts if isinstance(ts, int) else 0,
             tokens if isinstance(tokens, int) else 0,
             written if any(written) else (),
+            known,
         )
 
     def _save(self, chat_key: str, kept: Kept, forgotten: int) -> None:
         words, facts = self._paths(chat_key)
         raw = text.clean(kept.markdown).encode()
-        about = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens, "sha256": _digest(raw)}
+        about: Json = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens}
+        about |= {"removed": kept.removed[-MOST_REMOVED:], "sha256": _digest(raw)}
         with jsonl.locked(self._folder):
             if self._forgotten[chat_key] != forgotten:
                 return  # whoever wanted it saved has been stopped meanwhile, but not the thread

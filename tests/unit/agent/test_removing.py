@@ -248,6 +248,31 @@ async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
     assert runtime.upkeep.markdown.split("\n## ")[0] == "## Facts\n- the ship is red\n"
 
 
+async def test_a_memory_that_is_written_after_a_removal_outlives_a_restart(bench: Bench) -> None:
+    answers = Answers(bench)
+    memories = Memories(bench.root / "memory", disk=SystemDisk())
+    bench.configure(soft_tokens=100_000, memories=memories)
+    await bench.say("my secret is 鯨")
+    first = request_ids(bench)[0]
+    await remove(bench, "1", first)
+    answers.memory = reply(text(Memory(facts=("the ship is red",)).markdown))
+    for number in range(3):
+        await bench.say(f"message {number} {LONG}")
+    await idle(bench)
+    bench.restart()
+    await bench.pool._runtime(KEY).fill()
+    assert "red" in bench.pool._runtime(KEY).upkeep.markdown
+    path = bench.root / "memory" / "telegram%3Achat%3A1" / "session.md"
+    path.write_text(Memory(facts=("an operator was here",)).markdown, encoding="utf-8")
+    bench.restart()
+    await bench.pool._runtime(KEY).fill()
+    assert "an operator was here" in bench.pool._runtime(KEY).upkeep.markdown
+    await remove(bench, "a1", first, role="assistant")
+    assert bench.pool._runtime(KEY).upkeep.markdown == "", (
+        "the answer of that turn was in view, and may be told"
+    )
+
+
 async def test_what_an_operator_made_of_the_memory_is_taken_up(bench: Bench) -> None:
     answers = Answers(bench)
     memories = Memories(bench.root / "memory", disk=SystemDisk())
