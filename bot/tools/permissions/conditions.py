@@ -68,12 +68,14 @@ def _user(names: frozenset[str]) -> Condition:
 
 
 def _channel(places: frozenset[str]) -> Condition:
+    chats = {place for place in places if ":" in place}
+    # `slack:C012` is short for the chat of that id.
+    chats |= {"{}:chat:{}".format(*place.split(":", 1)) for place in chats}
+
     def holds(_: Call, subject: Subject, __: Now) -> bool:
         key = subject.chat_key
         # A chat and the threads in it; `slack:C1` is no part of `slack:C10`.
-        return subject.channel in places or any(
-            key == place or key.startswith(f"{place}:") for place in places if ":" in place
-        )
+        return subject.channel in places or any(key == chat or key.startswith(f"{chat}:") for chat in chats)
 
     return holds
 

@@ -234,6 +234,20 @@ def test_conditions(condition: str, who: Subject, now: Now, *, holds: bool) -> N
     )
 
 
+def test_a_chat_is_named_by_its_id_or_its_key() -> None:
+    thread = Subject("slack", "U1", "member", "slack:chat:C1:thread:17.5")
+    for place, expected in (
+        ("slack:C1", "deny"),
+        ("slack:chat:C1", "deny"),
+        ("slack:C10", "ask"),
+        ("slack:chat:C", "ask"),
+    ):
+        assert (
+            outcome(rules(deny=[f"run_shell(*, channel in {place})"]), call("run_shell", "make"), thread)
+            == expected
+        )
+
+
 def test_wildcards_name_the_tools_of_a_server() -> None:
     every = rules(allow=["mcp__files__*"], deny=["mcp__*__delete", "mcp__files__write(*, arg.path~=/etc/*)"])
     assert outcome(every, call("mcp__files__read")) == "allow"
