@@ -263,18 +263,13 @@ class ActiveTurn:
         """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
         it is owed to the person.
         """
-        words = self._kit.redact(self._partial.words()).strip()
-        last = self._entries[-1].message
-        if words:
-            self._note(said.spoken(f"{words}\n\n{said.STOPPED}"))
-            words = self.last_words().strip()
-        elif blocks.tool_uses(last):
-            self._note(blocks.interrupted_results(last, INTERRUPTED))
-            if words := blocks.plain_text(last["content"]).strip():
-                self._note(said.spoken(said.STOPPED))
-                words += f"\n\n{said.STOPPED}"
+        partial = self._kit.redact(self._partial.words()).strip()
+        begun = self.reply.begun if self.reply is not None else ""
+        added, owed = said.last_of_stopped(self._entries, partial, begun)
+        for message in added:
+            self._note(message)
         if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
-            self.owed = words
+            self.owed = owed
 
     async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from bot import errors
 from bot.agent.ledger import Ledger
 from bot.contracts import Reply, Sent
+
+LONGEST = 240.0
+"""Seconds that a turn waits for the delivery of a message; what is left of it then goes out by itself."""
+SOON = 60.0
 
 
 class TrackedReply:
     """`contracts.Reply` that remembers what became of the last message, and shows none that is not on file.
 
     `settled`: the person has an answer, or will have it, or may have it; none is to be sent on top. `attempted`: a
-    message was begun of which it is not known that it surely did not arrive.
+    message was begun of which it is not known that it surely did not arrive. `begun` is one that waits for the file.
     """
 
     def __init__(self, inner: Reply, ledger: Ledger) -> None:
@@ -21,14 +27,23 @@ class TrackedReply:
         self.delivered = 0
         self.settled = False
         self.attempted = False
+        self.begun = ""
 
     async def send(self, words: str) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
+        self.begun = words
         await self._ledger.flush()
-        self.attempted = True
+        self.begun, self.attempted = "", True
         try:
-            sent = await self._inner.send(words)
+            async with asyncio.timeout(LONGEST):
+                sent = await self._inner.send(words)
+        except asyncio.CancelledError:
+            self.settled = True  # it goes out by itself
+            raise
+        except TimeoutError:
+            self.settled = True
+            raise errors.DeliveryDeferred("the platform takes its time with it", wait=SOON) from None
         except (errors.DeliveryUncertain, errors.DeliveryDeferred):
             # It may be in the chat, or will be: sending the answer again as plain text could show it twice.
             self.settled = True

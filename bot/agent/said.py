@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.agent.steps import INTERRUPTED
 from bot.context import blocks
 from bot.context.store import Entry
 from bot.contracts import Message
@@ -27,6 +28,27 @@ def last_words(entries: Sequence[Entry]) -> str:
             break
         words.insert(0, blocks.plain_text(entry.message["content"]))
     return "".join(words)
+
+
+def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple[list[Message], str]:
+    """What is added to a turn that was stopped, and what of it is owed to people who have seen nothing: `partial` had
+    come of an answer, `begun` was complete and about to be sent. Only what was not complete is marked.
+    """
+    last = entries[-1].message
+    if partial:
+        marked = f"{partial}\n\n{STOPPED}"
+        return [spoken(marked)], (last_words(entries) + marked).strip()
+    if calls := blocks.tool_uses(last):
+        results = blocks.interrupted_results(last, INTERRUPTED)
+        words = [str(call["input"].get("text") or "") for call in calls if call["name"] == ChatSend.name]
+        if begun and begun in words:
+            return [results, spoken(STOPPED)], begun
+        said = "\n\n".join(filter(None, map(str.strip, words))) or blocks.plain_text(last["content"]).strip()
+        return ([results, spoken(STOPPED)], f"{said}\n\n{STOPPED}") if said else ([results], "")
+    words_so_far = last_words(entries).strip()
+    if not words_so_far or begun.startswith(words_so_far):
+        return [], begun if words_so_far else ""
+    return [], f"{words_so_far}\n\n{STOPPED}"
 
 
 def only_sent(entries: Sequence[Entry]) -> bool:

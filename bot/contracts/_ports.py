@@ -149,7 +149,10 @@ class Reply(Protocol):
     """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
 
     async def send(self, text: str) -> list[Sent]:
-        """Deliver one message (in parts where it is long). Raises `errors.DeliveryFailed`."""
+        """Deliver one message (in parts where it is long). Cancelled, what is left of it goes out by itself.
+
+        Raises `errors.DeliveryFailed`.
+        """
         ...
 
 

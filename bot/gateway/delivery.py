@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
 
 from bot import errors, text
 from bot.contracts import Archive, Channel, Clock, Ids, Journal, Log, Manifest, Outbound, Redact, Sent
 from bot.gateway.address import Address
-from bot.gateway.completion import Completion, Part, Shelf
+from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
 from bot.gateway.outbox import Courier, Item, original
 from bot.gateway.targets import Targets
@@ -91,7 +91,7 @@ class Delivery:
         to: Address,
         words: str,
         *,
-        kind: Literal["reply", "notice"] = "reply",
+        kind: Kind = "reply",
         owed: bool = False,
     ) -> list[Sent]:
         """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
@@ -101,6 +101,24 @@ class Delivery:
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
         that comes after it in the same chat, and what is cancelled before it is in the chat.
         """
+        made = asyncio.ensure_future(self._made(to, words, kind, owed=owed))
+        try:
+            items, prepared = await asyncio.shield(made)
+            if kind == "reply" and to.chat_key in self._waiting.chats:
+                await prepared
+                wait = self._courier.frozen(to)
+                await self._courier.put_off(to, items, wait)
+                raise errors.DeliveryDeferred("an earlier answer still waits for its platform", wait=wait)
+            return await self._delivered(to, items, prepared)
+        except asyncio.CancelledError:
+            with contextlib.suppress(errors.DeliveryFailed):
+                await self._completion.cut_off(to, (await made)[0])
+            raise
+
+    async def _made(
+        self, to: Address, words: str, kind: Kind, *, owed: bool
+    ) -> tuple[list[Item], Future[None]]:
+        """The messages that a text comes to, and their way into the outbox."""
         await self._load()
         parts = await self._split(self._channels[to.channel], self._redact(text.clean(words)))
         if not parts:
@@ -109,13 +127,7 @@ class Delivery:
             Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind) for part in parts
         ]
         items = [Item(message, owed or kind == "reply") for message in messages]
-        prepared = asyncio.ensure_future(self._courier.intend(messages))
-        if kind == "reply" and to.chat_key in self._waiting.chats:
-            await prepared
-            wait = self._courier.frozen(to)
-            await self._courier.put_off(to, items, wait)
-            raise errors.DeliveryDeferred("an earlier answer still waits for its platform", wait=wait)
-        return await self._delivered(to, items, prepared)
+        return items, asyncio.ensure_future(self._courier.intend(messages))
 
     async def _delivered(self, to: Address, items: list[Item], prepared: Future[None]) -> list[Sent]:
         shown: list[Part] = []
@@ -125,9 +137,6 @@ class Delivery:
 
         try:
             await self._courier.deliver(to, items, arrived, prepared)
-        except asyncio.CancelledError:
-            await self._completion.cut_off(to, items)
-            raise
         except (errors.DeliveryUncertain, errors.DeliveryDeferred):
             raise
         except errors.DeliveryFailed as error:

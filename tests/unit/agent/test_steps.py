@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.agent import reply as agent_reply
 from bot.contracts import ArchiveLine, Json, ModelReply, StepRecord, TurnRequest, Usage
 from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED
 from tests.unit.agent.conftest import KEY, Bench, words
 from tests.unit.agent.test_turn import Press
+from tests.unit.gateway.test_hard_times import Hanging
 
 
 async def steps_of(bench: Bench) -> list[StepRecord]:
@@ -301,3 +303,27 @@ class TestADeliveryThatIsPutOff:
         bench.model.answers += [reply(text("later"))]
         outcome = await bench.say("hello")
         assert (outcome.status, outcome.notice, bench.chat.seen) == ("done", None, [])
+
+    async def test_that_takes_longer_than_a_turn_waits_is_not_said_a_second_time(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(agent_reply, "LONGEST", 0.0)
+        monkeypatch.setattr(bench.chat, "send", Hanging())
+        bench.model.answers += [reply(tool_use("chat_send", text="later")), reply(text("later"))]
+        async with asyncio.timeout(5):
+            outcome = await bench.say("hello")
+        (result,) = bench.sent[-1]["content"]
+        assert "It will then be delivered by itself. Do not send it again" in result["content"]
+        assert (outcome.status, outcome.notice) == ("done", None)
+
+    async def test_or_is_cut_off_by_the_time_of_its_tool_is_settled_too(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hanging = Hanging()
+        monkeypatch.setattr(bench.chat, "send", hanging)
+        reply = agent_reply.TrackedReply(bench.chat, bench.pool._runtime(KEY)._ledger)
+        sending = asyncio.create_task(reply.send("later"))
+        await hanging.called.wait()
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert reply.settled

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery, TurnRequest
+from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery, ModelReply, ModelRequest, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
+from tests.unit.gateway.outgoing import until
 
 
 def history(bench: Bench) -> str:
@@ -88,6 +89,46 @@ async def test_a_second_stop_lets_the_first_one_close_the_turn(
 
     assert (await running).status == "stopped"
     assert [line.type for line in await bench.transcript.load(KEY)][-1] == "turn_end", "before it is said"
+
+
+@pytest.mark.parametrize("call", [False, True])
+async def test_a_stop_while_the_answer_is_written_down_just_before_it_is_sent_does_not_cost_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, call: bool
+) -> None:
+    said = tool_use("chat_send", text="the whole answer") if call else text("the whole answer")
+    bench.model.answers.append(reply(said))
+    append, writing, go_on = bench.transcript.append, asyncio.Event(), asyncio.Event()
+
+    async def slow(chat_key: str, lines: Sequence[Any]) -> str:
+        if "the whole answer" in str(lines) and not go_on.is_set():
+            writing.set()
+            await go_on.wait()
+        return await append(chat_key, lines)
+
+    monkeypatch.setattr(bench.transcript, "append", slow)
+    running = asyncio.create_task(bench.say("work"))
+    await writing.wait()
+    assert await bench.pool.stop(KEY)
+    asyncio.get_running_loop().call_soon(go_on.set)
+
+    assert (await running).status == "stopped"
+    assert bench.chat.seen == ["the whole answer"]
+    live = history(bench)
+    assert await after_restart(bench) == live
+
+
+async def test_a_stop_before_an_answer_goes_on_shows_what_there_is_of_it(bench: Bench) -> None:
+    def half(_: ModelRequest) -> ModelReply:
+        bench.model.hold = asyncio.Event()
+        return reply(text("the first half"), stop_reason="max_tokens")
+
+    bench.model.answers.append(half)
+    running = asyncio.create_task(bench.say("work"))
+    await until(lambda: len(bench.model.requests) == 2)
+    assert await bench.pool.stop(KEY)
+
+    assert (await running).status == "stopped"
+    assert bench.chat.seen == ["the first half\n\n(stopped)"]
 
 
 async def test_a_question_for_the_status_while_a_turn_begins_does_not_fill_the_store_twice(

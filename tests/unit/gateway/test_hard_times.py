@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,30 @@ class TestAStopDuringDelivery:
         assert await bench.journal.unfinished() == []
         await until(lambda: not bench.delivery._waiting.chats)
         assert [len(words) for role, words in await bench.lines() if role == "assistant"] == [900, 900]
+        await bench.delivery.close()
+
+    async def test_a_finished_answer_that_is_still_being_put_into_parts_is_sent_all_the_same(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.delivery.deferred.start()
+        splitting, go_on, split = asyncio.Event(), threading.Event(), bench.tele.split
+        loop = asyncio.get_running_loop()
+
+        def slow(words: str) -> list[str]:
+            if len(words) > delivery.SHORT:
+                loop.call_soon_threadsafe(splitting.set)
+                go_on.wait(5)
+            return split(words)
+
+        monkeypatch.setattr(bench.tele, "split", slow)
+        bench.agent.answer = lambda _: "\n\n".join(letter * 900 for letter in "甲乙丙")
+        await bench.say("long work")
+        await splitting.wait()
+        await bench.say("", kind="stop")
+        go_on.set()
+        assert [words[0] for words in await bench.tele.until(3)] == ["甲", "乙", "丙"]
+        await bench.idle()
+        assert await bench.journal.unfinished() == []
         await bench.delivery.close()
 
 
