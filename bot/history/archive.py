@@ -17,6 +17,7 @@ from bot.history.revisions import Revisions, may_revise, revisions
 from bot.history.window import Span, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
+_AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
 KEPT_BYTES = 16 * 1024 * 1024
 """Of lines that the disk refused; what comes on top is lost (to the archive alone: the journal has it)."""
 
@@ -151,14 +152,16 @@ class ChatStore:
     def _revisions(self, name: str) -> Revisions:
         """What a chat's lines say of others of them. An archive file does not change: it is looked at once."""
         with jsonl.locked(self._folder, shared=True):
-            found = _revisions_in(self._disk.read(self._shelf.main(name)))
+            # Opened, it stays as it is now: a rotation puts another file in its place.
+            main = self._disk.open(self._shelf.main(name))
             numbers = self._shelf.numbers(name)
+        found = _revisions_in(main)
         for number in numbers:
             path = self._shelf.archive(name, number)
             known = self._revised.get(path)
             if known is None or known[0] != self._disk.size(path):
-                data = self._disk.read(path)
-                known = self._revised[path] = (len(data), _revisions_in(data))
+                file = self._disk.open(path)
+                known = self._revised[path] = (file.size, _revisions_in(file))
                 if len(self._revised) > _SPANS:
                     self._revised.popitem(last=False)
             found.join(known[1])
@@ -292,7 +295,9 @@ class ChatStore:
             self._tidy = True
 
 
-def _revisions_in(data: bytes) -> Revisions:
-    if not may_revise(data):
-        return Revisions()
-    return revisions(read_line(raw) for raw in data.split(b"\n") if may_revise(raw))
+def _revisions_in(opened: OpenFile) -> Revisions:
+    """Those of a whole file, which is closed then. Most files are small and have none: that is seen at once."""
+    with closing(opened) as file:
+        if file.size <= _AT_ONCE and not may_revise(file.read(0, file.size)):
+            return Revisions()
+        return revisions(read_line(raw) for raw in pieces.lines(file) if may_revise(raw))
