@@ -91,6 +91,8 @@ class ApprovalDesk:
         self._clock = clock
         self._ids = ids
         self._log = log
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._asked: set[str] = set()
         self.floor: Floor | None = None
         self._waiting: dict[str, _Waiting] = {}
 
@@ -107,6 +109,7 @@ class ApprovalDesk:
         turn = floor.running.get(asked.chat_key) if floor is not None else None
         if floor is None or turn is None or asked.user_id is None or not (self._operators or asked.granted):
             return Verdict("nobody")
+        self._asked.add(asked.request_id)
         record = await self._book.ask(self._ids.ulid(), asked)
         if record.verdict is not None:
             return record.verdict
@@ -183,8 +186,14 @@ class ApprovalDesk:
             if waiting.first.chat_key == inbound.chat_key and follows(inbound, waiting.first):
                 waiting.decided(Verdict("steered"))
 
-    async def over(self, request_id: str) -> None:
-        """A turn has ended: what it still waited for is off. Raises `errors.StorageError`."""
+    async def over(self, request_id: str, *, begun: bool) -> None:
+        """A turn has ended: what it still waited for, in this process or (`begun`) in one before, is off.
+
+        Raises `errors.StorageError`.
+        """
+        if request_id not in self._asked and not begun:
+            return
+        self._asked.discard(request_id)
         for record in await self._book.open_approvals():
             if record.asked.request_id == request_id:
                 await self._book.settle(record.id, Verdict("stopped"))

@@ -308,7 +308,7 @@ class Turns:
             turn.asked = True
             outcome = await self._agent.run(request)
             turn.over = True
-            await self._recorded(self._approvals.over(first.request_id))
+            await self._recorded(self._approvals.over(first.request_id, begun=turn.portion.begun))
         if outcome.notice is not None:
             # The transcript has this end, so the first message knows after a crash what the others were to be told.
             await self._close(turn)

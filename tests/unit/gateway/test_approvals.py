@@ -357,31 +357,47 @@ async def test_commands_without_anything_that_waits(desk: Desk) -> None:
 
 
 async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
-    async def ask(call: str) -> Verdict:
-        turn = desk.turns._running["tele:chat:-100"].first
-        return await desk.approvals.decide(
-            Approval(
-                turn.request_id,
-                call,
-                "tele:chat:-100",
-                "t",
-                call,
-                "s",
-                "w",
-                "",
-                "tele",
-                MEMBER,
-                granted=False,
-                lasting=True,
-            )
-        )
-
-    await desk.asked()
-    more = asyncio.create_task(ask("call2"))
-    await until(lambda: len(desk.approvals._waiting) == 2)
+    name = await desk.asked()
+    turn = desk.turns._running["tele:chat:-100"].first
+    left = Approval(
+        turn.request_id,
+        "left",
+        "tele:chat:-100",
+        "t",
+        "f9",
+        "s",
+        "w",
+        "",
+        "tele",
+        MEMBER,
+        granted=False,
+        lasting=True,
+    )
+    await desk.journal.ask(f"{name[:-3]}ZZZ", left)  # of a turn that a crash cut off
     await desk.press("approve")
     await until(lambda: "Say which one" in desk.tele.texts[-1])
-    for record in await desk.journal.open_approvals():
-        await desk.press("deny", record.id)
+    await desk.press("deny", name)
     await desk.idle()
-    assert (await more).ended == "denied"
+    assert [verdict.ended for verdict in desk.ran] == ["denied"]
+    assert await desk.journal.open_approvals() == []
+
+
+async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, max_concurrent=1)
+    await desk.open()
+    first = await desk.asked()
+    record = await desk.journal.approval(first)
+    assert record is not None
+    second = asyncio.create_task(
+        desk.approvals.decide(replace(record.asked, call_id="call2", fingerprint="f2"))
+    )
+    await until(lambda: desk.turns.lanes._places.free == 1)
+    await desk.press("deny", first)
+    await until(lambda: len(desk.names()) == 2 or second.done())
+    if not second.done():
+        await desk.press("approve", desk.names()[1])
+    await desk.idle()
+    await second
+    assert desk.turns.lanes._places.free <= 1
+    assert not desk.approvals._locks
+    await desk.close()
