@@ -16,7 +16,7 @@ from bot import text as texts
 from bot.history.stemming import stem
 from bot.history.words import ASKING, ASKING_CJK, NOISE, PARTICLES
 
-VERSION = 1
+VERSION = 2
 """Grows with every change of what a text's tokens are: an index of another version is made anew."""
 LONGEST_TEXT = 200_000
 """Characters of a line that are looked at."""
@@ -78,7 +78,7 @@ class Term:
 
 def tokens(text: str) -> list[str]:
     """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
-    text = texts.clean(text[:LONGEST_TEXT])
+    text = _cut(text, LONGEST_TEXT)
     return list(chain.from_iterable(map(_memo.__getitem__, text.split())))
 
 
@@ -87,7 +87,7 @@ def terms(query: str, *, single: float = 0.6) -> list[Term]:
 
     Words that only ask are left out unless nothing else is there.
     """
-    text = texts.clean(query[:LONGEST_QUERY])
+    text = _cut(query, LONGEST_QUERY)
     found = list(_terms(text, single, asking=False)) or list(_terms(text, single, asking=True))
     heaviest: dict[str, float] = {}
     for term in found:
@@ -95,9 +95,15 @@ def terms(query: str, *, single: float = 0.6) -> list[Term]:
     return [Term(*item) for item in list(heaviest.items())[:MOST_TERMS]]
 
 
+def _cut(text: str, longest: int) -> str:
+    """The beginning of a text, in its plain form: one character may stand for eighteen."""
+    text = texts.clean(text[:longest])
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)[:longest]
+
+
 def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
     if not asking:
-        text = ASKING_CJK.sub(" ", unicodedata.normalize("NFKC", text))
+        text = ASKING_CJK.sub(" ", text)
     for word in _words(text):
         if _PAIRED_RUN.fullmatch(word):
             yield from _paired(word, single)
