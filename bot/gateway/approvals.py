@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -92,6 +93,7 @@ class ApprovalDesk:
         self._ids = ids
         self._log = log
         self._locks: dict[str, asyncio.Lock] = {}
+        self._deciding: Counter[str] = Counter()
         self._asked: set[str] = set()
         self.floor: Floor | None = None
         self._waiting: dict[str, _Waiting] = {}
@@ -99,7 +101,19 @@ class ApprovalDesk:
     # ------------------------------------------------------------ the turn that waits
 
     async def decide(self, asked: Approval) -> Verdict:
-        """As `contracts.Approvals`."""
+        """As `contracts.Approvals`. One question at a time in a chat: its turn has one place to lend."""
+        key = asked.chat_key
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        self._deciding[key] += 1
+        try:
+            async with lock:
+                return await self._decided(asked)
+        finally:
+            self._deciding[key] -= 1
+            if not self._deciding[key]:
+                del self._deciding[key], self._locks[key]
+
+    async def _decided(self, asked: Approval) -> Verdict:
         if (
             asked.lasting
             and (given := await self._book.lasting(asked.fingerprint, asked.chat_key)) is not None
@@ -197,6 +211,8 @@ class ApprovalDesk:
         for record in await self._book.open_approvals():
             if record.asked.request_id == request_id:
                 await self._book.settle(record.id, Verdict("stopped"))
+                if (waiting := self._waiting.get(record.id)) is not None:
+                    waiting.decided(Verdict("stopped"))
 
     # ------------------------------------------------------------ the person who decides
 

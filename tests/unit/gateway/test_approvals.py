@@ -385,19 +385,26 @@ async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
 async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(tmp_path: Path) -> None:
     desk = Desk(tmp_path, max_concurrent=1)
     await desk.open()
+    ask = desk._ask
+
+    async def twice(request: TurnRequest) -> TurnOutcome:
+        desk.name = "f1"
+        first = asyncio.create_task(ask(request))
+        await until(lambda: len(desk.names()) == 1)
+        desk.name = "f2"
+        await asyncio.gather(first, ask(request))
+        return TurnOutcome("done", delivered=2)
+
+    desk.agent._run = twice  # type: ignore[method-assign]
     first = await desk.asked()
-    record = await desk.journal.approval(first)
-    assert record is not None
-    second = asyncio.create_task(
-        desk.approvals.decide(replace(record.asked, call_id="call2", fingerprint="f2"))
-    )
-    await until(lambda: desk.turns.lanes._places.free == 1)
+    await until(lambda: desk.approvals._deciding["tele:chat:-100"] == 2)
+    assert desk.turns.lanes._places.free == 1
     await desk.press("deny", first)
-    await until(lambda: len(desk.names()) == 2 or second.done())
-    if not second.done():
-        await desk.press("approve", desk.names()[1])
+    await until(lambda: len(desk.names()) == 2)
+    await until(lambda: desk.turns.lanes._places.free == 1)
+    await desk.press("approve", desk.names()[1])
     await desk.idle()
-    await second
-    assert desk.turns.lanes._places.free <= 1
+    assert [verdict.ended for verdict in desk.ran] == ["denied", "approved"]
+    assert desk.turns.lanes._places.free == 1
     assert not desk.approvals._locks
     await desk.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -327,6 +328,14 @@ def test_good_rules_are_no_findings() -> None:
         "mcp__*(*, arg~=x)",
     )
     assert not list(wrong(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good))))
+
+
+def test_the_rules_of_the_readme_are_rules() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    example = readme.partition('"permissions": ')[2].partition("\n```")[0]
+    shown = {name: tuple(lines) for name, lines in json.loads(example).items()}
+    assert set(shown) == {"allow", "ask", "deny"}
+    assert not list(wrong(ShipFile(permissions=Permissions(**shown))))
 
 
 def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
