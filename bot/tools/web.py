@@ -30,6 +30,8 @@ BYTES = 2_000_000
 HEAD_BYTES = 16_384
 """Of its lines of header, each."""
 _AGENT = "Shipmate (a chat agent, fetching one page for a person)"
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f.]*:[0-9a-f:.]*")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CHARSET = re.compile(rb"""(?i)<meta[^>]{0,300}?charset\s{0,9}=\s{0,9}["']?\s{0,9}([a-z0-9_:.-]{1,40})""")
 _TEXTUAL = re.compile(
@@ -93,7 +95,7 @@ class Web:
         began = _read(address)
         for _ in range(HOPS + 1):
             here = _read(address)
-            if _site(here.host) != _site(began.host):
+            if _site(here) != _site(began) or (began.scheme, here.scheme) == ("https", "http"):
                 return Page(_shown(began), 0, "", "", elsewhere=address)
             page, location = await self._hop(address, here)
             if location is None:
@@ -116,9 +118,7 @@ class Web:
                 headers={"User-Agent": _AGENT, "Accept": "text/*, application/json;q=0.9, */*;q=0.1"},
                 skip_auto_headers=("Accept-Encoding",),
             ) as session,
-            session.get(
-                address.partition("#")[0], allow_redirects=False, headers={"Accept-Encoding": "gzip"}
-            ) as answer,
+            session.get(_target(here), allow_redirects=False, headers={"Accept-Encoding": "gzip"}) as answer,
         ):
             location = answer.headers.get("Location")
             if answer.status in _REDIRECTS and location is not None:
@@ -174,7 +174,7 @@ class _Pinned(AbstractResolver):
 
 def _read(address: str) -> urls.Url:
     read = urls.read(address)
-    if read is None:
+    if read is None or not _HOST.fullmatch(read.host):
         raise errors.ToolError(
             "This is no address that can be fetched. Give one such as https://example.org/page, in full."
         )
@@ -183,8 +183,14 @@ def _read(address: str) -> urls.Url:
     return read
 
 
-def _site(host: str) -> str:
-    return host.removeprefix("www.")
+def _target(here: urls.Url) -> str:
+    """The address as it is asked for, made of the parts that were judged: nobody reads another host out of it."""
+    return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
+
+
+def _site(here: urls.Url) -> tuple[str, int | None]:
+    """What a redirect may not leave: the host, with or without www, and its port."""
+    return here.host.removeprefix("www."), None if here.port == _PORTS[here.scheme] else here.port
 
 
 def _shown(url: urls.Url) -> str:

@@ -161,6 +161,20 @@ async def test_no_connection_is_made_to_what_is_not_public(address: str) -> None
         await Web(resolve=resolve).fetch(address)
 
 
+@pytest.mark.usefixtures("no_connection")
+@pytest.mark.parametrize(
+    "address",
+    ["http://127%2e0%2e0%2e1/", "http://%31%32%37.0.0.1/", "http://127.0.0.1%00.example.org/", "http://a,b.example/",
+     "http://127.0.0.1;x.example/", "http://a|b/", "http://a..b/", "http://ex%61mple.org/"],
+)  # fmt: skip
+async def test_a_host_that_somebody_could_read_otherwise_is_no_address(address: str) -> None:
+    async def anything(_: str, __: int) -> Sequence[str]:
+        return ["93.184.216.34"]
+
+    with pytest.raises(errors.ToolError, match="no address"):
+        await Web(resolve=anything).fetch(address)
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -252,6 +266,8 @@ async def test_redirects_are_judged_like_any_address(site: Site) -> None:
         else:
             assert page.elsewhere == target
             assert page.words == ""
+    site.gives("/port", status=302, Location="http://site.example:9/x")
+    assert (await site.fetch("/port")).elsewhere == "http://site.example:9/x"
     site.gives("/www", status=301, Location=site.url("/b", "www.site.example"))
     site.gives("/b", "with www")
     assert (await site.fetch("/www")).words == "with www"
