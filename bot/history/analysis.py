@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 
 from bot import text as texts
 from bot.history.stemming import stem
@@ -78,8 +78,16 @@ class Term:
 
 def tokens(text: str) -> list[str]:
     """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
-    text = _cut(text, LONGEST_TEXT)
-    return list(chain.from_iterable(map(_memo.__getitem__, text.split())))
+    return list(_tokens(text))
+
+
+def has_tokens(text: str, count: int) -> bool:
+    """Whether a text has so many tokens or more, as soon as that is known."""
+    return next(islice(_tokens(text), count - 1, None), None) is not None
+
+
+def _tokens(text: str) -> Iterator[str]:
+    return chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split()))
 
 
 def terms(query: str, *, single: float = 0.6) -> list[Term]:

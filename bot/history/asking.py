@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -159,8 +160,7 @@ class Asked:
         return found
 
     def _match(self, token: str) -> list[int]:
-        found = self._db.execute("SELECT rowid FROM tokens WHERE tokens MATCH ?", (self._quoted(token),))
-        return [row[0] for row in found]
+        return self._fetched("SELECT rowid FROM tokens WHERE tokens MATCH ?", (self._quoted(token),))
 
     def _rows(
         self, expression: str, most: int, first: int | None = None, last: int | None = None
@@ -170,11 +170,15 @@ class Asked:
         bits = PLACE_BITS + ROW_BITS
         low = low if first is None else first << bits
         high = high if last is None else (last + 1 << bits) - 1
-        found = self._db.execute(
+        return self._fetched(
             "SELECT rowid FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?",
             (expression, low, high, most),
         )
-        return [row[0] for row in found]
+
+    def _fetched(self, select: str, parameters: tuple[str | int, ...]) -> list[int]:
+        """Many numbers as one value, which is read in half of the time."""
+        found = self._db.execute(f"SELECT group_concat(rowid) FROM ({select})", parameters).fetchone()[0]  # noqa: S608
+        return json.loads(f"[{found or ''}]")  # type: ignore[no-any-return]
 
     def _quoted(self, token: str) -> str:
         return f'"{self._chat.prefix}{token}"'

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from typing import NamedTuple
 
 from bot.contracts import ArchiveLine
 from bot.history import analysis, ranking
@@ -79,8 +80,11 @@ class Finder:
             said_by = voice(wish.query)
             asked = Asked(self._known, chat, stream, self._weights, ranges=ranges, said_by=said_by)
             ranked = asked.ranked(analysis.terms(times.rest, single=self._weights.single))
-            kept = self._narrowed(ranked, wish)
-            read = self._best_read(kept, stream)
+            facts = self.facts(line for line, _ in ranked)
+            kept = [(line, score) for line, score in ranked if line in facts and _wanted(facts[line], wish)]
+            best = {line: _read(stream, facts[line]) for line, _ in kept[: self._weights.looked]}
+            # One that can no longer be read is left out.
+            read = {line: said for line, said in best.items() if said is not None}
             kept = self._looked_at(kept, read, Look(wish.query, said_by, self._weights))
             if self._reranker is not None and kept:
                 kept = self._fused(self._reranker, kept, asked, wish.query)
@@ -98,27 +102,6 @@ class Finder:
             if row[0] is not None:
                 found.append((row[0], row[1]))
         return tuple(found)
-
-    def _narrowed(self, ranked: list[tuple[int, float]], wish: Wish) -> list[tuple[int, float]]:
-        """Without lines that are not there any more, or are not of the role and time that were asked for."""
-        facts = self.facts(line for line, _ in ranked)
-        kept = []
-        for line, score in ranked:
-            fact = facts.get(line)
-            if (
-                fact is not None
-                and (wish.role is None or fact.role == wish.role)
-                and (wish.before is None or fact.ts < wish.before)
-                and (wish.after is None or fact.ts >= wish.after)
-            ):
-                kept.append((line, score))
-        return kept
-
-    def _best_read(self, kept: Sequence[tuple[int, float]], stream: Stream) -> dict[int, ArchiveLine]:
-        """The best lines; one that can no longer be read is left out."""
-        facts = self.facts(line for line, _ in kept[: self._weights.looked])
-        read = {line: _read(stream, fact) for line, fact in facts.items()}
-        return {line: said for line, said in read.items() if said is not None}
 
     @staticmethod
     def _looked_at(
@@ -165,7 +148,7 @@ class Finder:
                 f"SELECT line, at, size, ts, role FROM lines WHERE line IN ({','.join('?' * len(some))})",  # noqa: S608
                 some,
             )
-            found |= {line: Fact(at, size, ts, ROLES[role]) for line, at, size, ts, role in rows}
+            found.update((row[0], Fact._make(row[1:])) for row in rows)
         return found
 
     @staticmethod
@@ -182,14 +165,24 @@ class Finder:
         return {line: said for line, said in found.items() if said is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
+    """Where a line stands in its stream, when it was said and by whom (a place in `ROLES`)."""
+
     at: int
     size: int
     ts: int
-    role: str
+    role: int
+
+
+def _wanted(fact: Fact, wish: Wish) -> bool:
+    """Whether a line is of the role and time that were asked for."""
+    return (
+        (wish.role is None or ROLES[fact.role] == wish.role)
+        and (wish.before is None or fact.ts < wish.before)
+        and (wish.after is None or fact.ts >= wish.after)
+    )
 
 
 def _read(stream: Stream, fact: Fact) -> ArchiveLine | None:
     line = read_line(stream.read(fact.at, fact.size))
-    return line if line is not None and line.ts == fact.ts and line.role == fact.role else None
+    return line if line is not None and line.ts == fact.ts and line.role == ROLES[fact.role] else None

@@ -12,6 +12,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import rshift
 
 PLACE_BITS = 8
 """Of a line: its place in its session."""
@@ -118,49 +120,50 @@ class Tally:
     def __init__(self, field: Field, weights: Weights = DEFAULT) -> None:
         self._field = field
         self._weights = weights
-        self._own: dict[int, float] = defaultdict(float)
+        self._own: dict[int, float] = {}
         self._timely: dict[int, float] = {}
-        self._sessions: dict[int, float] = defaultdict(float)
+        # Of each posting: what it is worth to a session, and how many of its lines each session has.
+        self._sessions: list[tuple[float, Counter[int]]] = []
         average = field.tokens / field.lines if field.lines else 1.0
         norms = [weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS]
         favours = [1 + weights.role if role == field.role else 1.0 for role in (0, 1)]
         self._classes = [(norm, favour) for favour in favours for norm in norms]
 
     def add(self, posting: Posting) -> None:
-        weights, own = self._weights, self._own
+        weights = self._weights
         worth = posting.weight * rarity(posting.count, self._field.lines) * (weights.k1 + 1)
         once = [worth * favour / (1 + norm) for norm, favour in self._classes]
-        for row in posting.rows:
-            own[row >> ROW_BITS] += once[row & _CLASS]
+        self._gain(posting.rows, once)
         if posting.often:
             often = weights.repeated
             more = [
                 worth * favour * (often / (often + norm) - 1 / (1 + norm)) for norm, favour in self._classes
             ]
-            for row in posting.often:
-                own[row >> ROW_BITS] += more[row & _CLASS]
+            self._gain(posting.often, more)
         if weights.session:
-            self._add_sessions(posting)
+            counts = Counter(map(rshift, posting.rows, repeat(_SESSION)))
+            rare = rarity(len(counts), self._field.sessions)
+            self._sessions.append((posting.weight * rare * (weights.session_k + 1), counts))
+
+    def _gain(self, rows: Iterable[int], worths: Sequence[float]) -> None:
+        own = self._own
+        get = own.get
+        for row in rows:
+            line = row >> ROW_BITS
+            own[line] = get(line, 0.0) + worths[row & _CLASS]
 
     def consider(self, rows: Iterable[int]) -> None:
         """Look at these lines of the time that was asked for, although they may have no word of the question."""
         for row in rows:
             line = row >> ROW_BITS
-            self._own[line] += 0.0
+            self._own.setdefault(line, 0.0)
             self._timely[line] = 1 + self._weights.role if row >> 4 & 1 == self._field.role else 1.0
-
-    def _add_sessions(self, posting: Posting) -> None:
-        counts = Counter([row >> _SESSION for row in posting.rows])
-        k, sessions = self._weights.session_k, self._sessions
-        worth = posting.weight * rarity(len(counts), self._field.sessions) * (k + 1)
-        for session, count in counts.items():
-            sessions[session] += worth * count / (count + k)
 
     def best(self, most: int) -> list[tuple[int, float]]:
         """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
         own = self._own
         lines = self._with_neighbours(heapq.nlargest(most, own, key=own.__getitem__))
-        scores = self._favoured({line: self._whole(line) for line in lines})
+        scores = self._favoured(self._whole(lines))
         # Of equals the newer one, so that the order never depends on chance.
         return heapq.nlargest(most, scores.items(), key=_by_score)
 
@@ -173,18 +176,35 @@ class Tally:
             found.update([one for one in near if one >> PLACE_BITS == session])
         return found
 
-    def _whole(self, line: int) -> float:
-        own, weights, session = self._own, self._weights, line >> PLACE_BITS
-        score = own.get(line, 0.0) + weights.session * self._sessions.get(session, 0.0)
-        place = line & _PLACE
-        if place:
-            score += weights.neighbour * own.get(line - 1, 0.0)
-        if place > 1:
-            score += weights.further * own.get(line - 2, 0.0)
-        if place < _PLACE:
-            score += weights.neighbour * own.get(line + 1, 0.0)
-        if place < _PLACE - 1:
-            score += weights.further * own.get(line + 2, 0.0)
+    def _whole(self, lines: Iterable[int]) -> dict[int, float]:
+        own, weights = self._own.get, self._weights
+        near, far, share = weights.neighbour, weights.further, weights.session
+        sessions: dict[int, float] = {}
+        found = {}
+        for line in lines:
+            session, place = line >> PLACE_BITS, line & _PLACE
+            of_session = sessions.get(session)
+            if of_session is None:
+                of_session = sessions[session] = share * self._of_session(session)
+            score = own(line, 0.0) + of_session
+            if place:
+                score += near * own(line - 1, 0.0)
+            if place > 1:
+                score += far * own(line - 2, 0.0)
+            if place < _PLACE:
+                score += near * own(line + 1, 0.0)
+            if place < _PLACE - 1:
+                score += far * own(line + 2, 0.0)
+            found[line] = score
+        return found
+
+    def _of_session(self, session: int) -> float:
+        """What a session is worth: more of its lines with the same word add little."""
+        k, score = self._weights.session_k, 0.0
+        for worth, counts in self._sessions:
+            count = counts.get(session)
+            if count:
+                score += worth * count / (count + k)
         return score
 
     def _favoured(self, scores: dict[int, float]) -> dict[int, float]:

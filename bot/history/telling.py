@@ -50,7 +50,7 @@ class Look:
 
 def _is_tiny(text: str) -> bool:
     """Said in passing: "all right", 好的."""
-    return len(text) < _SHORT and len(analysis.tokens(text)) < _TINY
+    return len(text) < _SHORT and not analysis.has_tokens(text, _TINY)
 
 
 def _only_asks(text: str) -> bool:
