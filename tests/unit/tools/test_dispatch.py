@@ -174,6 +174,15 @@ async def test_the_log_has_previews_or_with_text_off_only_lengths() -> None:
     assert "input" not in silent.of("tool_call")[0].details
 
 
+async def test_no_piece_of_a_secret_is_left_where_a_log_line_is_cut() -> None:
+    log, secret = MemoryLog(), "canary-" + "0123456789" * 4
+    hiding = dispatcher(log=log, redact=lambda words: words.replace(secret, "[redacted]"))
+    for at in range(2_600, 2_700, 20):
+        await hiding.run([tool_use("nothing", words="x" * at + secret + "y" * 9_000)])
+    assert "characters left out" in log.text
+    assert "canary" not in log.text
+
+
 async def test_a_cancelled_turn_cancels_its_tools() -> None:
     stopped = asyncio.Event()
 
