@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from bot import errors
-from bot.contracts import Inbound, InboxRecord, Journal, Log
+from bot.contracts import Inbound, Inbox, InboxRecord, Journal, Log
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person, same_message
 from bot.gateway.running import Running, Turn
@@ -43,10 +43,35 @@ def _album(message: Inbound, edit: Inbound, item: str) -> dict[str, object]:
 
 
 def whole(message: Inbound, edit: Inbound) -> Inbound:
-    """An edit of one item of an album as the new words of all of it."""
+    """An edit of one item of an album as the new words of all of it, under its name."""
     if edit.message_id not in message.items or edit.items:
         return edit
-    return edit.model_copy(update=_album(message, edit, edit.message_id))
+    return edit.model_copy(update=_album(message, edit, edit.message_id) | {"message_id": message.message_id})
+
+
+def completed(edit: Inbound, records: Sequence[InboxRecord]) -> Inbound:
+    """The same, from what is on file of the album and of its items."""
+    record = original(edit, records)
+    if record is None:
+        return edit
+    earlier = [one for one in records if one.inbound.request_id < edit.request_id]
+    return whole(as_changed(record.inbound, earlier) or record.inbound, edit)
+
+
+async def on_file(journal: Inbox, inbound: Inbound) -> list[InboxRecord]:
+    """What is on file about a message, of an album about all its items. Raises `errors.StorageError`."""
+    if inbound.message_id is None:
+        return []
+    found = await _about(journal, inbound, inbound.items or (inbound.message_id,))
+    message = original(inbound, found.values()) if inbound.kind == "edit" else None
+    if message is not None:
+        found |= await _about(journal, inbound, set(message.inbound.items) - {inbound.message_id})
+    return [found[name] for name in sorted(found)]
+
+
+async def _about(journal: Inbox, inbound: Inbound, names: Iterable[str]) -> dict[str, InboxRecord]:
+    known = await asyncio.gather(*(journal.about(inbound.chat_key, name, inbound.changes) for name in names))
+    return {record.inbound.request_id: record for each in known for record in each}
 
 
 def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | None:

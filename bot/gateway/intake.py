@@ -24,7 +24,7 @@ from bot.contracts import (
 )
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
-from bot.gateway.changes import as_changed
+from bot.gateway.changes import as_changed, completed, on_file
 from bot.gateway.delivery import Delivery
 
 AT_ONCE = 1_000
@@ -256,11 +256,13 @@ class GatewayIntake:
         """Write what the person said to the archive. The journal has it already: a full disk delays this only."""
         if inbound.kind not in {"message", "edit"} or inbound.command is not None:
             return
+        inbound = await self._of_album(inbound)
         meta = {
             "requestId": inbound.request_id,
             "chatType": inbound.chat_type,
             "username": inbound.user_name,
             "edited": True if inbound.kind == "edit" else None,
+            "messageIds": list(inbound.items) or None,
             "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments]
             or None,
         }
@@ -286,6 +288,16 @@ class GatewayIntake:
                 request_id=inbound.request_id,
                 cause=str(error),
             )
+
+    async def _of_album(self, inbound: Inbound) -> Inbound:
+        """An edit of one item of an album as what all of it says now."""
+        if inbound.changes is None or inbound.items:
+            return inbound
+        try:
+            return completed(inbound, await on_file(self._journal, inbound))
+        except errors.StorageError as error:
+            self._log.write("error", "what is on file cannot be read", level="error", cause=str(error))
+            return inbound
 
     def _normalised(self, inbound: Inbound) -> Inbound:
         """Text that UTF-8 can carry; no secret of ours in it."""

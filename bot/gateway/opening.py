@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bot import errors
 from bot.contracts import Agent, DeliveryRecord, Inbound, InboxRecord, Journal, Log
-from bot.gateway.changes import as_changed, original, outdated, whole
+from bot.gateway.changes import as_changed, completed, on_file, original, outdated
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.queueing import belongs, taken_in_at
 from bot.gateway.running import Running, Turn
@@ -121,11 +121,8 @@ class Opening:
     async def _row(self, inbound: Inbound) -> _Row:
         deliveries = self._journal.deliveries(inbound.request_id)
         if inbound.message_id is not None:
-            names = inbound.items or (inbound.message_id,)
-            about = (self._journal.about(inbound.chat_key, name, inbound.changes) for name in names)
-            found, known = await asyncio.gather(deliveries, asyncio.gather(*about))
-            records = {record.inbound.request_id: record for each in known for record in each}
-            return _Row(inbound, found, [records[name] for name in sorted(records)])
+            found, records = await asyncio.gather(deliveries, on_file(self._journal, inbound))
+            return _Row(inbound, found, records)
         found, record = await asyncio.gather(deliveries, self._journal.inbound(inbound.request_id))
         return _Row(inbound, found, [record] if record is not None else [])
 
@@ -137,9 +134,7 @@ class Opening:
         """Bring a message that nobody has begun to answer to what its author made of it; see what is left of an edit."""
         if row.inbound.kind == "edit":
             row.outcome = _edit_outcome(row, inside)
-            message = original(row.inbound, row.records)
-            if message is not None:
-                row.inbound = whole(message.inbound, row.inbound)
+            row.inbound = completed(row.inbound, row.records)
             return
         if row.inbound.kind != "message" or row.claimed:
             return

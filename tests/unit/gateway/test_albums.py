@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Attachment, Inbound, TurnRequest
+from bot.contracts import Attachment, Command, Inbound, TurnRequest
+from bot.gateway import removals
 from bot.gateway.changes import revised
 from tests.unit.gateway.conftest import Bench
 
@@ -105,6 +106,36 @@ async def test_a_new_caption_after_the_turn_is_recorded(tmp_path: Path) -> None:
     (_, record) = await bench.journal.about("tele:chat:77", "b", "message b")
     assert record.outcome == "recorded"
     await bench.close()
+
+
+async def test_what_is_said_of_any_item_takes_the_place_of_the_whole_album_in_the_archive(
+    tmp_path: Path,
+) -> None:
+    bench = await made(tmp_path)
+    await bench.say("two", **ALBUM)
+    await bench.idle()
+    await bench.say("eins", **change("a", ts=1_700_000_000_900))
+    await bench.say("zwei", **change("b", ts=1_700_000_000_901))
+    await said(bench)
+    assert [words for role, words in await bench.lines() if role == "user"] == ["eins\nzwei"]
+    await bench.say("/forget", command=Command(name="forget"), answers="b")
+    assert (await said(bench))[-1] == removals.DONE
+    assert [role for role, _ in await bench.lines()] == ["assistant"]
+    await bench.close()
+
+
+async def test_changes_of_several_items_that_a_crash_left_in_a_turn_are_one_album(tmp_path: Path) -> None:
+    first = await made(tmp_path)
+    first.agent.hold = asyncio.Event()
+    await first.say("two", **ALBUM)
+    await first.agent.began.wait()
+    await first.say("eins", **change("a", ts=1_700_000_000_900))
+    await first.say("zwei", **change("b", ts=1_700_000_000_901))
+    await first.close()
+    second = await made(tmp_path)
+    assert (await said(second))[-1] == "['eins', 'zwei'] ['new a', 'new b']"
+    assert [words for role, words in await second.lines() if role == "user"] == ["eins\nzwei"]
+    await second.close()
 
 
 def test_where_items_and_files_do_not_match_all_files_are_kept(tmp_path: Path) -> None:
