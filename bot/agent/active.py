@@ -9,6 +9,7 @@ from typing import Literal
 
 from bot import errors, text
 from bot.agent import epochs, said, tally
+from bot.agent.asked import spent
 from bot.agent.continuing import joined
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.incoming import user_message
@@ -126,12 +127,13 @@ class ActiveTurn:
                 self.steps.end(step.id, known[step.id])
         return known
 
-    def asks(self, step_id: str, model: str) -> Partial:
-        """The model is asked; returns what collects the answer as it comes. Raises `errors.TurnStopped`."""
+    def asks(self, told: Json) -> Partial:
+        """The model is asked (`bot.agent.asked`); returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
         self.epochs.asked_at = self._kit.clock.monotonic()
-        self.steps.begin(step_id, "model", model)
+        self.steps.begin(told["step"], "model", told["model"])
+        self._ledger.asked(self.request.request_id, told, self.epochs.parts)
         return self._partial
 
     def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
@@ -142,11 +144,12 @@ class ActiveTurn:
         """
         self._must_run()
         if reply.stop_reason == "refusal":
+            self._ledger.silent(self.request.request_id, reply)
             self.steps.answered(reply, None, self._ledger.flush())
             return []
         content = blocks.redacted(reply.content, self._kit.redact)
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn")
-        facts: Json = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)}
+        facts: Json = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | spent(reply)
         uuid: str | None = None
         if continued:
             piece = self._taken_back()
@@ -154,6 +157,8 @@ class ActiveTurn:
             facts |= {"instead": piece.uuid, "continued": continued}
         if content:
             uuid = self._note({"role": "assistant", "content": content}, facts)
+        else:
+            self._ledger.silent(self.request.request_id, reply)
         self._partial = Partial()
         self.steps.answered(reply, uuid, self._ledger.flush())
         return [block for block in content if block.get("type") == "tool_use"]
@@ -344,14 +349,9 @@ class ActiveTurn:
 
     def _take_injection(self, data: Json) -> None:
         """Carry out a line of an injection: older turns appear, or only the newest of them stay."""
-        if "kept" in data:
-            self._loaded = self._loaded[len(self._loaded) - data["kept"] :]
-            return
-        # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
-        loaded = zip(map(int, data["ts"]), data["messages"], strict=True)
-        self._loaded = sorted([*loaded, *self._loaded], key=lambda pair: pair[0])
-        self._injected_count += len(data["messages"])
-        self._injected_keys |= {(int(ts), role, key) for ts, role, key in data["keys"]}
+        self._loaded = replay.loaded(self._loaded, data)
+        self._injected_count += len(data.get("messages", ()))
+        self._injected_keys |= {(int(ts), role, key) for ts, role, key in data.get("keys", ())}
 
     # ------------------------------------------------------------ inside
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from bot.agent import asked
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.tally import KEY, Tally
@@ -97,6 +98,8 @@ class Epochs:
         self.turn: Running | None = None
         self.frame: Json | None = None
         """What stands before the messages, by its model and its digest; None where that is not known."""
+        self.parts = asked.NOTHING
+        """The same, as it is kept."""
         self.asked_at: float | None = None
         """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
         self.sent: Sequence[Message] = ()
@@ -119,6 +122,8 @@ class Epochs:
         tools, model = self._kit.registry.definitions, self._kit.model_name
         self._frame_tokens = self._kit.estimator.frame(model, system, tools)
         before, self.frame = self.frame, {"model": model, "digest": _digest([list(system), list(tools)])}
+        if self.parts is asked.NOTHING or before != self.frame:
+            self.parts = asked.frame(system, tools, self._kit.redact)
         if before is not None and before != self.frame and (len(self.store) or self.turn is not None):
             other = before["model"] != model
             self.declare("model_change" if other else "instructions", changed_frame(self.frame))

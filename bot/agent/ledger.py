@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from bot import errors
-from bot.agent import tally
+from bot.agent import asked, tally
+from bot.agent.asked import Frame
 from bot.context import preserved
-from bot.contracts import Clock, Ids, Json, Log, Message
+from bot.contracts import Clock, Ids, Json, Log, Message, ModelReply
 from bot.history.transcript import LineType, Loaded, Point, Transcript, TranscriptLine
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
@@ -75,6 +77,8 @@ class Ledger:
         self._trail = Trail()
         self._begins: str | None = None
         self._owed: list[TranscriptLine] = []
+        self._told: set[str] = set()
+        self._shared: dict[str, Any] = {}
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -99,7 +103,7 @@ class Ledger:
             owed = owed[next((at for at, one in enumerate(owed) if one.uuid == loaded.base.uuid), 0) :]
         loaded.lines += [line for line in owed if line.uuid not in on_disk]
         self._begins = loaded.base.uuid if loaded.base is not None else None
-        self._trail = Trail()
+        self._trail, self._told = Trail(), set()
         for line in loaded.lines:
             self._trail.follow(line)
         self._trail.close()
@@ -117,7 +121,7 @@ class Ledger:
         """
         await self._settled()
         await self._transcript.new_session(self._chat_key)
-        self._trail, self._begins = Trail(), None
+        self._trail, self._begins, self._told = Trail(), None, set()
 
     async def resume(self, session: str, data: Json) -> None:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
@@ -155,6 +159,21 @@ class Ledger:
         """Go on from an earlier message: what came after it becomes a dead branch."""
         self._trail.tip = parent
 
+    def asked(self, request_id: str, told: Json, frame: Frame) -> None:
+        """Add what is to be known of a request to the model (`bot.agent.asked`)."""
+        fresh = {name: part for name, part in frame.own.items() if name not in self._told}
+        self._told |= fresh.keys()
+        self._shared |= frame.shared
+        self._later(request_id, {asked.KEY: told} | ({asked.PARTS: fresh} if fresh else {}))
+
+    def silent(self, request_id: str, reply: ModelReply) -> None:
+        """Add what is to be known of an answer that is no message."""
+        self._later(request_id, {asked.ANSWERED: {"stopReason": reply.stop_reason} | asked.spent(reply)})
+
+    def _later(self, request_id: str, data: Json) -> None:
+        # It goes to the disk with the next line: a call that a crash cuts off is made, and told, once more.
+        self._owed.append(self._line("meta", request_id, data=data))
+
     async def flush(self) -> bool:
         """Wait until every line is on disk; False where the disk refuses."""
         self._begin_writing()
@@ -183,6 +202,17 @@ class Ledger:
                 del self._owed[:-BACKLOG_LIMIT]
                 return
             del self._owed[: len(lines)]
+        await self._keep_shared()
+
+    async def _keep_shared(self) -> None:
+        """What requests of other chats begin with too. Where the disk refuses, it is tried again with the next lines."""
+        parts = dict(self._shared)
+        try:
+            await self._transcript.keep(parts)
+        except errors.StorageError as error:
+            self._log.write("error", "a prompt cannot be kept", level="error", cause=str(error))
+        else:
+            self._shared = {}
 
     def _add(
         self,

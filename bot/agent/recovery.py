@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bot import errors
 from bot.agent import epochs
 from bot.agent.active import ActiveTurn
+from bot.agent.asked import record
 from bot.agent.continuing import Asking
 from bot.agent.epochs import Change
 from bot.agent.kit import Kit
@@ -84,7 +85,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             await turn.cut([], "thinking")
             continue
         try:
-            return await _answer(turn, _sound(request, asking), kit)
+            return await _answer(turn, _sound(request, asking), asking)
         except errors.ThinkingUnbound:
             if tries.unbound:
                 raise
@@ -111,8 +112,9 @@ def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:
     return sent
 
 
-async def _answer(turn: ActiveTurn, request: ModelRequest, kit: Kit) -> ModelReply:
-    heard = turn.asks(kit.ids.ulid(), request.model)
+async def _answer(turn: ActiveTurn, request: ModelRequest, asking: Asking) -> ModelReply:
+    kit, before = asking.kit, turn.epochs.parts
+    heard = turn.asks(record(request, kit.ids.ulid(), before, tail=asking.tail, paused=asking.paused))
     turn.epochs.sent = request.messages
     reply: ModelReply | None = None
     try:

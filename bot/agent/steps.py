@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 
 from bot import errors
+from bot.agent.asked import spent
 from bot.contracts import Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
 from bot.tools.builtin.chat_send import ChatSend, delivered_words
 
@@ -81,19 +82,8 @@ class StepLog:
 
 
 def _facts(reply: ModelReply, uuid: str | None) -> Json:
-    usage = reply.usage
-    return {
-        "uuid": uuid,
-        "stopReason": reply.stop_reason,
-        "usage": {
-            "inputTokens": usage.input_tokens,
-            "outputTokens": usage.output_tokens,
-            "cacheReadTokens": usage.cache_read_tokens,
-            "cacheWriteTokens": usage.cache_write_tokens,
-        },
-        "costUsd": reply.cost_usd,
-        "providerRequestId": reply.provider_request_id,
-    }
+    facts = {"uuid": uuid, "stopReason": reply.stop_reason} | spent(reply)
+    return facts | {"providerRequestId": reply.provider_request_id}
 
 
 def silent_answer(recorded: Sequence[StepRecord], on_file: Collection[str]) -> Json | None:

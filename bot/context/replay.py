@@ -180,6 +180,17 @@ def behind(entries: Sequence[Entry], kind: str, data: Json) -> tuple[Entry, ...]
     return without_thinking(removed.blanked(entries, data.get("blank", ())))
 
 
+def loaded(before: Sequence[tuple[int, Message]], data: Json) -> list[tuple[int, Message]]:
+    """The injected older turns, with their times, once a line of an injection was carried out: more of them, in time
+    order, or only the newest.
+    """
+    if "kept" in data:
+        return list(before[len(before) - data["kept"] :])
+    # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
+    more = zip(map(int, data["ts"]), data["messages"], strict=True)
+    return sorted([*more, *before], key=lambda pair: pair[0])
+
+
 def line_key(line: ArchiveLine) -> str:
     """What tells a line of an archive from the others, whoever wrote it and whether it has an id or not."""
     return f"archive:{line.ts}:{line.role}:{line.message_id or line.text}"

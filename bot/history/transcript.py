@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import heapq
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts import Clock, Disk, Ids, Json, Log, OpenFile
-from bot.history import jsonl, names, reading, sessions
+from bot.history import frames, jsonl, names, reading, sessions
 from bot.history.reading import LineType, Loaded, TranscriptLine
 from bot.history.sessions import Outline, Point
 
@@ -66,6 +66,7 @@ class Transcript:
         self._ids = ids
         self._log = log
         self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
+        self._kept: set[str] = set()
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
 
     async def append(self, chat_key: str, lines: Sequence[TranscriptLine]) -> str:
@@ -145,6 +146,17 @@ class Transcript:
         """Whether this chat has a transcript, be its current session empty."""
         return bool(await self.sessions(chat_key))
 
+    async def keep(self, parts: Mapping[str, Any]) -> None:
+        """Keep what many requests of many chats begin with, once each, under its digest. Raises `errors.StorageError`."""
+        new = {name: part for name, part in parts.items() if name not in self._kept}
+        if not new:
+            return
+        try:
+            await asyncio.to_thread(self._keep, new)
+        except OSError as error:
+            raise errors.StorageError(f"the transcript cannot be written: {error}") from error
+        self._kept |= new.keys()
+
     async def close(self) -> None:
         """Write what waits."""
         await self._writer.close()
@@ -221,6 +233,12 @@ class Transcript:
         return self._folder / names.encode(chat_key)
 
     # Writing, on the writer's thread.
+
+    def _keep(self, parts: Mapping[str, Any]) -> None:
+        for name, part in parts.items():
+            path = frames.path(self._folder, name)
+            if not self._disk.size(path):
+                self._disk.replace(path, frames.dumps(part))
 
     def _work(self, batch: list[_Item]) -> list[str | errors.StorageError]:
         try:

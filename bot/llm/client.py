@@ -19,9 +19,12 @@ import httpx2
 from bot import errors
 from bot.contracts import Clock, Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
+from bot.llm.body import body_of
 from bot.llm.discretion import discreet
 from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
+
+__all__ = ["AnthropicModel", "Timeouts", "body_of"]
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 DRAIN_SECONDS = 0.25
@@ -259,18 +262,6 @@ async def _drain(events: AsyncIterator[Json]) -> None:
         async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in events:
                 pass
-
-
-def body_of(request: ModelRequest) -> Json:
-    """The request as it is sent. Equal requests make equal bytes."""
-    body: Json = {"model": request.model, "max_tokens": request.max_tokens}
-    if request.system:
-        body["system"] = list(request.system)
-    if request.tools:
-        body["tools"] = list(request.tools)
-    body["messages"] = list(request.messages)
-    body["stream"] = True
-    return body
 
 
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:

@@ -1,0 +1,234 @@
+"""A turn made again from its transcript: every request to the model as it was sent, with what came of it.
+
+The lines of the session are carried out by the functions that fill a store after a restart, up to each place where the
+model was asked; the digest that was written there (`bot.agent.asked`) tells whether the bytes are the same. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot import errors
+from bot.agent import asked
+from bot.context import blocks, removed, repair, replay, view
+from bot.context.removed import REMOVED, Removed
+from bot.context.store import AgentContextStore
+from bot.contracts import Json, Message, ModelRequest
+from bot.history import frames
+from bot.history.transcript import TranscriptLine
+from bot.llm import body
+
+Part = Callable[[str], Any]
+"""A part of a prompt by its digest; None where there is none."""
+_ANY = 1_000_000
+"""Messages of a store that nothing is cut from."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One request of a turn. `record` is what was written when it was sent; `request` is None where it cannot be made again,
+    and `wrong` says why, or what is different.
+    """
+
+    record: Json
+    request: ModelRequest | None = None
+    older: int = 0
+    """How many of its messages stand before those of the turn itself."""
+    body: bytes = b""
+    wrong: list[str] = field(default_factory=list)
+    answer: Message | None = None
+    facts: Json | None = None
+    """How the answer ended and what it cost; None where none came."""
+    results: list[Json] = field(default_factory=list)
+    injected: list[Message] = field(default_factory=list)
+    """Older turns that its tools loaded."""
+
+    @property
+    def sha256(self) -> str | None:
+        return hashlib.sha256(self.body).hexdigest() if self.body else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether these are the bytes that were sent."""
+        return self.sha256 is not None and self.sha256 == self.record.get("sha256")
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """A turn: its calls in order, and the messages of people that joined it while it ran."""
+
+    calls: list[Call] = field(default_factory=list)
+    joined: list[Message] = field(default_factory=list)
+    status: str | None = None
+    """How it ended; None where it did not."""
+
+
+def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: Removed) -> Rebuilt:
+    """The calls of a turn, by the lines of its session. What was removed since is not shown again: those requests differ."""
+    hidden = _Hidden(lines, gone)
+    shown = [hidden.line(line) for line in lines]
+    found = Rebuilt()
+    known = _own_parts(lines)
+    for at, line in enumerate(shown):
+        if line.type == "turn_start" and line.request_id == request_id:
+            store = AgentContextStore(_ANY)
+            replay.replay(store, shown[:at])
+            _Turn(store, request_id, lambda name: known.get(name) or part(name), found).walk(shown[at + 1 :])
+    if hidden.any:
+        for call in found.calls:
+            if not call.exact:
+                call.wrong.append("words were removed from this conversation since")
+    for call in found.calls:
+        if call.body and not call.exact and not call.wrong:
+            call.wrong.append(_difference(call))
+    return found
+
+
+def _own_parts(lines: Iterable[TranscriptLine]) -> Json:
+    known: Json = {}
+    for line in lines:
+        if line.type == "meta":
+            known |= (line.data or {}).get(asked.PARTS, {})
+    return known
+
+
+def _difference(call: Call) -> str:
+    sent, made = call.record.get("messages"), len(call.request.messages) if call.request is not None else 0
+    if call.record.get("sha256") is None:
+        return "no digest was written when it was sent"
+    if sent != made:
+        return f"{sent} messages were sent, {made} are made of what is on file"
+    return f"the {made} messages or what stands before them are not what was sent"
+
+
+class _Turn:
+    """One turn while its lines are carried out."""
+
+    def __init__(self, store: AgentContextStore, request_id: str, part: Part, found: Rebuilt) -> None:
+        self._store = store
+        self._part = part
+        self._found = found
+        self._told = replay.CutOff(request_id, (request_id,))
+        self._loaded: list[tuple[int, Message]] = []
+        self._call: Call | None = None
+
+    def walk(self, lines: Iterable[TranscriptLine]) -> None:
+        for line in lines:
+            data, own = line.data or {}, line.request_id == self._told.request_id
+            if line.type == "turn_start":
+                return
+            if line.type in replay.CHANGES:
+                replay.apply_change(self._store, line.type, data)
+                self._told.take(line)
+            elif own and line.type == "turn_end":
+                self._found.status = str(data.get("status"))
+                return
+            elif own and line.type == "meta":
+                self._meta(data)
+            elif own:
+                self._take(line, data)
+
+    def _meta(self, data: Json) -> None:
+        if isinstance(record := data.get(asked.KEY), dict):
+            self._call = self._made(record)
+            self._found.calls.append(self._call)
+        elif self._call is not None and asked.ANSWERED in data:
+            self._call.facts = data[asked.ANSWERED]
+
+    def _take(self, line: TranscriptLine, data: Json) -> None:
+        self._told.take(line)
+        call, message = self._call, line.message
+        if line.type == "injection":
+            self._loaded = replay.loaded(self._loaded, data)
+            if call is not None:
+                call.injected += data.get("messages", ())
+        elif message is None:
+            return
+        elif line.type == "assistant":
+            if call is not None and call.facts is None and "stopReason" in data:
+                call.answer, call.facts = message, data
+        elif blocks.is_results(message):
+            if call is not None:
+                call.results += message["content"]
+        elif call is not None:
+            self._found.joined.append(message)
+
+    def _made(self, record: Json) -> Call:
+        call = Call(record)
+        system = [self._block(name, call) for name in record.get("system", ())]
+        tools = self._block(record["tools"], call) if record.get("tools") else ()
+        if any(one is None for one in (*system, tools)):
+            return call
+        history, injected = self._store.view(), [message for _, message in self._loaded]
+        current = [blocks.masked(entry.message, self._store.masked) for entry in self._told.entries]
+        made = view.render(
+            model=record["model"],
+            max_tokens=record["maxTokens"],
+            system=system,
+            tools=tools,
+            history=history,
+            injected=injected,
+            current=[*current, *record.get("tail", ())],
+        )
+        try:
+            call.request = repair.sound(made, paused=bool(record.get("paused")))[0]
+            call.body = body.wire(call.request)
+        except (errors.ModelError, ValueError, TypeError) as error:
+            call.wrong.append(f"it cannot be made of what is on file ({type(error).__name__})")
+        call.older = len(history) + len(injected)
+        return call
+
+    def _block(self, name: str, call: Call) -> Any:
+        found = self._part(name)
+        if found is None:
+            call.wrong.append(f"a part of what stands before the messages is not on file ({name})")
+        elif frames.digest(found) != name:
+            call.wrong.append(
+                f"a part of what stands before the messages held a secret or was changed ({name})"
+            )
+        return found
+
+
+class _Hidden:
+    """The lines of a session without what was removed at somebody's wish, whenever that was."""
+
+    def __init__(self, lines: Sequence[TranscriptLine], gone: Removed) -> None:
+        told = [line for line in lines if line.type != "boundary"]
+        found, self._since = removed.blanks(told, gone)
+        self._gone = gone
+        self._uuids = set(found)
+        self._until = "~"
+        for line in lines:
+            if blank := (line.data or {}).get("blank", ()):
+                self._uuids |= set(blank)
+                self._until = line.uuid
+        self.any = bool(self._uuids)
+
+    def line(self, line: TranscriptLine) -> TranscriptLine:
+        """The line as it may be read."""
+        data = line.data or {}
+        if line.uuid in self._uuids and line.message is not None:
+            return line.model_copy(update={"message": removed.without(line.message)})
+        if line.type == "injection" and "keys" in data:
+            return line.model_copy(update={"data": data | {"messages": self._messages(data)}})
+        # A summary of what was said may tell of it until the removal was carried out.
+        told = line.type == "boundary" and data.get("head") and line.uuid < self._until
+        if told and self._since and line.ts >= self._since:
+            return line.model_copy(update={"data": data | {"head": _blank(data["head"])}})
+        return line
+
+    def _messages(self, data: Json) -> list[Message]:
+        """Loaded lines, without those that were removed later."""
+        shown = []
+        for message, (_, role, name) in zip(data["messages"], data["keys"], strict=True):
+            hide = (role, name) in self._gone.messages
+            self.any = self.any or hide
+            shown.append(_blank(message) if hide else message)
+        return shown
+
+
+def _blank(message: Message) -> Message:
+    return {**message, "content": [{"type": "text", "text": REMOVED}]}
