@@ -194,6 +194,10 @@ class ApprovalDesk:
                 chat_key = manifest.encode(target)
                 yield Address(channel, chat_key.split(":")[2], chat_key, "direct", target, name)
 
+    def waits(self, chat_key: str) -> bool:
+        """Whether the turn of a chat waits for a decision."""
+        return any(waiting.first.chat_key == chat_key for waiting in self._waiting.values())
+
     def steer(self, inbound: Inbound) -> None:
         """Its person has written something else: what waits in that chat waits no longer."""
         for waiting in list(self._waiting.values()):

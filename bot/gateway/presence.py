@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from bot.contracts import Clock
 from bot.gateway.address import Address
@@ -16,18 +16,26 @@ SHOWN_AFTER = 0.4
 
 @contextlib.asynccontextmanager
 async def working(
-    delivery: Delivery, to: Address, clock: Clock, every: float, *, shown: bool = False
+    delivery: Delivery,
+    to: Address,
+    clock: Clock,
+    every: float,
+    *,
+    shown: bool = False,
+    rests: Callable[[], bool] = bool,
 ) -> AsyncIterator[None]:
     """Show that work is being done on an address for as long as the block runs. Never fails the block. `shown`: an
-    earlier process may have shown it, and then it is cleared however soon the work is done.
+    earlier process may have shown it, and then it is cleared however soon the work is done. While it `rests`, as when a
+    person is waited for, nothing is shown anew.
     """
 
     async def show() -> None:
         nonlocal shown
         await clock.sleep(SHOWN_AFTER)
         while True:
-            shown = True
-            await delivery.indicate(to, working=True)
+            if not rests():
+                shown = True
+                await delivery.indicate(to, working=True)
             await clock.sleep(every)
 
     task = asyncio.create_task(show())

@@ -286,7 +286,8 @@ class Turns:
             await self._close(turn)
 
         every = self._manifests[first.channel].indicate_every
-        async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun):
+        rests = partial(self._approvals.waits, first.chat_key)
+        async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
             context = await self._thread(turn)
             delivered = await self._delivered(to)
             if turn.stopped:

@@ -18,7 +18,6 @@ from bot.config.shape import Permissions, ShipFile
 from bot.contracts import Effect
 from bot.system import read_link
 from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong
-from bot.tools.permissions.globs import glob, path_glob
 from bot.tools.permissions.shell import plain
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
@@ -344,27 +343,6 @@ def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
     others = {fingerprint("run_shell", {"command": "a"}, "/srv"), fingerprint("x", {"command": "a", "timeoutMs": 1}, "/srv"),
               fingerprint("run_shell", {"command": "a ", "timeoutMs": 1}, "/srv"), fingerprint("run_shell", {"command": "a", "timeoutMs": 1}, "/")}  # fmt: skip
     assert len(others | {one}) == 5
-
-
-PIECE = st.text(alphabet="ab*?", max_size=8)
-
-
-@given(pattern=PIECE, words=st.text(alphabet="ab", max_size=10))
-@settings(max_examples=150, deadline=None)
-def test_wildcards_match_as_their_definition_says(pattern: str, words: str) -> None:
-    def matches(form: str, rest: str) -> bool:
-        if not form:
-            return not rest
-        if form[0] == "*":
-            return any(matches(form[1:], rest[cut:]) for cut in range(len(rest) + 1))
-        return bool(rest) and form[0] in {"?", rest[0]} and matches(form[1:], rest[1:])
-
-    assert glob(pattern)(words) == matches(pattern, words)
-
-
-def test_no_pattern_is_slow() -> None:
-    assert not glob("*a" * 300 + "b")("a" * 5_000)
-    assert not path_glob(["**", "*a*"] * 20 + ["b"])(["a" * 20] * 200)
 
 
 @given(name=st.text(min_size=1, max_size=40))
