@@ -61,7 +61,7 @@ class _Row:
 class Opening:
     """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with,
     `notices` which messages had begun to get their answer by a notice; `late` takes what is to be said of each stop, and
-    `removed` sees to what a deletion takes along.
+    `removed` sees to what a deletion takes along, `quiet` takes away the sign of work of what gets no turn any more.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Opening:
         notices: Callable[[str], None],
         late: dict[str, str],
         removed: Callable[[Inbound], Awaitable[bool]],
+        quiet: Callable[[Inbound], Awaitable[None]],
         log: Log,
     ) -> None:
         self._agent = agent
@@ -88,6 +89,7 @@ class Opening:
         self._late = late
         self._halted: dict[tuple[str, str], Inbound] = {}
         self._removed = removed
+        self._quiet = quiet
         self._log = log
         self.taken_in: Records
 
@@ -111,7 +113,10 @@ class Opening:
         for row in rows:
             if row.inbound.kind == "delete":
                 await self._removed(row.inbound)
-        await asyncio.gather(*(self._finish(row.inbound, row.outcome) for row in rows if row.outcome))
+        closed = [row for row in rows if row.outcome]
+        await asyncio.gather(*(self._finish(row.inbound, row.outcome) for row in closed))
+        for row in closed:
+            self._silence(row)
         left = [row for row in rows if not row.outcome]
         old = [row.inbound for row in left if self._old(row.inbound) and not is_stop(row.inbound)]
         await self._archive(old)
@@ -192,12 +197,18 @@ class Opening:
             if stopped(inbound) and not is_stop(inbound):
                 self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
                 self._lanes.beside(self._finish(inbound, "stopped"))
+                self._silence(row)
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]
                 self._running[inbound.chat_key] = Turn(portion)
                 self._lanes.add(inbound, begun=portion.rest)
             elif inbound.request_id not in inside and not self._aside(inbound):
                 self._lanes.add(inbound, at=taken_in_at(inbound))
+
+    def _silence(self, row: _Row) -> None:
+        """A turn that an earlier process had begun does not go on: what shows it would stay for ever."""
+        if row.claimed and row.for_the_model and self._old(row.inbound):
+            self._lanes.beside(self._quiet(row.inbound))
 
     async def _finish(self, inbound: Inbound, outcome: str) -> None:
         try:

@@ -89,7 +89,8 @@ class Turns:
         late: dict[str, str] = {}
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
-            again=self._again.add, notices=self._notices.add, late=late, removed=self._removed, log=log,
+            again=self._again.add, notices=self._notices.add, late=late, removed=self._removed,
+            quiet=lambda inbound: delivery.indicate(Address.of(inbound), working=False), log=log,
         )  # fmt: skip
         self.backlog = Backlog(
             journal=journal, lanes=self.lanes, bring=self.opening.bring, known=self._known, clock=clock, log=log,
@@ -240,6 +241,7 @@ class Turns:
         to = Address.of(inbound)
         if not await self._delivery.told(to):
             return ""
+        await self._delivery.indicate(to, working=False)
         await self._delivered(to)
         return TOLD
 

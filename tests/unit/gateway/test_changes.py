@@ -287,3 +287,21 @@ class TestAfterARestart:
         await second.idle()
         assert second.tele.sent == []
         await second.close()
+
+
+@pytest.mark.parametrize("change", [{"kind": "delete", "message_id": "busy"}, {"kind": "stop"}])
+async def test_the_sign_of_a_turn_that_does_not_go_on_after_a_restart_is_taken_away(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    await busy(first)
+    await first.close()
+    second = Bench(tmp_path)
+    await second.say("", keys=("late",), **change)
+    await second.open()
+    await second.idle()
+    assert (second.agent.requests, second.tele.texts) == ([], [])
+    assert second.tele.signs == [False]
+    assert await second.journal.unfinished() == []
+    await second.close()

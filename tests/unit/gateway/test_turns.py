@@ -313,6 +313,7 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     assert second.agent.requests == []
     assert await second.journal.unfinished() == []
     assert await second.lines() == ([] if what == "a command" else [("user", "/help")])
+    assert what == "a command" or second.tele.signs[-1:] == [False]
     await second.close()
 
 
