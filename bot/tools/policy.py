@@ -14,7 +14,7 @@ from bot import errors, text
 from bot.contracts import Approval, Approvals, Clock, Json, Log, Redact, Tool, Unattended, Verdict
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import Call, Decision, Now, Paths, Rules, Subject, fingerprint, taint
+from bot.tools.permissions import Call, Decision, Now, Paths, Role, Rules, Subject, fingerprint, taint
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.showing import shortened, visible
 from bot.tools.registry import Registry
@@ -26,13 +26,14 @@ _ENDS = {
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first.",
     "stopped": "The person stopped it.",
     "expired": "Nobody decided within the time. Tell the person that it waits for an approval, and end here.",
-    "nobody": "It needs an approval, and there is nobody here who could give it. Say so, and go on without it.",
+    "nobody": "It needs an approval, and there is nobody here who could give it (`operators` of ship.json may). Say so, "
+    "and go on without it.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`tools.dispatch.Around`. `operators` are written `channel:id`; `root` is the folder in which tools work."""
+    """`tools.dispatch.Around`. `operators` are written `channel:id`, `paths` begin at the folder in which tools work."""
 
     registry: Registry
     rules: Rules
@@ -49,9 +50,8 @@ class Policy:
         tool = self.registry.get(call["name"])
         asked = _asked(tool, call)
         if asked is None:
-            return (
-                await run()
-            )  # There is no such tool, or its input is wrong: the model is told, and nothing runs.
+            # There is no such tool, or its input is wrong: the model is told, and nothing runs.
+            return await run()
         turn = context.current()
         decision = self._judge(asked, turn)
         if decision.outcome == "ask":
@@ -62,27 +62,29 @@ class Policy:
         return await run() if refusal is None else _not_run(call, refusal)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
+        """What the rules say, as of now. Words of somebody who might not do the same themselves count as untrusted."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         people = taint.authors(turn.view())
-        trusted = {*turn.people, *self._operators_of(turn.channel)}
-        now = Now(moment, tainted=people is None or not people <= trusted)
-        return self.rules.judge(asked, self._subjects(turn), now)
+        now, subjects = Now(moment, tainted=people is None), self._subjects(turn)
+        decision = self.rules.judge(asked, subjects, now)
+        others = [
+            self._subject(turn, person) for person in sorted((people or frozenset()) - set(turn.people))
+        ]
+        if decision.outcome != "allow" or not others:
+            return decision
+        if self.rules.judge(asked, others, now).outcome == "allow":
+            return decision
+        return self.rules.judge(asked, subjects, Now(moment, tainted=True))
 
-    def _operators_of(self, channel: str | None) -> set[str]:
-        return {name.partition(":")[2] for name in self.operators if name.partition(":")[0] == channel}
+    def _subject(self, turn: ToolExecutionContext, person: str) -> Subject:
+        role: Role = "operator" if f"{turn.channel}:{person}" in self.operators else "member"
+        return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
         """Those who have caused the turn; somebody without any right where no chat has."""
         people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
-        return [
-            Subject(
-                turn.channel,
-                person,
-                "operator" if f"{turn.channel}:{person}" in self.operators else "member",
-                turn.chat_key,
-            )
-            for person in people
-        ] or [Subject(None, None, "nobody", turn.chat_key)]
+        nobody = Subject(None, None, "nobody", turn.chat_key)
+        return [self._subject(turn, person) for person in people] or [nobody]
 
     async def _approved(
         self, asked: Call, call: Json, turn: ToolExecutionContext, decision: Decision

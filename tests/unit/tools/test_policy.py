@@ -264,7 +264,9 @@ async def test_words_of_others_in_view_take_what_is_allowed_without_a_mark(
     tmp_path: Path, view: Sequence[Message], *, tainted: bool
 ) -> None:
     asks = Asks("denied")
-    bench = Bench(tmp_path, asks, allow=["run_shell(make)", "@trusted:web_fetch(a.org)"])
+    bench = Bench(
+        tmp_path, asks, allow=["run_shell(make, user in slack:U1 slack:U7)", "@trusted:web_fetch(a.org)"]
+    )
     await bench.run(
         tool_use("run_shell", command="make"), tool_use("web_fetch", url="https://a.org/"), view=view
     )
@@ -273,6 +275,17 @@ async def test_words_of_others_in_view_take_what_is_allowed_without_a_mark(
     if tainted:
         assert asks.asked[0].granted
         assert not asks.asked[0].lasting
+
+
+async def test_words_of_people_who_may_do_the_same_take_nothing_away(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, allow=["run_shell(make)"])
+    await bench.run(tool_use("run_shell", command="make"), view=[said("hello", "U2"), said("go")])
+    assert len(bench.tools["run_shell"].ran) == 1
+    denied = Bench(
+        tmp_path, Asks("denied"), allow=["run_shell(make)"], deny=["run_shell(*, user in slack:U2)"]
+    )
+    await denied.run(tool_use("run_shell", command="make"), view=[said("hello", "U2"), said("go")])
+    assert denied.decisions() == [("denied", "taint")]
 
 
 def test_the_origin_of_a_summary_is_read_back() -> None:
