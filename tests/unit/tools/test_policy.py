@@ -177,6 +177,42 @@ async def test_the_turn_is_on_disk_before_anybody_is_asked(tmp_path: Path) -> No
     assert order == ["on disk", "asked"]
 
 
+async def test_nothing_begins_before_it_is_approved(tmp_path: Path) -> None:
+    """Neither its record, after which a crash would leave it interrupted, nor the time that it may take."""
+    order: list[str] = []
+
+    class Records:
+        async def started(self, call: Json, *, wait: bool) -> None:
+            order.append("begun")
+
+        def finished(self, call: Json, result: Json) -> None:
+            order.append("ended")
+
+        def looked(self, call: Json, result: Json, began_at: float) -> None:
+            raise AssertionError
+
+    for ended, expected in (("denied", ["asked"]), ("approved", ["asked", "begun", "ended"])):
+        order.clear()
+        bench = Bench(tmp_path, Asks(ended, meanwhile=lambda: order.append("asked")))
+        scope = ToolExecutionContext(
+            KEY, "R1", "U1", None, cast("Any", None), channel="slack", people=("U1",)
+        )
+        with tool_scope(scope):
+            await bench.dispatcher.run([tool_use("run_shell", command="make")], recorder=Records())
+        assert order == expected
+
+
+async def test_what_did_not_arrive_whole_asks_nobody(tmp_path: Path) -> None:
+    asks = Asks()
+    bench, call = Bench(tmp_path, asks), tool_use("run_shell", command="make")
+    with tool_scope(ToolExecutionContext(KEY, "R1", "U1", None, cast("Any", None), channel="slack")):
+        (result,) = await bench.dispatcher.run([call], frozenset({call["id"]}))
+        (known,) = await bench.dispatcher.run([call], known={call["id"]: {"content": "from before"}})
+    assert "did not arrive whole" in result["content"]
+    assert known == {"content": "from before"}
+    assert not asks.asked
+
+
 async def test_what_is_approved_is_what_runs(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

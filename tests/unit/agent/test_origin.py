@@ -1,0 +1,82 @@
+"""A summary says whose words it stands for, as long as that is known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from bot.agent.recollection import Recollection
+from bot.context import memory, prompt
+from bot.context.store import Entry, Turn
+from bot.contracts import Inbound, Message, TurnRequest
+from bot.history.memories import Kept
+from bot.testing.clock import FakeClock
+from bot.testing.model import tool_use
+from bot.tools.permissions import taint
+
+KEY = "slack:chat:C1"
+
+
+def said(user: str) -> Message:
+    inbound = Inbound(
+        channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id=user, keys=("k",), ts=1, target={}, text="hi"
+    )  # fmt: skip
+    return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1)
+
+
+def fetched() -> list[Message]:
+    call = tool_use("web_fetch")
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "words"}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+class Files:
+    """`Memories` of one chat."""
+
+    def __init__(self, kept: Kept | None = None) -> None:
+        self.kept = kept
+
+    async def load(self, _: str) -> Kept | None:
+        return self.kept
+
+    async def save(self, _: str, kept: Kept) -> None:
+        self.kept = kept
+
+    async def forget(self, _: str) -> None:
+        self.kept = None
+
+
+def recollection(files: Files | None = None) -> Recollection:
+    return Recollection(KEY, cast("Any", SimpleNamespace(memories=files, clock=FakeClock())))
+
+
+def test_a_summary_of_people_names_them() -> None:
+    origin = recollection().origin([said("U1"), said("U2")])
+    assert taint.authors([memory.head("sum", origin=origin)]) == frozenset({"U1", "U2"})
+
+
+def test_what_anybody_may_have_written_stays_so_until_a_new_conversation() -> None:
+    lines = recollection()
+    assert lines.origin([said("U1"), *fetched()]) == ""
+    assert lines.origin([said("U1")]) == "", "the memory may have it from before"
+
+
+async def test_the_memory_carries_whom_it_is_from() -> None:
+    lines = recollection(Files())
+    await lines.load()
+    turn = Turn("R", ("R",), tuple(Entry(str(at), one) for at, one in enumerate([said("U1"), *fetched()])))
+    await lines.save("## Facts\n- x", None, 1, [turn])
+    assert lines.origin([said("U1")]) == ""
+    await lines.forget()
+    assert lines.origin([said("U1")]) == taint.origin(frozenset({"U1"}))
+
+
+async def test_after_a_restart_nobody_knows_whom_a_memory_is_from() -> None:
+    kept = Kept("## Facts\n- x", None, 1, 1, ())
+    assert await recollection(Files(kept)).load() == kept
+    lines = recollection(Files(kept))
+    await lines.load()
+    assert lines.origin([said("U1")]) == ""
+    fresh = recollection(Files())
+    await fresh.load()
+    assert fresh.origin([said("U1")]) != ""
