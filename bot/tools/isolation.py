@@ -7,6 +7,7 @@ import dataclasses
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,9 @@ _FACTS = (
     "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 )  # fmt: skip
 _NET = ("/etc/hosts", "/etc/resolv.conf")
+_CODE = Path(__file__).resolve().parents[2]
+OURS = (Path(sys.prefix).resolve(), _CODE / "bot", _CODE / "channels")
+"""Where the code of Shipmate is."""
 MISSING = (
     "Commands run only where they are kept apart from the rest of the machine, and that is not to be had here: "
     "whoever runs me can install bubblewrap (apt install bubblewrap, dnf install bubblewrap). Tell the person, and go "
@@ -52,7 +56,8 @@ class Isolation:
     required: bool = True
     network: bool = False
     which: Callable[[str], str | None] = shutil.which
-    _works: set[str] = field(default_factory=set)
+    _works: dict[str, bool] = field(default_factory=dict)
+    """Programs that were seen to work, and whether they can give a command a `/proc` of its own."""
 
     async def run(self, command: str, seconds: float) -> processes.Ended:
         """Run a command line; one that means the same without a shell is run without one.
@@ -77,7 +82,7 @@ class Isolation:
             raise errors.ToolError(MISSING)
         return [
             program,
-            *_wall(root, network=self.network),
+            *_wall(root, network=self.network, proc=self._works[program]),
             *await asyncio.to_thread(lambda: list(_masks(root))),
         ]
 
@@ -87,18 +92,20 @@ class Isolation:
         if program is None or program in self._works:
             return program
         root = self.root.resolve()
-        trial = [program, *_wall(root, network=self.network), "--", "true"]
-        try:
-            done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
-        except OSError:
-            return None
-        if done.status != 0:
-            return None
-        self._works.add(program)
-        return program
+        # Where a part of /proc is covered already, as in containers and hardened services, no new one may be mounted.
+        for proc in (True, False):
+            trial = [program, *_wall(root, network=self.network, proc=proc), "--", "true"]
+            try:
+                done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
+            except OSError:
+                return None
+            if done.status == 0:
+                self._works[program] = proc
+                return program
+        return None
 
 
-def _wall(root: Path, *, network: bool) -> Iterator[str]:
+def _wall(root: Path, *, network: bool, proc: bool = True) -> Iterator[str]:
     """What a command sees and may do: the arguments of bubblewrap."""
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
     if network:
@@ -113,30 +120,40 @@ def _wall(root: Path, *, network: bool) -> Iterator[str]:
     for fact in map(Path, (*_FACTS, *(_NET if network else ()))):
         if fact.exists():
             yield from ("--ro-bind", str(fact.resolve()), str(fact))
-    yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", _OWN, "--tmpfs", "/run")
+    yield from ("--proc" if proc else "--tmpfs", "/proc", "--dev", "/dev", "--tmpfs", _OWN, "--tmpfs", "/run")
     yield from ("--bind", str(root), str(root), "--chdir", str(root))
+    for ours in OURS:
+        # What runs as ourselves after the next start is not for commands to change.
+        if ours.is_relative_to(root) and ours != root and ours.is_dir():
+            yield from ("--ro-bind", str(ours), str(ours))
 
 
 def _masks(root: Path) -> Iterator[str]:
     """Arguments that put nothing in the place of what does not exist for the model. Blocking."""
     left, seen = [root], 0
     while left:
-        with os.scandir(left.pop()) as entries:
-            for entry in entries:
-                seen += 1
-                if seen > VISITS:
-                    raise errors.ToolError(
-                        "The project has too many files to hide what commands may not see."
-                    )
-                folder = entry.is_dir(follow_symlinks=False)
-                if entry.is_symlink():
-                    continue  # what it leads to is hidden itself, or outside
-                if is_hidden(entry.name):
-                    yield from ("--tmpfs", entry.path, "--remount-ro", entry.path) if folder else (
-                        "--ro-bind", os.devnull, entry.path,
-                    )  # fmt: skip
-                elif folder:
-                    left.append(Path(entry.path))
+        for entry in _entries(left.pop()):
+            seen += 1
+            if seen > VISITS:
+                raise errors.ToolError("The project has too many files to hide what commands may not see.")
+            folder = entry.is_dir(follow_symlinks=False)
+            if entry.is_symlink():
+                continue  # what it leads to is hidden itself, or outside
+            if is_hidden(entry.name):
+                yield from ("--tmpfs", entry.path, "--remount-ro", entry.path) if folder else (
+                    "--ro-bind", os.devnull, entry.path,
+                )  # fmt: skip
+            elif folder:
+                left.append(Path(entry.path))
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder; nothing where we may not look: a command may not either."""
+    try:
+        with os.scandir(folder) as entries:
+            yield from entries
+    except (FileNotFoundError, PermissionError):
+        return
 
 
 def _shell() -> str:

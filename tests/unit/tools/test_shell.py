@@ -175,6 +175,28 @@ async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(de
     assert not (desk.root / "made").exists()
 
 
+async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
+    partly = desk.root / "bwrap"
+    partly.write_text('#!/bin/sh\ncase "$*" in *--proc*) exit 1;; esac\necho "$@"\n')
+    partly.chmod(0o755)
+    desk.isolation = Isolation(desk.root, which=lambda _: str(partly))
+    said = await desk.said("echo words")
+    assert "--tmpfs /proc" in said
+    assert said.endswith("-- echo words")
+
+
+@isolated
+async def test_our_own_code_is_not_for_commands_to_change(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = desk.root / ".venv/lib"
+    code.mkdir(parents=True)
+    (code / "x.py").write_text("ours")
+    monkeypatch.setattr(isolation, "OURS", (code.parent,))
+    assert "Read-only file system" in await desk.failed("echo theirs > .venv/lib/x.py")
+    assert await desk.said("cat .venv/lib/x.py") == "ours"
+
+
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
     assert "--share-net" not in isolation._wall(tmp_path, network=False)
     assert "--share-net" in isolation._wall(tmp_path, network=True)
