@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli import access, gateway, history, index, logs, memory, setup, stats
+from bot.cli import access, gateway, history, index, logs, memory, replay, setup, stats
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 
 app = typer.Typer(
@@ -50,6 +50,7 @@ app.command()(logs.logs)
 app.command()(stats.stats)
 app.command()(history.chats)
 app.command()(history.history)
+app.command()(replay.replay)
 app.add_typer(memory.app)
 app.add_typer(index.app, name="index")
 # The id of a group in Telegram begins with a minus, and is no option.
