@@ -84,6 +84,11 @@ def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | No
     return functools.reduce(revised, edits if message.items else edits[-1:], message)
 
 
+def withdrawn(inbound: Inbound, records: Iterable[InboxRecord]) -> bool:
+    """Whether its author has deleted the message that an inbound is, or is about."""
+    return any(one.inbound.kind == "delete" and same_message(one.inbound, inbound) for one in records)
+
+
 def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | None:
     """The message that a change is about, as it is on file."""
     found = (

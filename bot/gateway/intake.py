@@ -24,7 +24,7 @@ from bot.contracts import (
 )
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
-from bot.gateway.changes import as_changed, completed, on_file
+from bot.gateway.changes import as_changed, completed, on_file, withdrawn
 from bot.gateway.delivery import Delivery
 
 AT_ONCE = 1_000
@@ -194,9 +194,11 @@ class GatewayIntake:
             await self._recorded(self._journal.amend(current))
         # Before its turn begins, so that the archive has the question before the answer. Nobody waits for it here: in
         # a burst every chat's file has to be brought to the disk, and the platform must hear of its events meanwhile.
-        name = (inbound.chat_key, inbound.request_id)
-        archived = self._archiving[name] = asyncio.ensure_future(self.archive(current))
-        archived.add_done_callback(lambda _: self._archiving.pop(name))
+        archived = None
+        if current.kind == "delete" or not withdrawn(current, records):
+            name = (inbound.chat_key, inbound.request_id)
+            archived = self._archiving[name] = asyncio.ensure_future(self.archive(current))
+            archived.add_done_callback(lambda _: self._archiving.pop(name))
         self._queue(current, records)
         return archived
 

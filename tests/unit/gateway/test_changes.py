@@ -305,3 +305,14 @@ async def test_the_sign_of_a_turn_that_does_not_go_on_after_a_restart_is_taken_a
     assert second.tele.signs == [False]
     assert await second.journal.unfinished() == []
     await second.close()
+
+
+async def test_an_edit_that_comes_after_the_deletion_and_before_the_message_leaves_nothing(
+    bench: Bench,
+) -> None:
+    for more in ({"kind": "delete"}, {"kind": "edit"}, {"kind": "message"}):
+        await bench.say("secret", message_id="m", keys=(more["kind"],), **more)
+        await bench.idle()
+    assert await bench.lines() == []
+    assert bench.tele.texts == []
+    assert await bench.journal.unfinished() == []

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,8 +15,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from bot.contracts import Command, Inbound, InboxRecord, Outbound, Sent, TurnOutcome, TurnRequest
-from bot.gateway.queueing import MODES, person
+from bot.contracts import (
+    Command,
+    HistoryQuery,
+    Inbound,
+    InboxRecord,
+    Outbound,
+    Sent,
+)
+from bot.gateway import removals
+from bot.gateway.queueing import MODES, person, same_message
+from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
 
 T = TypeVar("T")
@@ -23,93 +33,8 @@ PEOPLE = ("77", "78", "79")
 EXAMPLES = int(os.environ.get("EXAMPLES", "30"))
 
 
-class Scripted:
-    """`contracts.Agent` that says which messages it answers, takes up what it may, and knows what it has answered."""
-
-    def __init__(self, ended: set[str], cut: dict[str, list[str]]) -> None:
-        self.ended = ended
-        self.cut = cut
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.running: dict[str, asyncio.Task[TurnOutcome]] = {}
-        self.stopping: set[str] = set()
-
-    async def run(self, request: TurnRequest) -> TurnOutcome:
-        assert request.chat_key not in self.running
-        if request.request_id in self.ended:
-            return TurnOutcome("done")
-        task = self.running[request.chat_key] = asyncio.ensure_future(self._run(request))
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if request.chat_key in self.stopping:
-                self._end(request)
-                return TurnOutcome("stopped")
-            raise
-        finally:
-            self.stopping.discard(request.chat_key)
-            del self.running[request.chat_key]
-
-    async def _run(self, request: TurnRequest) -> TurnOutcome:
-        assert request.inbound is not None
-        assert request.reply is not None
-        first = [request.inbound, *request.also]
-        sources = self.cut[request.chat_key] = [one.request_id for one in first]
-        await self.gate.wait()
-        more = request.take_more() if request.take_more is not None else []
-        sources += [one.request_id for one in more]
-        # What was delivered before a kill is not said again; what joined since then wants an answer.
-        answered = more if request.delivered else [*first, *more]
-        if answered:
-            await request.reply.send(" ".join(f"{one.kind}:{one.message_id}={one.text}" for one in answered))
-        self._end(request)
-        return TurnOutcome("done", delivered=1)
-
-    def _end(self, request: TurnRequest) -> None:
-        self.ended.add(request.request_id)
-        del self.cut[request.chat_key]
-
-    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
-        return tuple(self.cut.get(chat_key, ()))
-
-    async def stop(self, chat_key: str) -> bool:
-        if chat_key not in self.running:
-            return False
-        self.stopping.add(chat_key)
-        return self.running[chat_key].cancel()
-
-    async def reset(self, chat_key: str) -> int:
-        return 0
-
-    async def stats(self, chat_key: str) -> dict[str, Any]:
-        return {}
-
-    async def history(self, chat_key: str) -> str:
-        return ""
-
-    async def undo(self, chat_key: str) -> str | None:
-        return None
-
-    async def forget(self, chat_key: str) -> None: ...
-
-    async def sessions(self, chat_key: str) -> list[dict[str, Any]]:
-        return []
-
-    async def resume(self, chat_key: str, session: str) -> dict[str, Any]:
-        return {"how": "unknown"}
-
-    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> dict[str, Any]:
-        return {"how": "unknown", "turns": 0}
-
-    async def compact(self, chat_key: str, focus: str = "") -> dict[str, Any]:
-        return {"how": "nothing"}
-
-    async def describe(self, chat_key: str) -> dict[str, Any]:
-        return {"model": "scripted", "messages": 1, "maxMessages": 60}
-
-
 class Disorder(RuleBasedStateMachine):
-    """Two chats, a direct one and a group; three people; every event may come up to five times."""
+    """Two chats, a direct one with threads in one lane and a group; three people; every event may come up to five times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,10 +48,12 @@ class Disorder(RuleBasedStateMachine):
         self.said: dict[str, list[str]] = {}
         self.stopped: set[str] = set()
         self.withdrawn: set[str] = set()
+        self.items: dict[str, tuple[str, ...]] = {}
         self.arrived: dict[tuple[str, str], list[str]] = {}
         self.queued: set[str] = set()
         self.firm: dict[str, int] = {}
         self.gone: set[str] = set()
+        self.last: dict[str, int] = {}
         self.options: dict[str, Any] = {}
         self.bench: Bench
 
@@ -134,10 +61,15 @@ class Disorder(RuleBasedStateMachine):
         return self.loop.run_until_complete(asyncio.wait_for(work, 20))
 
     @initialize(
-        mode=st.sampled_from(sorted(MODES)), places=st.integers(1, 3), waiting=st.sampled_from([4, 10_000])
+        mode=st.sampled_from(sorted(MODES)),
+        places=st.integers(1, 3),
+        waiting=st.sampled_from([4, 10_000]),
+        debounce=st.sampled_from([0.0, 2.0]),
     )
-    def begin(self, mode: str, places: int, waiting: int) -> None:
-        self.options = {"mode": mode, "max_concurrent": places, "most_waiting": waiting}
+    def begin(self, mode: str, places: int, waiting: int, debounce: float) -> None:
+        self.options = {
+            "mode": mode, "max_concurrent": places, "most_waiting": waiting, "debounce": debounce
+        }  # fmt: skip
         self.do(self._start())
 
     async def _start(self) -> None:
@@ -146,9 +78,10 @@ class Disorder(RuleBasedStateMachine):
         self.bench.intake._queue = self.queue
         # As on Slack, where a send without a known outcome can be looked up: nothing has to be said again.
         self.bench.tele.find = self.find  # type: ignore[method-assign]
-        self.agent = Scripted(self.ended, self.cut)
+        self.agent = scripted.Scripted(self.ended, self.cut)
         bench = self.bench
         bench.turns._agent = bench.turns.opening._agent = bench.turns.stops._agent = self.agent
+        bench.turns.removals._agent = bench.turns.commands._agent = self.agent
         await bench.open()
 
     async def find(self, message: Outbound) -> Sent | None:
@@ -174,10 +107,21 @@ class Disorder(RuleBasedStateMachine):
         self.events.append(made)
         return made
 
-    @rule(who=st.sampled_from(PEOPLE), group=st.booleans(), later=st.booleans())
-    def write(self, who: str, group: bool, later: bool) -> None:
-        chat = "-100" if group else "77"
-        event = self.event(who, chat, text="0", message_id=f"m{self.number}")
+    @rule(
+        who=st.sampled_from(PEOPLE),
+        group=st.booleans(),
+        later=st.booleans(),
+        album=st.booleans(),
+        thread=st.sampled_from(["", "1", "2"]),
+    )
+    def write(self, who: str, group: bool, later: bool, album: bool, thread: str) -> None:
+        chat, name = "-100" if group else "77", f"m{self.number}"
+        more: dict[str, Any] = {"text": "0", "message_id": name, "target": self.place(chat, thread)}
+        self.items[name] = (name, f"{name}b") if album else (name,)
+        if album:
+            keys = (f"event:{self.number}", *(f"place:{item}" for item in self.items[name]))
+            more |= {"text": "0\n0", "keys": keys, "items": dict.fromkeys(self.items[name], "0")}
+        event = self.event(who, chat, **more)
         if not later:
             self.bring(event)
 
@@ -186,21 +130,44 @@ class Disorder(RuleBasedStateMachine):
     def change(self, data: st.DataObject, delete: bool, later: bool) -> None:
         written = [event for event in self.events if event.kind == "message" and event.message_id]
         message = data.draw(st.sampled_from(written))
-        words = "" if delete else str(self.number)
-        kind = "delete" if delete else "edit"
-        event = self.event(
-            message.user_id, message.chat_id, kind=kind, text=words, message_id=message.message_id
-        )
+        delete = delete and not message.items  # a platform that has albums says nothing of deletions
+        more: dict[str, Any] = {
+            "kind": "delete" if delete else "edit",
+            "text": "" if delete else str(self.number),
+        }
+        name = more["message_id"] = data.draw(st.sampled_from(scripted.names(message)))
+        more |= {"changes": f"place:{name}"} if message.items else {}
+        event = self.event(message.user_id, message.chat_id, target=message.target, **more)
         if not later:
             self.bring(event)
 
-    @rule(who=st.sampled_from(PEOPLE), group=st.booleans())
-    def stop(self, who: str, group: bool) -> None:
+    @rule(who=st.sampled_from(PEOPLE), group=st.booleans(), thread=st.sampled_from(["", "1", "2"]))
+    def stop(self, who: str, group: bool, thread: str) -> None:
         chat = "-100" if group else "77"
-        self.bring(self.event(who, chat, text="/stop", command=Command(name="stop"), addressed="command"))
+        command: dict[str, Any] = {"text": "/stop", "command": Command(name="stop"), "addressed": "command"}
+        place = self.place(chat, thread)
+        if "thread" in place:
+            command = {"kind": "stop", "chat_key": f"tele:chat:{chat}:{thread}", "target": place}
+        self.bring(self.event(who, chat, **command))
         self.stopped |= {
             event.message_id or "" for event in self.events if event.chat_id == chat and event.message_id
         }
+
+    @staticmethod
+    def place(chat: str, thread: str) -> dict[str, str]:
+        """Each message of a direct chat may open a thread; the group has none."""
+        return {"chat": chat} | ({"thread": thread} if thread and chat == "77" else {})
+
+    @precondition(lambda self: self.items)
+    @rule(data=st.data(), who=st.sampled_from(PEOPLE), group=st.booleans())
+    def forget(self, data: st.DataObject, who: str, group: bool) -> None:
+        name = data.draw(st.sampled_from([item for items in self.items.values() for item in items]))
+        command: dict[str, Any] = {
+            "text": "/forget",
+            "command": Command(name="forget"),
+            "addressed": "command",
+        }
+        self.bring(self.event(who, "-100" if group else "77", answers=name, **command))
 
     @precondition(lambda self: self.events)
     @rule(data=st.data(), times=st.integers(1, 5), envelope=st.booleans(), late=st.booleans())
@@ -210,7 +177,7 @@ class Disorder(RuleBasedStateMachine):
         if late:
             self.do(self.bench.clock.advance(360))
         for turn in range(times):
-            fresh = (f"envelope:{self.number}:{turn}:{len(self.arrived)}", event.keys[1])
+            fresh = (f"envelope:{self.number}:{turn}:{len(self.arrived)}", *event.keys[1:])
             self.bring(event.model_copy(update={"keys": fresh}) if envelope else event)
 
     def bring(self, event: Inbound) -> None:
@@ -223,7 +190,7 @@ class Disorder(RuleBasedStateMachine):
         waits = lanes.find(
             inbound.chat_key,
             person(inbound),
-            lambda other: other.message_id == name and other.kind == "message",
+            lambda other: same_message(other, inbound) and other.kind == "message",
         )
         if name is not None and (waits is not None or name not in self.queued):
             if inbound.kind == "edit":
@@ -231,7 +198,7 @@ class Disorder(RuleBasedStateMachine):
             elif inbound.kind == "delete":
                 self.gone.add(name)
         if inbound.kind == "message" and name is not None:
-            self.queued.add(name)
+            self.queued.update(scripted.names(inbound))
         self.bench.turns.queue(inbound, records)
 
     @precondition(lambda self: len(self.events) > 1)
@@ -252,6 +219,8 @@ class Disorder(RuleBasedStateMachine):
             self.arrived.setdefault((event.chat_key, event.user_id), []).append(event.message_id)
         if event.kind == "delete" and event.message_id is not None:
             self.withdrawn.add(event.message_id)
+        if event.kind == "edit" and event.message_id is not None:
+            self.last[event.message_id] = max(self.last.get(event.message_id, 0), int(event.text))
 
     @rule()
     def hold(self) -> None:
@@ -263,8 +232,9 @@ class Disorder(RuleBasedStateMachine):
         async def rest() -> None:
             self.agent.gate.set()
             lanes = self.bench.turns.lanes
-            while lanes.busy:
-                await asyncio.wait(lanes._tasks, timeout=0.01)
+            while lanes.busy or lanes.total:
+                if lanes.busy:
+                    await asyncio.wait(lanes._tasks, timeout=0.01)
                 # A send that was cut off by a kill is looked up after a while.
                 await self.bench.clock.advance(30)
 
@@ -275,6 +245,7 @@ class Disorder(RuleBasedStateMachine):
         async def rest() -> None:
             for _ in range(ticks):
                 await asyncio.sleep(0)
+            await self.bench.clock.advance(ticks / 4)
 
         self.do(rest())
 
@@ -289,6 +260,7 @@ class Disorder(RuleBasedStateMachine):
             if hasattr(self, "bench"):
                 self.let_go()
                 left = self.do(self.bench.journal.unfinished())
+                self.do(self.verify_archive())
                 self.do(self._kill())
                 assert left == []
                 self.verify()
@@ -301,6 +273,31 @@ class Disorder(RuleBasedStateMachine):
             self.loop.close()
             self.folder.cleanup()
 
+    async def verify_archive(self) -> None:
+        """What was said is there once, as it was said last; what was deleted or forgotten is not."""
+        archive, journal = self.bench.archive, self.bench.journal
+        lines = [
+            line
+            for chat in ("77", "-100")
+            for line in (
+                await archive.search(f"tele:chat:{chat}", HistoryQuery(limit=1_000, role="user"))
+            ).lines
+        ]
+        shown = Counter(line.message_id or "" for line in lines)
+        forgotten: set[str] = set()
+        for one in [*self.sent, *self.bench.tele.sent]:
+            record = await journal.inbound(one.request_id) if one.text == removals.DONE else None
+            if record is not None and record.inbound.answers is not None:
+                forgotten.add(record.inbound.answers)
+        for name in {name for names in self.arrived.values() for name in names}:
+            hidden = name in self.withdrawn or not forgotten.isdisjoint(self.items[name])
+            assert shown[name] == (0 if hidden else 1), f"{name} is {shown[name]} times in the archive"
+        assert not self.withdrawn & set(shown)
+        for line in lines:
+            (*words,) = line.text.split() if line.message_id in self.items else ()
+            for item, version in zip(self.items.get(line.message_id or "", ()), words, strict=False):
+                assert int(version) == self.last.get(item, 0), f"{item} is in the archive as it was"
+
     def verify(self) -> None:
         parts = [
             part.split("=")
@@ -308,7 +305,7 @@ class Disorder(RuleBasedStateMachine):
             for part in one.text.split()
             if "=" in part and part[0] == "m"
         ]
-        answers = [(name.removeprefix("message:"), int(words)) for name, words in parts]
+        answers = [(name.removeprefix("message:"), words.split("+")) for name, words in parts]
         messages = [name for name, _ in answers]
         interrupted = self.options["mode"] == "interrupt"
         for name in {name for names in self.arrived.values() for name in names}:
@@ -317,8 +314,9 @@ class Disorder(RuleBasedStateMachine):
             if name not in self.withdrawn and name not in self.stopped and not interrupted:
                 assert count == 1, f"{name} was not answered"
         assert not self.gone & set(messages), "a message was answered that was withdrawn before its turn"
-        for name, version in answers:
-            assert version >= self.firm.get(name, 0), f"{name} was answered as it was before its last edit"
+        for name, words in answers:
+            for item, version in zip(self.items.get(name, ()), words, strict=name in self.items):
+                assert int(version) >= self.firm.get(item, 0), f"{item} was answered as before its last edit"
         for names in self.arrived.values():
             order = [name for name in messages if name in names]
             assert order == [name for name in names if name in order]
