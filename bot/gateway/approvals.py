@@ -245,7 +245,7 @@ class ApprovalDesk:
             self._note(record, inbound, "refused")
             return NOT_ALWAYS
         verdict = Verdict("approved" if ended == "approved" else "denied", by, scope)
-        if self._clock.now() >= record.asked_at + SECONDS or not await self._book.settle(record.id, verdict):
+        if not await self._book.settle(record.id, verdict):
             return UNKNOWN
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
@@ -254,7 +254,8 @@ class ApprovalDesk:
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
         """The approval that is meant: by name, or the only one of this chat; else what to say."""
-        records = await self._book.open_approvals()
+        oldest = self._clock.now() - SECONDS
+        records = [one for one in await self._book.open_approvals() if one.asked_at > oldest]
         wanted = name.upper()
         if wanted:
             found = [

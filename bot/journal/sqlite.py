@@ -44,7 +44,7 @@ _SWEEP_STEPS = """DELETE FROM steps WHERE rowid IN (SELECT rowid FROM steps WHER
     AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 # What was allowed for a chat, or always, stays.
 _SWEEP_APPROVALS = """DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM approvals
-    WHERE asked_at < ? AND ended IS NOT NULL AND (ended <> 'approved' OR scope = 'once')
+    WHERE asked_at < ? AND (ended IS NULL OR ended <> 'approved' OR scope = 'once')
         AND request_id NOT IN (SELECT request_id FROM inbox) LIMIT ?)"""
 _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until < ? LIMIT ?)"
 

@@ -350,7 +350,7 @@ class MemoryJournal:
 
     def _is_over(self, row: ApprovalRecord) -> bool:
         lasts = row.verdict is not None and row.verdict.ended == "approved" and row.verdict.scope != "once"
-        return row.verdict is not None and not lasts and row.asked.request_id not in self._inbox
+        return not lasts and row.asked.request_id not in self._inbox
 
     def _is_open(self, request_id: str) -> bool:
         row = self._inbox.get(request_id)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from bot.contracts import Approval, ApprovalRecord, Journal, Verdict
 from bot.testing.clock import FakeClock
-from tests.contracts.journal_rig import DAY, JournalRig
+from tests.contracts.journal_rig import DAY, JournalRig, inbound
 
 
 def approval(call: str = "call1", fingerprint: str = "f1", chat_key: str = "slack:C1") -> Approval:
@@ -68,12 +69,16 @@ class ApprovalsContract(JournalRig):
         there = [await journal.lasting(name, "slack:C2") for name in ("f1", "f2", "f3")]
         assert there == [None, Verdict("approved", "slack:U7", "always"), None]
 
-    async def test_sweeping_keeps_what_waits_and_what_holds(self, journal: Journal, clock: FakeClock) -> None:
-        for name in ("once", "chat", "always", "waits"):
+    async def test_sweeping_keeps_what_holds_and_what_a_turn_still_asks(
+        self, journal: Journal, clock: FakeClock
+    ) -> None:
+        await journal.receive(inbound(1))
+        for name in ("once", "chat", "always", "forgotten"):
             await journal.ask(name, approval(name, name))
-            if name != "waits":
+            if name != "forgotten":
                 await journal.settle(name, Verdict("approved", "slack:U7", name))  # type: ignore[arg-type]
+        await journal.ask("waits", replace(approval("waits"), request_id=inbound(1).request_id))
         await clock.advance(30 * DAY)
         await journal.sweep(clock.now())
-        left = [name for name in ("once", "chat", "always", "waits") if await journal.approval(name)]
-        assert left == ["chat", "always", "waits"]
+        names = ("once", "chat", "always", "forgotten", "waits")
+        assert [name for name in names if await journal.approval(name)] == ["chat", "always", "waits"]

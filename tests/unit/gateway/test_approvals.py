@@ -321,6 +321,12 @@ async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
     await until(lambda: "Say which one" in desk.tele.texts[-1])
     await desk.press("deny", name)
     await desk.idle()
+    await desk.journal.ask(f"{name[:-3]}YYY", replace(left, request_id="R0", call_id="older"))
+    await desk.clock.advance(approvals.SECONDS)
+    await desk.press("deny")
+    await desk.idle()
+    assert desk.tele.texts[-1] == approvals.NOTHING
+    await desk.journal.settle(f"{name[:-3]}YYY", Verdict("stopped"))
     assert [verdict.ended for verdict in desk.ran] == ["denied"]
     assert await desk.journal.open_approvals() == []
 
