@@ -14,13 +14,13 @@ from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
 from bot.history.streams import Stream
 from bot.history.window import read_line
 
-BUDGET = 4_000
+BUDGET = 2_500
 """Rows that are looked at for all words of a question, and one for each `BUDGET_SHARE` lines of the chat on top."""
-BUDGET_SHARE = 80
+BUDGET_SHARE = 160
 CANDIDATES = 200
 """Lines of a chat that a question finds at the most."""
-_COMMON, _REMEMBERED = 500, 50_000
-_SHARED, _SHARED_BY = 200, 50  # lines that may share a word that is looked for beside the question's own
+_COMMON, _REMEMBERED = 50, 50_000
+_SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
 _OFFERED = 20  # words of the best lines whose number of lines is asked for
 
 

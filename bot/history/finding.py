@@ -160,6 +160,8 @@ class Finder:
     def read(self, name: str, lines: Iterable[int]) -> dict[int, ArchiveLine]:
         """What the archive says at these places; a line that is no longer there is left out."""
         facts = self.facts(lines)
+        if not facts:
+            return {}
         with self._streams.open(name) as stream:
             found = {line: _read(stream, fact) for line, fact in facts.items()}
         return {line: said for line, said in found.items() if said is not None}

@@ -19,6 +19,8 @@ PLACE_BITS = 8
 """Of a line: its place in its session."""
 ROW_BITS = 5
 """Of a row: role and class of length."""
+CENTRES = 60
+"""Lines with so good a score of their own that those around them are looked at too, although they may have none."""
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 _SESSION = ROW_BITS + PLACE_BITS
@@ -162,8 +164,8 @@ class Tally:
     def best(self, most: int) -> list[tuple[int, float]]:
         """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
         own = self._own
-        lines = self._with_neighbours(heapq.nlargest(most, own, key=own.__getitem__))
-        scores = self._favoured(self._whole(lines))
+        lines = heapq.nlargest(most, own, key=own.__getitem__)
+        scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
         # Of equals the newer one, so that the order never depends on chance.
         return heapq.nlargest(most, scores.items(), key=_by_score)
 
@@ -171,9 +173,8 @@ class Tally:
         reach = 2 if self._weights.further else 1 if self._weights.neighbour else 0
         found: set[int] = set()
         for line in lines:
-            session = line >> PLACE_BITS
-            near = range(max(0, line - reach), line + reach + 1)
-            found.update([one for one in near if one >> PLACE_BITS == session])
+            place = line & _PLACE
+            found.update(range(line - min(reach, place), line + min(reach, _PLACE - place) + 1))
         return found
 
     def _whole(self, lines: Iterable[int]) -> dict[int, float]:

@@ -76,7 +76,8 @@ class Recall:
                 if len(taken) >= offset + limit:
                     break
             page = taken[offset : offset + limit]
-            return self._with_neighbours(page, reach), len(places) - refused
+            known = {(place.name, place.line): place.said for place in places if place.said is not None}
+            return self._with_neighbours(page, reach, known), len(places) - refused
 
     def _said(self, places: Sequence[Place]) -> list[tuple[Place, ArchiveLine | None]]:
         said: dict[tuple[str, int], ArchiveLine] = {}
@@ -87,11 +88,14 @@ class Recall:
             said |= {(name, number): line for number, line in lines.items()}
         return [(place, place.said or said.get((place.name, place.line))) for place in places]
 
-    def _with_neighbours(self, page: Sequence[tuple[Place, ArchiveLine]], reach: int) -> list[Hit]:
+    def _with_neighbours(
+        self, page: Sequence[tuple[Place, ArchiveLine]], reach: int, known: dict[tuple[str, int], ArchiveLine]
+    ) -> list[Hit]:
         around = {place: self._finder.around(place.line, reach) if reach else [] for place, _ in page}
-        said: dict[tuple[str, int], ArchiveLine] = {}
+        said = dict(known)
         for name in {place.name for place in around}:
-            wanted = {near for place, lines in around.items() if place.name == name for near in lines}
+            near_by = {near for place, lines in around.items() if place.name == name for near in lines}
+            wanted = [near for near in near_by if (name, near) not in known]
             said |= {(name, number): line for number, line in self._finder.read(name, wanted).items()}
         return [
             Hit(

@@ -5,15 +5,20 @@ A place in the stream stays where it is when a rotation moves lines from one fil
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from bot.contracts import Disk, OpenFile
 from bot.history import jsonl
 from bot.history.pieces import PIECE
 from bot.history.rotation import Shelf
+
+_OPEN = 32  # archives of a stream that stay open between two looks into them
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class Stream:
         self._disk = disk
         self._archives = archives
         self._main = main
+        self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._begin = archives[-1].begin + archives[-1].size if archives else 0
         self.size = self._begin + main.size
         """Bytes in all."""
@@ -38,12 +44,18 @@ class Stream:
         """What stands at a place, which must not go over the end of a file."""
         if at >= self._begin:
             return self._main.read(at - self._begin, count)
-        part = self._part(at)
-        file = self._disk.open(part.path)
-        try:
-            return file.read(at - part.begin, count)
-        finally:
+        part = self._archives[bisect_right(self._archives, at, key=attrgetter("begin")) - 1]
+        file = self._open.get(part.path)
+        if file is None:
+            if len(self._open) >= _OPEN:
+                self._open.popitem(last=False)[1].close()
+            file = self._open[part.path] = self._disk.open(part.path)
+        return file.read(at - part.begin, count)
+
+    def close(self) -> None:
+        for file in (*self._open.values(), self._main):
             file.close()
+        self._open.clear()
 
     def lines(self, at: int) -> Iterator[tuple[int, bytes]]:
         """Every whole line from a place on, with its newline, and where it stands."""
@@ -55,13 +67,6 @@ class Stream:
                 finally:
                     file.close()
         yield from _lines(self._main, self._begin, max(0, at - self._begin))
-
-    def _part(self, at: int) -> _Part:
-        low, high = 0, len(self._archives)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._archives[middle].begin <= at else (low, middle)
-        return self._archives[low]
 
 
 def _lines(file: OpenFile, begin: int, at: int) -> Iterator[tuple[int, bytes]]:
@@ -94,10 +99,10 @@ class Streams:
     def open(self, name: str) -> Iterator[Stream]:
         """Raises OSError."""
         main, numbers = self._opened(name)
-        try:
-            yield Stream(self._disk, self._known(name, numbers), main)
-        finally:
-            main.close()
+        with closing(main):
+            stream = Stream(self._disk, self._known(name, numbers), main)
+            with closing(stream):
+                yield stream
 
     def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
         """The main file and the archives that belong to it. A writer is stood in the way of only where one rotates."""
