@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Coroutine
-from dataclasses import asdict
+from collections.abc import Awaitable, Coroutine
+from dataclasses import asdict, fields
 from typing import Any
 
-from bot import text
+from bot import errors, text
 from bot.contracts import Approval, ApprovalRecord, Ended, Scope, Verdict
-from bot.journal.part import Part, dumps, held
+from bot.journal.part import Part, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
@@ -22,6 +21,9 @@ _SETTLE = (
 _OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY rowid"
 _LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
     AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope LIMIT 1"""
+
+_KNOWN = frozenset(field.name for field in fields(Approval))
+_Row = tuple[str, str, float, Ended | None, str | None, Scope | None]
 
 
 class SqliteApprovals(Part):
@@ -38,9 +40,10 @@ class SqliteApprovals(Part):
         )
         key, now = (asked.request_id, asked.call_id, asked.fingerprint), self._clock.now()
 
-        def work(db: sqlite3.Connection) -> ApprovalRecord:
+        def work(db: sqlite3.Connection) -> _Row:
             db.execute(_ASK, (*map(text.clean, values), now))
-            return _record(db.execute(_THIS, tuple(map(text.clean, key))).fetchone())
+            found: _Row = db.execute(_THIS, tuple(map(text.clean, key))).fetchone()
+            return found
 
         return _given(self._base.run(work))
 
@@ -53,19 +56,27 @@ class SqliteApprovals(Part):
         return _record(row) if row is not None else None
 
     async def open_approvals(self) -> list[ApprovalRecord]:
-        return [_record(row) for row in await self._rows(_OPEN, ())]
+        return [record for row in await self._rows(_OPEN, ()) if (record := _record(row)) is not None]
 
     async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
         row = await self._row(_LASTING, (fingerprint, chat_key))
         return Verdict("approved", row[0], row[1]) if row is not None else None
 
 
-def _record(row: tuple[str, str, float, Ended | None, str | None, Scope | None]) -> ApprovalRecord:
+def _record(row: _Row) -> ApprovalRecord | None:
+    """None where the disk has damaged it, or another Shipmate has written what this one cannot make out."""
     name, asked, asked_at, ended, by, scope = row
+    facts = loads(asked)
+    try:
+        approval = Approval(**{key: facts[key] for key in _KNOWN & set(facts)})
+    except TypeError:
+        return None
     verdict = Verdict(ended, by or "", scope or "once") if ended is not None else None
-    return ApprovalRecord(name, Approval(**json.loads(asked)), asked_at, verdict)
+    return ApprovalRecord(name, approval, asked_at, verdict)
 
 
-async def _given(change: Any) -> ApprovalRecord:
-    record: ApprovalRecord = await change
+async def _given(change: Awaitable[_Row]) -> ApprovalRecord:
+    record = _record(await change)
+    if record is None:
+        raise errors.StorageError("what was asked before about this call cannot be read")
     return record

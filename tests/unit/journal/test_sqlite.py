@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from bot import errors
 from bot.journal import file
 from bot.testing.log import MemoryLog
+from tests.contracts.journal_approvals import approval
 from tests.contracts.journal_rig import inbound, outbound
 from tests.unit.journal.conftest import Make, connection
 
@@ -332,3 +334,30 @@ async def test_five_thousand_events_at_once_are_few_commits(make: Make) -> None:
     taken = await asyncio.gather(*(journal.receive(inbound(number)) for number in range(5_000)))
     assert taken == [True] * 5_000
     assert said.count("COMMIT") <= 10
+
+
+@pytest.mark.parametrize("asked", ["{", "[]", "null", '{"tool": "run_shell"}'])
+async def test_a_question_that_cannot_be_read_hurts_no_other_work(make: Make, path: Path, asked: str) -> None:
+    journal = make()
+    whole = await journal.ask("A1", approval("whole"))
+    await journal.ask("A2", approval("damaged"))
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE approvals SET asked = ? WHERE id = 'A2'", (asked,))
+    assert await journal.open_approvals() == [whole]
+    assert await journal.approval("A2") is None
+    with pytest.raises(errors.StorageError):
+        await journal.ask("A3", approval("damaged"))
+    assert (await journal.receive(inbound()), journal.health()) == (True, "")
+
+
+async def test_what_a_newer_shipmate_has_added_is_passed_over(make: Make, path: Path) -> None:
+    journal = make()
+    asked, received = await journal.ask("A1", approval()), inbound()
+    await journal.receive(received)
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        for table, column in (("approvals", "asked"), ("inbox", "payload")):
+            db.execute(f"UPDATE {table} SET {column} = json_insert({column}, '$.later', 1)")
+    assert await journal.open_approvals() == [asked]
+    assert await journal.unfinished() == [received]
