@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from bot import errors
-from bot.cli import access, gateway, history, index, logs, memory, replay, setup, stats
+from bot.cli import access, gateway, history, index, logs, memory, replay, setup, stats, trace
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 
 app = typer.Typer(
@@ -51,6 +51,7 @@ app.command()(stats.stats)
 app.command()(history.chats)
 app.command()(history.history)
 app.command()(replay.replay)
+app.command()(trace.trace)
 app.add_typer(memory.app)
 app.add_typer(index.app, name="index")
 # The id of a group in Telegram begins with a minus, and is no option.

@@ -30,9 +30,22 @@ class Records(Inbox, Steps, Outbox, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class Event:
+    """Something that happened to a turn, and when (seconds since the epoch)."""
+
     at: float
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """All that happened, in order of time, in the turn that answered a message; `joined` names a message that did not
+    begin it.
+    """
+
+    request_id: str
+    joined: str | None
+    events: list[Event]
 
 
 class Receipts:
@@ -78,15 +91,20 @@ class Receipts:
         return bool(rows) and all(row.chat_key == inbound.chat_key for row in rows)
 
     async def _receipt(self, request_id: str) -> str:
+        path = await self.path(request_id)
+        joined = path.joined
+        head = [] if joined is None else [f"Message {joined} was answered together with another one."]
+        return "\n".join([*head, *_lines(path.request_id, path.events)])
+
+    async def path(self, request_id: str) -> Path:
+        """The path of a turn, of whichever chat; for operators. Raises `errors.StorageError`."""
         record = await self._journal.inbound(request_id)
-        head: list[str] = []
+        joined: str | None = None
         if record is not None and (record.outcome or "").startswith(_JOINED):
             # What joined a running turn was answered with it.
             other = await self._journal.inbound((record.outcome or "").removeprefix(_JOINED))
             if other is not None and other.inbound.chat_key == record.inbound.chat_key:
-                head = [
-                    f"Message {record.inbound.message_id or request_id} was answered together with another one."
-                ]
+                joined = record.inbound.message_id or request_id
                 request_id, record = other.inbound.request_id, other
         events = [
             *_received(record),
@@ -94,11 +112,10 @@ class Receipts:
             *_delivered(await self._journal.deliveries(request_id)),
             *_finished(record),
         ]
-        return "\n".join([*head, *_lines(request_id, events)])
+        return Path(request_id, joined, sorted(events, key=lambda event: event.at))
 
 
-def _lines(request_id: str, events: list[_Event]) -> list[str]:
-    events.sort(key=lambda event: event.at)
+def _lines(request_id: str, events: list[Event]) -> list[str]:
     lines, day = [f"Receipt of {request_id}, times in UTC"], ""
     for event in events:
         moment = datetime.fromtimestamp(event.at, UTC)
@@ -113,26 +130,26 @@ def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[11:23]
 
 
-def _received(record: InboxRecord | None) -> Iterable[_Event]:
+def _received(record: InboxRecord | None) -> Iterable[Event]:
     if record is not None:
         inbound = record.inbound
         named = f" {inbound.message_id}" if inbound.message_id else ""
-        yield _Event(record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}")
+        yield Event(record.received_at, f"received: {inbound.kind}{named} from {inbound.user_id}")
 
 
-def _finished(record: InboxRecord | None) -> Iterable[_Event]:
+def _finished(record: InboxRecord | None) -> Iterable[Event]:
     if record is None:
         return
     if record.state in {"done", "dead"}:
-        yield _Event(record.changed_at, f"finished: {record.outcome}")
+        yield Event(record.changed_at, f"finished: {record.outcome}")
     elif record.state == "claimed":
-        yield _Event(record.changed_at, "begun, and not finished yet")
+        yield Event(record.changed_at, "begun, and not finished yet")
 
 
-def _step(step: StepRecord) -> Iterable[_Event]:
+def _step(step: StepRecord) -> Iterable[Event]:
     what = f"{'model' if step.kind == 'model' else 'tool'} {step.name}"
     if step.ended_at is None:
-        yield _Event(step.began_at, f"{what}: begun, no end recorded (id {step.id})")
+        yield Event(step.began_at, f"{what}: begun, no end recorded (id {step.id})")
         return
     result = step.result or {}
     facts = [f"{max(0.0, step.ended_at - step.began_at):.3f} s"]
@@ -141,7 +158,7 @@ def _step(step: StepRecord) -> Iterable[_Event]:
     elif result.get("is_error"):
         facts.append("failed")
     name = result.get("providerRequestId") or step.id
-    yield _Event(step.began_at, f"{what}: {', '.join(facts)} (id {name})")
+    yield Event(step.began_at, f"{what}: {', '.join(facts)} (id {name})")
 
 
 def _usage(result: Json) -> Iterable[str]:
@@ -155,7 +172,7 @@ def _usage(result: Json) -> Iterable[str]:
         yield f"{float(result['costUsd']):.4f} $"
 
 
-def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[_Event]:
+def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[Event]:
     parts = {
         one: number
         for number, one in enumerate(
@@ -172,7 +189,7 @@ def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[_Event]:
                 if len(parts) > 1
                 else f"reply{repeat}"
             )
-        yield _Event(row.changed_at, f"{what}: {_state(row)}")
+        yield Event(row.changed_at, f"{what}: {_state(row)}")
 
 
 def _state(row: DeliveryRecord) -> str:

@@ -254,3 +254,11 @@ class Database:
             file=self._path.name,
             quarantine=target.name,
         )
+
+
+class Looked(Database):
+    """A file that another process owns: it is read as it is, and nothing of it is changed."""
+
+    def _attempt(self, operations: Sequence[Operation]) -> Sequence[Any]:
+        refused = errors.StorageError("the journal is only read here")
+        return [self._looked_up(operation) if operation.reads else refused for operation in operations]

@@ -1,0 +1,136 @@
+"""`shipmate trace`: the whole path of one turn, from the journal, the operator's log and the transcript."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
+from bot.cli.history import _Complaints
+from bot.cli.logs import Reader, Wanted, timestamp
+from bot.cli.stats import Sums
+
+if TYPE_CHECKING:
+    from bot.gateway.receipt import Path as TurnPath
+
+_TELLS = ("model", "name", "tool", "reason", "status", "stopReason", "error", "cause")
+"""What is shown of the details of a line of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Something that happened: when (ISO 8601, UTC), where that is written, and what it was."""
+
+    at: str
+    source: str
+    words: str
+    details: dict[str, Any]
+
+
+def trace(
+    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="As logs and `/receipt` show it.")],
+    root: Dir = Here,
+    as_json: AsJson = False,
+) -> None:
+    """The path of one turn: inbound, model calls, tools, delivery, cost. Works beside a running gateway."""
+    asked = request_id.upper()
+    path = asyncio.run(_path(root, asked))
+    turn = path.request_id if path is not None else asked
+    sums = Sums()
+    seen = [*_journal(path), *_log(root, turn, sums), *_transcript(root, turn)]
+    if not seen:
+        raise typer.BadParameter(f"nothing is on disk of a turn {request_id!r}")
+    seen.sort(key=lambda one: one.at)
+    for one in seen:
+        if as_json:
+            say_json(
+                {"at": one.at, "source": one.source, "requestId": turn, "what": one.words}
+                | {"details": one.details}
+            )
+        else:
+            told = [f"{key}={one.details[key]}" for key in _TELLS if one.details.get(key) not in {None, ""}]
+            say("  ".join([one.at, f"{one.source:<10}", one.words, *told]))
+    if not as_json:
+        say(_total(sums))
+
+
+async def _path(root: Path, request_id: str) -> TurnPath | None:
+    """What the journal knows of it; None where there is none, or it forgot."""
+    from bot import errors
+    from bot.gateway.receipt import Receipts
+    from bot.journal.looking import JournalView
+    from bot.system import SystemClock
+
+    file = root / HOME / "journal.db"
+    if not await asyncio.to_thread(file.is_file):
+        return None
+    journal = JournalView(file, clock=SystemClock(), log=_Complaints())
+    try:
+        return await Receipts(journal).path(request_id)
+    except errors.StorageError as error:
+        complain(f"shipmate: {error}")
+        return None
+    finally:
+        await journal.close()
+
+
+def _journal(path: TurnPath | None) -> list[Seen]:
+    if path is None:
+        return []
+    return [Seen(_iso(event.at), "journal", event.words, {}) for event in path.events]
+
+
+def _log(root: Path, request_id: str, sums: Sums) -> list[Seen]:
+    reader, wanted = Reader(root / HOME / "logs"), Wanted(request=request_id)
+    found = []
+    for _, line in reader.lines():
+        if wanted(line):
+            details = line.get("details")
+            told = details if isinstance(details, dict) else {}
+            if told.get("purpose") != "replay":
+                sums.take(line)
+            words = f"{line.get('kind')}: {line.get('message')}"
+            found.append(Seen(str(line.get("timestamp", "")), "log", words, told))
+    if reader.unreadable:
+        complain(f"{reader.unreadable} lines cannot be read and were left out.")
+    return found
+
+
+def _transcript(root: Path, request_id: str) -> list[Seen]:
+    """The turn's lines, without what was said in them: `shipmate replay` and `history` show that."""
+    from bot.history import turns
+    from bot.system import SystemDisk
+
+    found = turns.find(SystemDisk(), root / HOME / "transcripts", request_id)
+    if found is None:
+        return []
+    lines = [line for line in found.lines if line.request_id == found.request_id]
+    return [
+        Seen(
+            _iso(line.ts / 1000),
+            "transcript",
+            line.type,
+            {"uuid": line.uuid, "session": found.session}
+            | {
+                key: value
+                for key, value in (line.data or {}).items()
+                if key in {"stopReason", "status", "reason"}
+            },
+        )
+        for line in lines
+        if line.type != "meta"
+    ]
+
+
+def _iso(seconds: float) -> str:
+    return timestamp(datetime.fromtimestamp(seconds, UTC))
+
+
+def _total(sums: Sums) -> str:
+    cost = f"${sums.cost:.4f}" + (f", and {sums.unpriced} answers of unknown price" if sums.unpriced else "")
+    return f"{sums.calls} answers of the model, {sums.prompt:,} tokens read, {sums.tokens['outputTokens']:,} written, {cost}"

@@ -1,0 +1,114 @@
+"""`shipmate trace`: what journal, log and transcript tell of one turn, in one order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts import ModelReply, TurnRequest, Usage
+from bot.journal.looking import JournalView
+from bot.journal.sqlite import SqliteJournal
+from bot.llm.log import LoggedModel
+from bot.system import SystemDisk
+from bot.telemetry import JsonlLog
+from bot.testing.model import ScriptedModel, reply, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.cli.conftest import Shipmate
+
+
+@dataclass
+class Turn:
+    root: Path
+    request_id: str
+    joined: str
+
+
+async def _had(root: Path) -> Turn:
+    """A turn that was written down by everyone, and a message that joined it."""
+    bench = Bench(root / ".ship")
+    journal = SqliteJournal(root / ".ship" / "journal.db", clock=bench.clock, log=bench.log)
+    log = JsonlLog(root / ".ship" / "logs", clock=bench.clock, disk=SystemDisk(), ids=bench.ids)
+    answer = reply(tool_use("chat_send", text="完了"))
+    told = ModelReply(answer.content, answer.stop_reason, Usage(10, 2), model="scripted", cost_usd=0.5)
+    model = ScriptedModel(told, reply())
+    bench.configure(
+        log=log,
+        steps=journal,
+        model=LoggedModel(model, log=log, ids=bench.ids, clock=bench.clock, messages=True),
+    )
+    first, second = bench.inbound("hello"), bench.inbound("and more")
+    await journal.receive(first)
+    await journal.receive(second)
+    await bench.pool.run(TurnRequest(first.request_id, KEY, inbound=first, reply=bench.chat))
+    await bench.pool.flush()
+    await journal.finish(first.request_id, "done")
+    await journal.finish(second.request_id, f"joined {first.request_id}")
+    await journal.close()
+    await bench.close()
+    log.close()
+    return Turn(root, first.request_id, second.request_id)
+
+
+@pytest.fixture
+def turn(project: Path) -> Turn:
+    return asyncio.run(_had(project))
+
+
+def test_the_path_of_a_turn(turn: Turn, shipmate: Shipmate) -> None:
+    done = shipmate("trace", turn.request_id, "--dir", turn.root, "--json")
+    assert done.code == 0, done.err
+    assert {one["source"] for one in done.lines} == {"journal", "log", "transcript"}
+    assert [one["at"] for one in done.lines] == sorted(one["at"] for one in done.lines)
+    told = [one["what"] for one in done.lines]
+    assert any(words.startswith("received: message") for words in told)
+    assert any(words.startswith("model scripted") for words in told)
+    assert any(words.startswith("llm_response") for words in told)
+    assert {"turn_start", "user", "assistant", "turn_end"} <= set(told)
+    assert "完了" not in str([one for one in done.lines if one["source"] == "transcript"])
+
+
+def test_it_ends_with_what_it_cost(turn: Turn, shipmate: Shipmate) -> None:
+    shown = shipmate("trace", turn.request_id.lower(), "--dir", turn.root).out.splitlines()
+    assert (
+        shown[-1]
+        == "2 answers of the model, 10 tokens read, 2 written, $0.5000, and 1 answers of unknown price"
+    )
+
+
+def test_what_joined_a_turn_leads_to_it(turn: Turn, shipmate: Shipmate) -> None:
+    done = shipmate("trace", turn.joined, "--dir", turn.root, "--json")
+    assert {one["requestId"] for one in done.lines} == {turn.request_id}
+
+
+def test_without_a_journal_the_rest_is_told(turn: Turn, shipmate: Shipmate) -> None:
+    file = turn.root / ".ship" / "journal.db"
+    file.write_bytes(b"no journal at all, not even a short one")
+    done = shipmate("trace", turn.request_id, "--dir", turn.root, "--json")
+    assert done.code == 0
+    assert "the journal cannot be read" in done.err
+    file.unlink()
+    done = shipmate("trace", turn.request_id, "--dir", turn.root, "--json")
+    assert {one["source"] for one in done.lines} == {"log", "transcript"}
+
+
+def test_what_nobody_knows(project: Path, shipmate: Shipmate) -> None:
+    done = shipmate("trace", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--dir", project)
+    assert done.code == 2
+    assert "nothing is on disk" in done.err
+
+
+async def test_a_journal_is_only_read(turn: Turn) -> None:
+    bench = Bench(turn.root / "elsewhere")
+    file = turn.root / ".ship" / "journal.db"
+    before = file.read_bytes()
+    view = JournalView(file, clock=bench.clock, log=bench.log)
+    assert (await view.steps(turn.request_id))[0].kind == "model"
+    with pytest.raises(errors.StorageError, match="only read"):
+        await view.finish(turn.request_id, "no")
+    await view.close()
+    assert file.read_bytes() == before
+    await bench.close()
