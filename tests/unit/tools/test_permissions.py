@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -17,7 +18,10 @@ from hypothesis import strategies as st
 from bot.config.shape import Permissions, ShipFile
 from bot.contracts import Effect
 from bot.system import read_link
+from bot.tools import builtin
 from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong
+from bot.tools.permissions.defaults import CORE
+from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.shell import plain
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
@@ -314,6 +318,12 @@ def test_a_malformed_rule_is_a_finding_that_says_what_to_write(rule: str, said: 
     assert line.startswith("permissions.deny[1]: found ")
     assert said in line
     assert "\n" not in line
+
+
+def test_rules_may_name_every_tool_that_is_built_in() -> None:
+    built = {module.name for module in pkgutil.iter_modules(builtin.__path__)}
+    assert built <= set(CORE)
+    assert set(ARGUMENTS) <= set(CORE)
 
 
 def test_good_rules_are_no_findings() -> None:
