@@ -289,10 +289,17 @@ class Poll:
             await self._bury(key, json.dumps(raw), reason)
             return
         events = [event for event in map(self._known.sifted, unit.events) if event is not None]
-        whole = inbound.merge(events)
-        if whole is not None and await self._intake.accept(whole):
+        if not await self._offered(events) and events[1:]:
+            # Of an album that was taken in before all of it had come, the rest is a message of its own.
             for event in events:
-                self._known.learn(event)
+                await self._offered([event])
+
+    async def _offered(self, events: Sequence[inbound.Event]) -> bool:
+        whole = inbound.merge(events)
+        taken = whole is not None and await self._intake.accept(whole)
+        for event in events if taken else ():
+            self._known.learn(event)
+        return taken
 
     async def _bury(self, key: str, raw: str, reason: str) -> None:
         self._log.write("channel", "Telegram sent " + reason, level="warn", channel="telegram", key=key)

@@ -69,3 +69,20 @@ async def test_albums_of_two_chats_are_two_messages(bed: Bed) -> None:
         await bed.until(lambda: len(bed.intake.offered) == 2 or bed.clock.sleeping > 0)
         await bed.clock.advance(1)
     assert [inbound.text for inbound in bed.intake.offered] == ["one", "two"]
+
+
+async def test_the_rest_of_an_album_that_comes_together_with_what_was_taken_in_is_not_lost(bed: Bed) -> None:
+    first = bed.server.say("one", media="photo", fields={"media_group_id": "g"})
+    await bed.pausing()
+    await bed.clock.advance(1)
+    await bed.taken()
+    await bed.channel.stop()
+    bed.server.repeat(first)
+    photo(bed, "two")
+    await bed.restart()
+    await bed.pausing()
+    await bed.clock.advance(1)
+    await bed.taken(4)
+    assert [inbound.text for inbound in bed.intake.accepted] == ["one", "two"]
+    await bed.polling()
+    assert len(bed.server.updates) == 0
