@@ -20,6 +20,7 @@ BUDGET_SHARE = 160
 CANDIDATES = 200
 """Lines of a chat that a question finds at the most."""
 _COMMON, _REMEMBERED = 50, 50_000
+_MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
 _SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
 _OFFERED = 20  # words of the best lines whose number of lines is asked for
 
@@ -133,7 +134,7 @@ class Asked:
                 often = self._match(f"~{term.token}")
                 found.append(Posting(term.weight, count, self._match(term.token), often))
         if common:
-            found += self._common(common, counts)
+            found += self._common(common[:_MOST_COMMON] if self._anchors else common, counts)
         return found
 
     def _common(self, common: Sequence[analysis.Term], counts: dict[str, int]) -> list[Posting]:
