@@ -4,9 +4,13 @@ text, and what was derived from it goes; nothing on file is erased for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from bot import errors
 from bot.contracts import (
     Agent,
     Archive,
@@ -36,6 +40,8 @@ HOW = (
     "Where you can delete a message yourself, I forget it with that, if your platform tells me."
 )
 LAST = "last"
+PATIENCE = 5.0
+"""Seconds that a turn waits for what was deleted before it."""
 _JOINED = "joined "
 _DAY = 86_400_000
 _MOST = 200
@@ -78,6 +84,7 @@ class Removals:
         self._manifests = manifests
         self._clock = clock
         self._log = log
+        self._under_way: dict[str, dict[str, asyncio.Event]] = {}
 
     async def deleted(self, deletion: Inbound) -> bool:
         """A platform says that the author has deleted a message; whether there was anything to remove. Doing it again
@@ -88,6 +95,47 @@ class Removals:
             return False
         await self._remove(deletion, target)
         return True
+
+    async def attempt(self, deletion: Inbound) -> bool:
+        """The same where a disk that refuses must not keep anything else from going on."""
+        try:
+            return await self.deleted(deletion)
+        except errors.StorageError as error:
+            self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
+            return False
+
+    @contextmanager
+    def under_way(self, change: Inbound) -> Iterator[None]:
+        """While this goes on, `settled` waits for it, if a message is deleted by it."""
+        if change.kind != "delete":
+            yield
+            return
+        going = self._under_way.setdefault(change.chat_key, {})
+        done = going[change.request_id] = asyncio.Event()
+        try:
+            yield
+        finally:
+            done.set()
+            del going[change.request_id]
+            if not going:
+                self._under_way.pop(change.chat_key, None)
+
+    async def settled(self, chat_key: str) -> None:
+        """Return once what was deleted before is in the archive, so that a turn that begins does not see it; after
+        `PATIENCE` seconds in any case.
+        """
+        going = [done.wait() for done in self._under_way.get(chat_key, {}).values()]
+        if not going:
+            return
+        either: list[asyncio.Future[Any]] = [
+            asyncio.gather(*going),
+            asyncio.ensure_future(self._clock.sleep(PATIENCE)),
+        ]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in either:
+                one.cancel()
 
     async def command(self, inbound: Inbound) -> str:
         """Carry out `/forget`; what to say of it. Raises `errors.StorageError`; asked again, it goes on."""

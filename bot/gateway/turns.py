@@ -141,18 +141,17 @@ class Turns:
 
     async def _changed(self, change: Inbound, rest: Rest) -> None:
         """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
-        await self._intake.archived(change)
-        removed = change.kind == "delete" and await self._removed(change)
+        forgetting = None
+        with self.removals.under_way(change):
+            await self._intake.archived(change)
+            if change.kind == "delete" and await self.removals.attempt(change):
+                forgetting = asyncio.create_task(self._agent.forget(change.chat_key))
         await rest()
-        if removed:
-            await self._recorded(self._agent.forget(change.chat_key))
+        if forgetting is not None:
+            await self._recorded(forgetting)
 
     async def _removed(self, deletion: Inbound) -> bool:
-        try:
-            return await self.removals.deleted(deletion)
-        except errors.StorageError as error:
-            self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
-            return False
+        return await self.removals.attempt(deletion)
 
     async def open(self, channel: str) -> int:
         """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what
@@ -291,6 +290,7 @@ class Turns:
         rests = partial(self._approvals.waits, first.chat_key)
         async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
             context = await self._thread(turn)
+            await self.removals.settled(first.chat_key)
             delivered = await self._delivered(to)
             if turn.stopped:
                 return "stopped"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Command, HistoryQuery, Inbound, MemoryOwner, Written
+from bot.contracts import ArchiveLine, Command, HistoryQuery, Inbound, MemoryOwner, Written
 from bot.gateway import removals
 from tests.unit.gateway.conftest import Bench
 
@@ -79,6 +79,45 @@ async def test_a_message_that_is_deleted_before_its_turn_is_not_found_either(ben
     hold.set()
     await bench.idle()
     assert await bench.lines() == [("user", "busy"), ("assistant", "re: busy")]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    await said(bench, "my secret is 鯨", "m")
+    gate, written, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    append, settled = bench.archive.append, bench.turns.removals.settled
+
+    async def held(line: ArchiveLine, *, hurry: bool = True) -> None:
+        if line.role == "system":
+            written.set()
+            await gate.wait()
+        await append(line, hurry=hurry)
+
+    async def seen(chat_key: str) -> None:
+        waits.set()
+        await settled(chat_key)
+
+    monkeypatch.setattr(bench.archive, "append", held)
+    monkeypatch.setattr(bench.turns.removals, "settled", seen)
+    bench.agent.began.clear()
+    await bench.say("", message_id="m", kind="delete")
+    await written.wait()
+    await bench.say("and now?", message_id="n")
+    await waits.wait()
+    await bench.clock.advance(0)
+    await bench.clock.advance(removals.PATIENCE - 1)
+    assert len(bench.agent.requests) == 1
+    if late:
+        await bench.clock.advance(1)  # nobody waits for ever
+    else:
+        gate.set()
+    await bench.agent.began.wait()
+    assert bench.agent.forgot == ([] if late else [KEY])
+    gate.set()
+    await bench.idle()
+    assert bench.agent.forgot == [KEY]
 
 
 @pytest.mark.parametrize("more", [{"user_id": "5"}, {"message_id": "unknown"}])
