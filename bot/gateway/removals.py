@@ -209,8 +209,8 @@ class Removals:
         if not people:
             return None
         of = tuple(dict.fromkeys([*filter(None, map(_request, lines)), *(one.request_id for one in said)]))
-        name = next((line.message_id for line in lines if line.message_id), message_id)
-        return _Target(name, "user", people[0], of, await self._turns(of))
+        albums = [line.message_id for line in lines if line.message_id and "messageIds" in (line.meta or {})]
+        return _Target(next(iter(albums), message_id), "user", people[0], of, await self._turns(of))
 
     async def _since(self, chat_key: str, message_id: str, said: Sequence[Inbound]) -> int | None:
         """From when on lines of a message can be in the archive, as far as the journal knows: what is older need not be

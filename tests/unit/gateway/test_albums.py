@@ -108,6 +108,16 @@ async def test_a_new_caption_after_the_turn_is_recorded(tmp_path: Path) -> None:
     await bench.close()
 
 
+async def test_new_captions_that_come_before_the_album_are_found_by_every_item(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    await bench.say("eins", **change("a", ts=1_700_000_000_900))
+    await bench.say("zwei", **change("b", ts=1_700_000_000_901))
+    await bench.idle()
+    await bench.say("two", **ALBUM)
+    assert await said(bench) == ["['eins', 'zwei'] ['new a', 'new b']"]
+    await bench.close()
+
+
 async def test_what_is_said_of_any_item_takes_the_place_of_the_whole_album_in_the_archive(
     tmp_path: Path,
 ) -> None:
