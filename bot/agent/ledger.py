@@ -32,6 +32,7 @@ class Trail:
     (ms). A boundary repeats it, so that nobody looks before it.
     """
     _before: str | None = None
+    _own: set[str] = field(default_factory=set)  # messages of this turn since the last boundary
 
     def follow(self, line: TranscriptLine) -> None:
         """One line more."""
@@ -42,17 +43,23 @@ class Trail:
         self.facts |= {key: data[key] for key in LASTING if key in data}
         if line.type in {"user", "assistant"}:
             self.tip = line.uuid
+            self._own.add(line.uuid)
             if line.type == "assistant":
                 self.facts[ANSWERED] = line.ts
         elif line.type == "turn_start":
             self.close()
-            self.turn, self._before = line.uuid, self.tip
+            self.turn, self._before, self._own = line.uuid, self.tip, set()
         elif line.type == "turn_end":
             if data.get("status") == "withdrawn":
                 self.close()
             self.turn = None
         elif line.type == "boundary":
             self.tip = self._before = None
+            self._own = set()
+
+    def rewind(self, parent: str) -> None:
+        """Go on from an earlier message of this turn; a boundary behind it has broken the chain."""
+        self.tip = parent if parent in self._own else None
 
     def close(self) -> None:
         """The turn that has not ended is a dead branch: what comes next follows what stood before it."""
@@ -157,7 +164,7 @@ class Ledger:
 
     def rewind(self, parent: str) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""
-        self._trail.tip = parent
+        self._trail.rewind(parent)
 
     def asked(self, request_id: str, told: Json, frame: Frame) -> None:
         """Add what is to be known of a request to the model (`bot.agent.asked`)."""

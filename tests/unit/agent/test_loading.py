@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.agent import epochs
 from bot.context import removed
-from bot.contracts import Inbound, OpenFile, TurnRequest
+from bot.contracts import Inbound, ModelRequest, OpenFile, TurnRequest
 from bot.history import jsonl, pieces, reading
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
@@ -157,6 +160,35 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     cut_off = bench.pool._runtime(KEY)._cut_off
     assert cut_off is not None
     assert len(cut_off.entries) == 4
+
+
+async def test_a_turn_that_goes_on_behind_a_boundary_does_not_reach_over_it(bench: Bench) -> None:
+    await talk(bench, 1)
+    asked, stream = asyncio.Event(), bench.model.stream
+
+    async def silent(request: ModelRequest) -> AsyncIterator[Any]:
+        del request
+        asked.set()
+        yield await asyncio.get_running_loop().create_future()
+
+    bench.model.stream = silent  # type: ignore[method-assign]
+    inbound = bench.inbound("look")
+    request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
+    running = asyncio.create_task(bench.pool.run(request))
+    await asked.wait()
+    bench.pool._runtime(KEY).epochs.declare("overflow", epochs.dropped("all"))
+    running.cancel()
+    await asyncio.wait([running])
+    await bench.pool.flush()
+    bench.restart()
+    bench.model.stream = stream  # type: ignore[method-assign]
+    await bench.pool.run(request)
+    await bench.pool.flush()
+    lines = await bench.transcript.load(KEY)
+    answer = [line for line in lines if line.type == "assistant"][-1]
+    assert answer.request_id == inbound.request_id
+    assert answer.parent_uuid is None
+    await as_from_the_beginning(bench)
 
 
 async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Bench) -> None:

@@ -25,7 +25,7 @@ from bot.context.assembly import Prompts
 from bot.context.hierarchy import Source
 from bot.context.instructions import InstructionFiles
 from bot.context.store import AgentContextStore
-from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnRequest
+from bot.contracts import ArchiveLine, ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnRequest
 from bot.history.names import encode
 from bot.llm.client import body_of
 from bot.system import SystemDisk
@@ -110,7 +110,7 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
         bench.model.answers.clear()
         step = rng.randrange(10)
         if step == 0:
-            await (bench.pool.undo(KEY) if rng.random() < 0.4 else bench.pool.reset(KEY))
+            await elsewhere(bench, rng)
         elif step <= 2:
             await restarted(bench)
         elif step == 3:
@@ -121,6 +121,35 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
             await turn(bench, rng, number)
     assert model.refused == []
     assert not bench.log.of("repair"), "nothing had to be mended either"
+
+
+async def elsewhere(bench: Bench, rng: random.Random) -> None:
+    """What a person may ask for between turns: each gives the same store from the newest boundary and from all lines."""
+    turns, asked = bench.pool._runtime(KEY).store.turns, rng.randrange(5)
+    if asked == 0:
+        await bench.pool.undo(KEY)
+    elif asked == 1:
+        await bench.pool.reset(KEY)
+    elif asked == 2:
+        await bench.pool.fork(KEY, back=rng.randrange(3))
+    elif asked == 3:
+        earlier = [one["id"] for one in await bench.pool.sessions(KEY) if not one["current"]]
+        if earlier:
+            await bench.pool.resume(KEY, rng.choice(earlier))
+    elif turns and turns[-1].request_id:
+        await removed(bench, turns[-1].request_id, rng.choice(["user", "assistant"]))
+    await bench.pool.describe(KEY)
+    await as_from_the_beginning(bench)
+
+
+async def removed(bench: Bench, turn: str, role: str) -> None:
+    """A removal of what was said in a turn, as the gateway has it."""
+    meta = {"deleted": True, "of": [turn], "ofRole": role, "turns": [turn]}
+    await bench.archive.append(
+        ArchiveLine(ts=1, channel="telegram", chat_id="1", chat_key=KEY, message_id=f"{role} {turn}", role="system",
+                    text="", meta=meta)
+    )  # fmt: skip
+    await bench.pool.forget(KEY)
 
 
 async def compacted(bench: Bench, rng: random.Random) -> None:
