@@ -186,7 +186,7 @@ async def test_a_tool_call_with_wrong_arguments_or_an_unknown_name_is_told_to_th
     world.telegram.say("hello")
     await world.heard("Plain text then.")
     first, second = (body["messages"][-1]["content"][0] for body in world.model.bodies[1:])
-    assert "- text: Field required" in first["content"]
+    assert "- text: expected a value, got nothing" in first["content"]
     assert "There is no tool named 'launch_rocket'" in second["content"]
     assert "chat_send" in second["content"]
 

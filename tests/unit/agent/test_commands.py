@@ -80,7 +80,7 @@ async def test_what_a_fork_costs_is_the_chats_cost_too(bench: Bench) -> None:
 async def test_tokens_that_are_masked_are_told_apart(bench: Bench) -> None:
     bench.add_tools(Look())
     bench.configure(mask_threshold=2_000, keep_observations=3)
-    for _ in range(6):
+    for _ in range(12):
         bench.model.answers.extend([reply(tool_use("look", lines=40)), reply(text("seen"))])
         await bench.say("look")
     assert (await bench.pool.stats(KEY))["maskedTokens"] == 0

@@ -195,7 +195,7 @@ class TestLoadedHistory:
         assert len(loaded) == 120
         assert "as much history as it may" in receipts[1]
         _, receipts = await self.load(bench, {"limit": 201})
-        assert "less than or equal to 200" in receipts[0]
+        assert "- limit: expected 200 or less, got 201" in receipts[0]
 
     async def test_neither_the_current_message_nor_what_is_in_view_is_loaded(self, bench: Bench) -> None:
         await bench.say("in view already")

@@ -30,7 +30,7 @@ async def test_a_hundred_turns_break_no_prefix_undeclared_and_read_nearly_all_fr
     epochs = {
         entry.details.get("reason") for entry in chat.log.entries if entry.kind in {"compaction", "masking"}
     }
-    assert {"cold_cache", "message_cap"} <= epochs
+    assert {"idle", "message_cap"} <= epochs
     for rival in (Window, MaskEveryTurn, AppendOnly):
         assert rival(*chat.model.frame).replay(turns).cents(100) > bill.cents(100)
 
