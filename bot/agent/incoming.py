@@ -42,7 +42,7 @@ async def sent_at(archive: Archive, inbound: Inbound) -> int | None:
     def other(line: ArchiveLine) -> bool:
         return line.message_id != inbound.message_id or bool((line.meta or {}).get("edited"))
 
-    query = HistoryQuery(limit=1, role="user", before=inbound.ts, skip=other, everything=True)
+    query = HistoryQuery(limit=1, role="user", before=inbound.ts, skip=other, everything=True, counted=False)
     try:
         page = await archive.search(inbound.chat_key, query)
     except errors.StorageError:

@@ -222,7 +222,7 @@ class AgentRuntime:
         def not_yet(line: ArchiveLine) -> bool:
             return str((line.meta or {}).get("requestId") or "") >= request.request_id
 
-        query = HistoryQuery(limit=self._kit.max_messages, skip=not_yet)
+        query = HistoryQuery(limit=self._kit.max_messages, skip=not_yet, counted=False)
         try:
             page = await self._kit.archive.search(self.chat_key, query)
         except errors.StorageError as error:

@@ -155,7 +155,8 @@ class LogLine(Frozen):
 class HistoryQuery:
     """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
     inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied. What was removed,
-    and what an edit has taken the place of, is left out but where `everything` counts.
+    and what an edit has taken the place of, is left out but where `everything` counts. Where `counted` is false, nothing
+    is read behind the last line of the window, however long the chat is, and the page's `total` ends there.
     """
 
     limit: int = 30
@@ -166,11 +167,12 @@ class HistoryQuery:
     after: int | None = None
     skip: Callable[[ArchiveLine], bool] | None = None
     everything: bool = False
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """`lines` in time order; `total` counts every match, `unreadable` the lines that could not be read."""
+    """`lines` in time order; `total` counts every match that was looked for, `unreadable` the lines that could not be read."""
 
     lines: list[ArchiveLine]
     total: int

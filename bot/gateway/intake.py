@@ -232,7 +232,7 @@ class GatewayIntake:
     async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
         if writing := [task for (chat, _), task in self._archiving.items() if chat == chat_key]:
             await asyncio.wait(writing)
-        return (await self._archive.search(chat_key, HistoryQuery(limit=limit))).lines
+        return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
 
     def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
         """The quoted messages whose authors may talk to the bot here: a stranger's words reach it by no door."""
@@ -252,7 +252,7 @@ class GatewayIntake:
         def other(line: ArchiveLine) -> bool:
             return (line.meta or {}).get("requestId") not in missing
 
-        query = HistoryQuery(limit=len(missing), role="user", skip=other, everything=True)
+        query = HistoryQuery(limit=len(missing), role="user", skip=other, everything=True, counted=False)
         for line in (await self._archive.search(chat_key, query)).lines:
             missing.pop(str((line.meta or {}).get("requestId")), None)
         for inbound in missing.values():

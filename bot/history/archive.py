@@ -17,6 +17,7 @@ from bot.history.revisions import Revisions, may_revise, revisions
 from bot.history.window import Span, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
+_CHATS = 10_000  # of which is remembered what their archives revise
 _AT_ONCE = 1024 * 1024  # bytes of a file that are looked at as one
 KEPT_BYTES = 16 * 1024 * 1024
 """Of lines that the disk refused; what comes on top is lost (to the archive alone: the journal has it)."""
@@ -64,7 +65,8 @@ class ChatStore:
         self._kept: dict[str, list[bytes]] = {}
         self._tidy = False
         self._spans: OrderedDict[Path, Span] = OrderedDict()
-        self._revised: OrderedDict[Path, tuple[int, Revisions]] = OrderedDict()
+        # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
+        self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept in
@@ -78,7 +80,7 @@ class ChatStore:
         """The window that `query` asks for, and the exact number of all matches.
 
         The exact number has a price: every file of the chat is read, but for archives known to lie outside the
-        time asked for. `query.skip` is called on other threads.
+        time asked for. A `query` that is not `counted` is free of it. `query.skip` is called on other threads.
         """
         name = names.encode(chat_key)
         try:
@@ -86,6 +88,8 @@ class ChatStore:
             window = Window(query, revised)
             numbers = await asyncio.to_thread(self._scan_main, name, window)
             for number in reversed(numbers):
+                if window.full:
+                    break
                 await asyncio.to_thread(self._scan_archive, self._shelf.archive(name, number), window)
         except OSError as error:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
@@ -144,6 +148,8 @@ class ChatStore:
             if not file.size:
                 return  # taken away by an operator
             span = window.scan(pieces.lines_backwards(file))
+        if span is None:
+            return
         self._spans[path] = span
         self._spans.move_to_end(path)
         if len(self._spans) > _SPANS:
@@ -156,16 +162,27 @@ class ChatStore:
             main = self._disk.open(self._shelf.main(name))
             numbers = self._shelf.numbers(name)
         found = _revisions_in(main)
-        for number in numbers:
-            path = self._shelf.archive(name, number)
-            known = self._revised.get(path)
-            if known is None or known[0] != self._disk.size(path):
-                file = self._disk.open(path)
-                known = self._revised[path] = (file.size, _revisions_in(file))
-                if len(self._revised) > _SPANS:
-                    self._revised.popitem(last=False)
-            found.join(known[1])
+        found.join(self._archives_revised(name, numbers))
         return found
+
+    def _archives_revised(self, name: str, numbers: list[int]) -> Revisions:
+        seen, sizes, said = self._revised.get(name, ([], {}, Revisions()))
+        if seen != numbers[: len(seen)] or any(self._disk.size(path) != size for path, size in sizes.items()):
+            seen, sizes, said = [], {}, Revisions()
+        if seen != numbers:
+            # Made anew rather than changed: others may be reading what was known.
+            sizes, said = dict(sizes), Revisions(dict(said.removed), dict(said.edits))
+            for number in numbers[len(seen) :]:
+                file = self._disk.open(self._shelf.archive(name, number))
+                more = _revisions_in(file)
+                if more.removed or more.edits:
+                    sizes[self._shelf.archive(name, number)] = file.size
+                    said.join(more)
+            self._revised[name] = list(numbers), sizes, said
+            self._revised.move_to_end(name)
+            if len(self._revised) > _CHATS:
+                self._revised.popitem(last=False)
+        return said
 
     def _chats(self) -> list[ChatInfo]:
         found = [info for name in self._shelf.chats() if (info := self._info(name))]

@@ -19,7 +19,7 @@ PLACE_BITS = 8
 """Of a line: its place in its session."""
 ROW_BITS = 5
 """Of a row: role and class of length."""
-CENTRES = 60
+CENTRES = 150
 """Lines with so good a score of their own that those around them are looked at too, although they may have none."""
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1

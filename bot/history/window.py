@@ -58,8 +58,13 @@ class Window:
         self._total = 0
         self._unreadable = 0
 
-    def scan(self, raws: Iterable[bytes]) -> Span:
-        """Take in the lines of a whole file, newest first."""
+    @property
+    def full(self) -> bool:
+        """Whether older lines say nothing more: they need not be counted."""
+        return not self._query.counted and self._total >= self._query.offset + self._query.limit
+
+    def scan(self, raws: Iterable[bytes]) -> Span | None:
+        """Take in the lines of a file, newest first; what it holds, where it was read to its beginning."""
         first, last, unreadable = 1, 0, 0
         for raw in raws:
             if not raw.strip():
@@ -73,6 +78,9 @@ class Window:
             first, last = min(first, line.ts), max(last, line.ts)
             if self._matches(line):
                 self._take(line)
+                if self.full:
+                    self._unreadable += unreadable
+                    return None
         self._unreadable += unreadable
         return Span(first, last, unreadable)
 

@@ -49,12 +49,13 @@ class LoadHistoryInput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """`lines` in time order, `matches` of them of `total` that there are."""
+    """`lines` in time order, `matches` of them of `total` that there are, or of more where not all were `counted`."""
 
     lines: list[ArchiveLine]
     matches: int
     total: int
     complete: bool = True
+    counted: bool = True
 
 
 class ChatLoadHistory:
@@ -126,23 +127,26 @@ class ChatLoadHistory:
     async def _newest(
         self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[str], room: int
     ) -> _Found:
+        # How many there are in all is counted only where all lines are read anyway, for a word; of one more is known
+        # elsewhere. Of several chats the newest together are wanted.
+        counted = args.keyword is not None
         window = HistoryQuery(
-            # Of several chats the newest together.
-            limit=room if len(chats) == 1 else room + args.offset,
+            limit=room + (not counted) + (0 if len(chats) == 1 else args.offset),
             offset=args.offset if len(chats) == 1 else 0,
             keyword=args.keyword,
             role=args.role,
             before=_milliseconds(args.before),
             after=_milliseconds(args.after),
             skip=turn.injection.in_view,
+            counted=counted,
         )
         pages = [await self._ports.archive.search(chat, window) for chat in chats]
         total = sum(page.total for page in pages)
-        lines = pages[0].lines
+        lines = pages[0].lines[-room:]
         if len(pages) > 1:
             every = sorted((line for page in pages for line in page.lines), key=lambda line: line.ts)
             lines = every[: len(every) - args.offset][-room:]
-        return _Found(lines, len(lines), total)
+        return _Found(lines, len(lines), total, counted=counted)
 
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext) -> ArchiveLine:
         """With where it is from, as far as that says something."""
@@ -207,7 +211,8 @@ def _receipt(
     if left > 0:
         # What was just loaded is in view now and no longer counts, so the same offset goes on.
         further = "less good" if args.query else "older"
-        said += f" {left} more match: call again with offset {args.offset} for the next {further} ones."
+        more = f"{left} more match" if found.counted else "More match"
+        said += f" {more}: call again with offset {args.offset} for the next {further} ones."
     if not private and any(line.chat_key != others for line in lines):
         said += " Others read this chat: repeat of other chats only what the person asks for."
     return said + _so_far(found)

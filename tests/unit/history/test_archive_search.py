@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts import ArchiveLine, HistoryQuery
 from bot.history.archive import ChatStore
-from bot.system import SystemDisk
+from bot.system import SystemDisk, SystemFile
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
 
@@ -27,6 +27,17 @@ KEY = "web:chat:1"
 NAME = "web%3Achat%3A1"
 
 WORDS = ["", "Fähre", "STRASSE", "straße", "東京", "(a+)+$", "İstanbul", "💶 50", "שלום", "x"]
+
+
+class OpeningDisk(SystemDisk):
+    """Remembers which files were opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[Path] = []
+
+    def open(self, path: Path) -> SystemFile:
+        self.opened.append(path)
+        return super().open(path)
 
 
 async def found(store: ChatStore, **query: Any) -> list[str]:
@@ -241,3 +252,44 @@ async def test_a_reader_that_may_not_lock_reads_all_the_same(
 
     monkeypatch.setattr("bot.history.jsonl.os.open", refused)
     assert await found(store()) == ["t"]
+
+
+async def test_a_window_that_counts_nothing_is_the_same_and_reads_no_older_file(
+    store: Make, folder: Path, said: Said
+) -> None:
+    written = store(limit=4)
+    for number in range(40):
+        await written.append(said(f"line {number}", ts=number, message_id=f"{number}"))
+    gone = {"ts": 50, "role": "system", "message_id": "39", "meta": {"deleted": True}}
+    await written.append(said("", **gone))
+    await written.close()
+    disk = OpeningDisk()
+    reader = store(limit=4, disk=disk)
+    await reader.search(KEY, HistoryQuery(limit=1))
+    for limit, offset in ((3, 0), (3, 5), (1, 38), (2, 38), (5, 60)):
+        whole = await reader.search(KEY, HistoryQuery(limit=limit, offset=offset))
+        page = await reader.search(KEY, HistoryQuery(limit=limit, offset=offset, counted=False))
+        assert page.lines == whole.lines
+        assert page.total == min(whole.total, offset + limit)
+        assert whole.total == 39
+    disk.opened.clear()
+    await reader.search(KEY, HistoryQuery(limit=3, counted=False))
+    assert len(disk.opened) <= 3
+    # What was read in part alone is not taken for the whole file.
+    assert (await reader.search(KEY, HistoryQuery(before=38, after=0))).total == 38
+
+
+async def test_a_removal_in_an_archive_counts_and_an_archive_that_was_changed_is_looked_at_again(
+    store: Make, folder: Path, said: Said
+) -> None:
+    archive = store(limit=4)
+    await archive.append(said("secret", ts=1, message_id="1"))
+    await archive.append(said("", ts=2, role="system", message_id="1", meta={"deleted": True}))
+    for number in range(3, 20):
+        await archive.append(said(f"line {number}", ts=number, message_id=f"{number}"))
+    for _ in range(2):
+        assert "secret" not in await found(archive, limit=50)
+        assert (await archive.search(KEY, HistoryQuery(limit=50))).total == 17
+    first = folder / f"{NAME}.archive-1.jsonl"
+    first.write_bytes(first.read_bytes().split(b"\n")[0] + b"\n")
+    assert "secret" in await found(archive, limit=50)
