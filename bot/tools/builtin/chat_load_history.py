@@ -15,8 +15,10 @@ from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts
 
-CHARACTERS = 60_000
-"""Of all that one call loads, so that what is ranked low is left out before what is old."""
+BYTES = 75_000
+"""Of all that one call loads, so that what is ranked low is left out before what is old: a turn takes in about as much
+in any script.
+"""
 
 
 class LoadHistoryInput(BaseModel):
@@ -49,10 +51,10 @@ class LoadHistoryInput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """`lines` in time order, `matches` of them of `total` that there are, or of more where not all were `counted`."""
+    """`lines` in time order, the `hits` among them of `total` that there are, or of more where not all were `counted`."""
 
     lines: list[ArchiveLine]
-    matches: int
+    hits: list[ArchiveLine]
     total: int
     complete: bool = True
     counted: bool = True
@@ -121,8 +123,8 @@ class ChatLoadHistory:
                 skip=turn.injection.in_view,
             ),
         )
-        lines, matches = _with_neighbours(recalled.hits, turn, room)
-        return _Found(lines, matches, recalled.total, recalled.complete)
+        lines, hits = _with_neighbours(recalled.hits, turn, room)
+        return _Found(lines, hits, recalled.total, recalled.complete)
 
     async def _newest(
         self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[str], room: int
@@ -146,7 +148,7 @@ class ChatLoadHistory:
         if len(pages) > 1:
             every = sorted((line for page in pages for line in page.lines), key=lambda line: line.ts)
             lines = every[: len(every) - args.offset][-room:]
-        return _Found(lines, len(lines), total, counted=counted)
+        return _Found(lines, lines, total, counted=counted)
 
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext) -> ArchiveLine:
         """With where it is from, as far as that says something."""
@@ -159,20 +161,21 @@ class ChatLoadHistory:
 
 def _with_neighbours(
     hits: Sequence[Hit], turn: ToolExecutionContext, room: int
-) -> tuple[list[ArchiveLine], int]:
-    """The best hits with what was said around them, in time order, as many as there is room for; how many hits."""
+) -> tuple[list[ArchiveLine], list[ArchiveLine]]:
+    """The best hits with what was said around them, in time order, as many as there is room for; and the hits alone."""
     taken: dict[tuple[str, int, str, str], ArchiveLine] = {}
-    matches, characters = 0, 0
+    found: list[ArchiveLine] = []
+    taken_bytes = 0
     for hit in hits:
         new = [line for line in (hit.line, *hit.near) if _identity(line) not in taken]
         new = [line for line in new if line is hit.line or not turn.injection.in_view(line)]
-        size = sum(len(line.text) for line in new)
-        if taken and (len(taken) + len(new) > room or characters + size > CHARACTERS):
+        size = sum(len(line.text.encode()) for line in new)
+        if taken and (len(taken) + len(new) > room or taken_bytes + size > BYTES):
             break
         taken |= {_identity(line): line for line in new[:room]}
-        characters += size
-        matches += 1
-    return sorted(taken.values(), key=lambda line: line.ts), matches
+        taken_bytes += size
+        found.append(hit.line)
+    return sorted(taken.values(), key=lambda line: line.ts), found
 
 
 def _identity(line: ArchiveLine) -> tuple[str, int, str, str]:
@@ -204,10 +207,12 @@ def _receipt(
     args: LoadHistoryInput, lines: list[ArchiveLine], found: _Found, *, others: str, private: bool
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
-    said += f" ({found.matches} matches and what was said around them)" if args.query else ""
+    # The turn may have had room for the newest of them only.
+    loaded = {(line.chat_key, line.ts, line.role, line.message_id) for line in lines}
+    matches = sum((hit.chat_key, hit.ts, hit.role, hit.message_id) in loaded for hit in found.hits)
+    said += f" ({matches} matches and what was said around them)" if args.query else ""
     said += "; they now stand before the current message."
-    shown = found.matches if args.query else len(lines)
-    left = found.total - args.offset - shown
+    left = found.total - args.offset - (matches if args.query else len(lines))
     if left > 0:
         # What was just loaded is in view now and no longer counts, so the same offset goes on.
         further = "less good" if args.query else "older"

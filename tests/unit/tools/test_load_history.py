@@ -26,10 +26,11 @@ HERE, THERE, THEIRS = "slack:chat:C1", "slack:chat:C2", "slack:chat:D9"
 class Injected:
     """`tools.context.Injection` that remembers what went in."""
 
-    def __init__(self, room: int = 120) -> None:
+    def __init__(self, room: int = 120, most: int = 200) -> None:
         self.lines: list[ArchiveLine] = []
         self.seen: set[str] = set()
         self._room = room
+        self._most = most
 
     def room(self) -> int:
         return self._room - len(self.lines)
@@ -38,8 +39,9 @@ class Injected:
         return line.text in self.seen or any(line.text == other.text for other in self.lines)
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
-        self.lines += lines
-        return list(lines)
+        taken = list(lines)[-self._most :]
+        self.lines += taken
+        return taken
 
 
 class Members:
@@ -208,3 +210,21 @@ async def test_long_lines_leave_out_what_is_ranked_low(bench: Bench) -> None:
     said = await bench.load(query="umbrella", limit=50)
     assert len(bench.texts) == 2
     assert "3 more match" in said
+
+
+async def test_long_lines_of_any_script_count_as_what_a_turn_takes_in(bench: Bench) -> None:
+    for number in range(5):
+        await bench.say(f"雨伞 {number} " + "长" * 10_000, gap=10**7)
+    said = await bench.load(query="雨伞", limit=50)
+    assert "(2 matches " in said
+    assert "3 more match" in said
+
+
+async def test_the_receipt_tells_of_no_match_that_the_turn_did_not_take(bench: Bench) -> None:
+    bench.injected = Injected(most=1)
+    for number in range(3):
+        await bench.say(f"umbrella {number}", gap=10**7)
+    said = await bench.load(query="umbrella")
+    assert said.startswith("Loaded 1 older messages, ")
+    assert "(1 matches " in said
+    assert "2 more match" in said
