@@ -64,7 +64,7 @@ class Compaction(Shape):
     """Without it nothing is compacted and nothing remembered but where somebody asks for it."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
     """Tokens of a request above which the older part of the history gives way to a summary."""
-    keep_tokens: Annotated[int, Field(ge=0)] = 10_000
+    keep_tokens: Annotated[int, Field(ge=0)] = 4_000
     """Tokens of it that stay as they are."""
     idle: Idle = Idle()
 

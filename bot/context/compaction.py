@@ -9,7 +9,7 @@ from bot.context import blocks
 from bot.context.store import Entry, Turn
 from bot.contracts import Clock, Message
 
-KEEP_TOKENS = 10_000
+KEEP_TOKENS = 4_000
 CUT_KEEPS = 4_000
 """What a cut by the number of messages leaves at the least, where the memory stands for the rest."""
 KEEP_MESSAGES = 5
