@@ -102,7 +102,7 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
         if not met
     ]
     cheaper = OTHER if other["centsPerTurn"] < ours["centsPerTurn"] else KEEP_TOKENS
-    costs = f"{ours['centsPerTurn']:.3f} cents, {OTHER:,} costs {less['centsPerTurn']:.3f}: {cheaper:,} is cheaper"
+    costs = f"{ours['centsPerTurn']:.3f} cents, {OTHER:,} costs {other['centsPerTurn']:.3f}: {cheaper:,} is cheaper"
     return [
         "  every aim is met" if not missed else f"  missed: {'; '.join(missed)}",
         f"  keepTokens {KEEP_TOKENS:,} (the default) costs {costs}",
