@@ -20,7 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench import burst, context_report, figures, gateway, load, recall_report, rooms, starts
+from tests.bench import (
+    burst,
+    context_report,
+    figures,
+    gateway,
+    load,
+    recall_report,
+    recall_speed,
+    rooms,
+    starts,
+)
 from tests.bench.programs import Plain, Program, Shipmate, Unanswered
 from tests.bench.servers import Board, TimedModel
 
@@ -42,6 +52,7 @@ class Scale:
     past: starts.Past
     context: context_report.Size
     recall: recall_report.Size
+    speed: tuple[int, ...]
 
 
 ORDINARY = Scale(
@@ -53,6 +64,7 @@ ORDINARY = Scale(
     starts.SHORT,
     context_report.ORDINARY,
     recall_report.ORDINARY,
+    recall_speed.ORDINARY,
 )
 FULL = Scale(
     gateway.PAIRS,
@@ -63,8 +75,19 @@ FULL = Scale(
     starts.FULL,
     context_report.FULL,
     recall_report.FULL,
+    recall_speed.FULL,
 )
-QUICK = Scale(20, 2, 10, load.QUICK, burst.QUICK, starts.QUICK, context_report.QUICK, recall_report.QUICK)
+QUICK = Scale(
+    20,
+    2,
+    10,
+    load.QUICK,
+    burst.QUICK,
+    starts.QUICK,
+    context_report.QUICK,
+    recall_report.QUICK,
+    recall_speed.QUICK,
+)
 
 
 async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
@@ -94,6 +117,7 @@ async def bench(folder: Path, scale: Scale) -> dict[str, Any]:
     found["context"] = await context_report.measured(folder / "context", scale.context, say)
     say()
     found["recall"] = recall_report.measured(scale.recall, say)
+    found["recallSpeed"] = await _told_speed(folder, scale.speed)
     found |= _told_rooms("starts", [*await starts.starts(), *await starts.past(folder / "past", scale.past)])
     return found
 
@@ -159,6 +183,23 @@ def _told_bursts(found: tuple[burst.Burst, burst.Burst], events: int) -> dict[st
     if max(found[0].confirmed) > ACKED:
         say(f"  more than the {ACKED:.0f} s that Slack waits")
     return {"bursts": told}
+
+
+async def _told_speed(folder: Path, sizes: tuple[int, ...]) -> dict[str, Any]:
+    say()
+    say("one long chat")
+    found: dict[str, Any] = {}
+    for lines in sizes:
+        speed = await recall_speed.measured(folder / f"chat-{lines}", lines)
+        say(f"  {recall_speed.told(speed)}")
+        found[f"{lines}"] = {
+            "rebuildS": speed.rebuild,
+            "searchMs": speed.search,
+            "searchCpuMs": speed.computing,
+            "windowMs": speed.window,
+            "appendMs": speed.append,
+        }
+    return found
 
 
 def _rows(rows: dict[str, tuple[str, list[float], list[float]]]) -> dict[str, Any]:
