@@ -223,9 +223,10 @@ class SearchedArchive:
         recall = self._opened()
         for key in chat_keys:
             name = names.encode(key)
-            if recall.index.behind(name) > self._wait_bytes:
+            behind = recall.index.behind(name)
+            if behind > self._wait_bytes:
                 return self._looked_through(chat_keys, query)
-            while recall.index.catch_up(name):
+            while behind and recall.index.catch_up(name):
                 pass
         return _hits(recall, chat_keys, query)
 
