@@ -78,6 +78,7 @@ class Disorder(RuleBasedStateMachine):
         self.bench.intake._queue = self.queue
         # As on Slack, where a send without a known outcome can be looked up: nothing has to be said again.
         self.bench.tele.find = self.find  # type: ignore[method-assign]
+        self.bench.tele.prefix = "r"
         self.agent = scripted.Scripted(self.ended, self.cut)
         bench = self.bench
         bench.turns._agent = bench.turns.opening._agent = bench.turns.stops._agent = self.agent
@@ -286,13 +287,13 @@ class Disorder(RuleBasedStateMachine):
             ).lines
         ]
         shown = Counter(line.message_id or "" for line in lines)
-        forgotten: set[str] = set()
+        forgotten: set[tuple[str, str]] = set()
         for one in [*self.sent, *self.bench.tele.sent]:
             record = await journal.inbound(one.request_id) if one.text == removals.DONE else None
             if record is not None and record.inbound.answers is not None:
-                forgotten.add(record.inbound.answers)
-        for name in {name for names in self.arrived.values() for name in names}:
-            hidden = name in self.withdrawn or not forgotten.isdisjoint(self.items[name])
+                forgotten.add((one.chat_key, record.inbound.answers))
+        for chat_key, name in {(key, name) for (key, _), names in self.arrived.items() for name in names}:
+            hidden = name in self.withdrawn or any((chat_key, one) in forgotten for one in self.items[name])
             assert shown[name] == (0 if hidden else 1), f"{name} is {shown[name]} times in the archive"
         assert not self.withdrawn & set(shown)
         for line in lines:
