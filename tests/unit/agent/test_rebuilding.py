@@ -246,3 +246,32 @@ def test_what_cannot_be_written_has_no_digest() -> None:
     bad = ModelRequest("m", 1, (), ({"role": "user", "content": "\ud800"},))
     assert digest(bad) is None
     assert digest(ModelRequest("m", 1, (), ())) == digest(ModelRequest("m", 1, (), ()))
+
+
+async def test_neither_do_those_that_were_loaded_or_summed_up(bench: Bench) -> None:
+    bench.configure(max_messages=40)
+    for number in range(24):
+        await bench.store(
+            number, "user", f"früher {number}!", request_id=f"00{number:024}", message_id=f"m{number}"
+        )
+    bench.model.answers.extend([reply(tool_use("chat_load_history", limit=2)), reply(text("loaded"))])
+    await bench.say("the plum " + "x" * 9_000)
+    for number in range(3):
+        bench.model.answers.append(reply(text("I see")))
+        await bench.say(f"{number} " + "y" * 9_000)
+    bench.model.answers.append(reply(text(SUMMARY.replace("聊天", "the plum"))))
+    assert (await bench.pool.compact(KEY))["how"] == "summary"
+    bench.model.answers.append(reply(text("so it is")))
+    await bench.say("and then?")
+    loads, later = [one for one in await request_ids(bench) if one and one[:2] != "00"][0::4]
+    loaded, after = (await again(bench, loads)).calls[1], (await again(bench, later)).calls[0]
+    assert loaded.exact
+    assert after.exact
+    assert b"\\n- the plum" in after.body
+    gone = next(name for name in ("m2", "m3") if f"früher {name[1:]}!".encode() in loaded.body)
+    await remove(bench, gone, "")
+    await remove(bench, "1", loads)
+    loaded, after = (await again(bench, loads)).calls[1], (await again(bench, later)).calls[0]
+    assert f"früher {gone[1:]}!".encode() not in loaded.body
+    assert b"the plum" not in loaded.body + after.body
+    assert loaded.wrong == after.wrong == ["words were removed from this conversation since"]
