@@ -157,7 +157,7 @@ def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grace, "GRACE_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("throttled", [0, 1, 2, 3])
+@pytest.mark.parametrize("throttled", [0, 2, *(pytest.param(n, marks=pytest.mark.torture) for n in (1, 3))])
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_at_any_call_every_part_is_there_once_or_once_with_a_repeat_that_says_so(
