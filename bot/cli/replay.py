@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _TABLE = (
     ("calls", "calls"),
-    ("inputTokens", "tokens read"),
+    ("inputTokens", "new tokens in"),
     ("cacheReadTokens", "  from the cache"),
     ("cacheWriteTokens", "  to the cache"),
-    ("outputTokens", "tokens written"),
+    ("outputTokens", "tokens out"),
 )
 
 

@@ -18,7 +18,7 @@ from bot.cli.stats import Sums
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
 
-_TELLS = ("model", "name", "tool", "reason", "status", "stopReason", "error", "cause")
+_TELLS = ("purpose", "model", "name", "tool", "reason", "status", "stopReason", "error", "cause")
 """What is shown of the details of a line of the log."""
 
 
