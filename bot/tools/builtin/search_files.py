@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -28,6 +29,11 @@ MOST = 200
 LEVELS = 50
 ROOM = excerpt.ROOM - 6_000
 """What the lines found may weigh; the line before them needs the rest."""
+LARGEST = 1_000_000
+"""What an expression may come to when its repeats are written out."""
+_REPEAT = re.compile(r"(?s)(.?)\{([^},]*)")
+_ODD = re.compile(r"\(\?(?:#|[A-Za-z0-9-]*x)")
+"""Comments, and the mode that has more of them: they would hide what repeats what."""
 
 Find = Callable[[str], int | None]
 """Where in a line that is which is looked for; None where it is not. Raises TimeoutError."""
@@ -153,6 +159,8 @@ def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
             return min(at, len(line)) if at >= 0 else None
 
         return literal
+    if _ODD.search(pattern) or _written_out(pattern) > LARGEST:
+        raise errors.ToolError("This expression is too large. Repeat less, and leave out comments.")
     try:
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError, MemoryError) as error:
@@ -164,6 +172,21 @@ def _finder(args: SearchFilesInput, clock: Clock, until: float) -> Find:
         return match.start() if match is not None else None
 
     return matching
+
+
+def _written_out(pattern: str) -> int:
+    """About how large an expression becomes when it is compiled, never too little: that is done without a limit, and a
+    group that is repeated is written out as often as it must occur.
+    """
+    groups, single = 1, 1
+    for before, least in _REPEAT.findall(pattern):
+        digits = re.sub(r"[^0-9]", "", least)
+        times = max(1, int(digits or 1))
+        if before and before in ")}":
+            groups *= times
+        else:
+            single = max(single, times)
+    return groups * single * len(pattern)
 
 
 def _around(line: str, at: int) -> str:

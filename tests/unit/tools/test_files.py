@@ -349,6 +349,25 @@ async def test_a_search_ends_whatever_is_searched_for(desk: Desk, monkeypatch: p
     assert "the time was over" in await desk.said("search_files", pattern="hit")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "large"),
+    [
+        ("(?:(?:a{500}){500}){500}", True), ("(?:(?:a(?#){500})(?#){500})(?#){500}", True),
+        ("(?x)(?:(?:a{5 0 0}){500 }) {500}", True), ("(?i:(?ix:a){9})", True), ("((a{900,}){900,}){2}", True),
+        (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", False), (r"\w{1,400}.{0,400}(x|y){0,400}", False),
+        (r"(?i)(?P<x>x)\{", False),
+    ],
+)  # fmt: skip
+async def test_an_expression_that_would_fill_the_memory_is_not_compiled(
+    desk: Desk, pattern: str, *, large: bool
+) -> None:
+    desk.write("brace.txt", "x{")
+    if large:
+        assert "too large" in await desk.refused("search_files", pattern=pattern, regex=True)
+    else:
+        assert "found" in await desk.said("search_files", pattern=pattern, regex=True)
+
+
 async def test_tools_tell_what_they_touched(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[Path] = []
     monkeypatch.setattr("bot.tools.context.touch", touched.append)
