@@ -70,9 +70,10 @@ class Policy:
         others = [
             self._subject(turn, person) for person in sorted((people or frozenset()) - set(turn.people))
         ]
-        if decision.outcome != "allow" or not others:
+        if decision.outcome == "deny" or not others:
             return decision
-        if self.rules.judge(asked, others, now).outcome == "allow":
+        theirs = self.rules.judge(asked, others, now).outcome
+        if theirs in {"allow", decision.outcome}:
             return decision
         return self.rules.judge(asked, subjects, Now(moment, tainted=True))
 
@@ -103,7 +104,7 @@ class Policy:
             channel=turn.channel,
             user_id=turn.user_id,
             granted=decision.granted,
-            lasting=decision.source != "taint",
+            lasting=decision.lasting,
         )
         # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
         await turn.settle()
@@ -138,7 +139,8 @@ class Policy:
     def shown(self, asked: Call, call: Json) -> str:
         """What will run, for a person: every argument, without secrets and signs that hide something."""
         lines = [f"{asked.tool}"]
-        lines += [f"{name}: {_value(value)}" for name, value in call["input"].items()]
+        # Only what begins a line is the name of an argument: no value looks like another one.
+        lines += [f"{name}: {_value(value)}".replace("\n", "\n  ") for name, value in call["input"].items()]
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         if kind in {"path", "tree"} and self._place(asked) != f"{self._root()}/{asked.arguments.get(name)}":
             lines.append(f"which is: {self._place(asked).removeprefix(self._root() + '/')}")

@@ -19,6 +19,7 @@ from typing import Literal
 from bot import errors, text
 from bot.offlimits import any_hidden
 from bot.tools.ignoring import DEFAULT, Ignore
+from bot.tools.isolation import OURS
 
 IGNORE_FILE = ".shipmateignore"
 """Names more that listing and searching leave out, a pattern a line."""
@@ -132,6 +133,12 @@ class Project:
 
         Raises OSError and `errors.ToolError`.
         """
+        real = self.root.joinpath(*place.parts)
+        if any(
+            real.is_relative_to(ours) for ours in OURS if ours != self.root and ours.is_relative_to(self.root)
+        ):
+            # It would run as ourselves after the next start, outside of what stands around commands.
+            raise errors.ToolError(f"{place} is part of Shipmate itself, which is not changed from a chat.")
         self._make(place)
         with self.parent(place) as (folder, name), _told(str(place)):
             old = _facts(folder, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from bot.contracts import Effect
 from bot.tools.permissions.globs import folded
 from bot.tools.permissions.patterns import ARGUMENTS, Asked
@@ -50,6 +52,8 @@ TAINTED = "text from the web, a file or people without rights is in view"
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
 _READS: frozenset[Effect] = frozenset({"read"})
 _FOLDERS = frozenset({".ship", ".git"})
+_INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
+_SKILLS = (".claude", "skills")
 
 
 def decided(call: Call, now: Now) -> Decision:
@@ -69,6 +73,17 @@ def taints(call: Call, now: Now) -> bool:
     if call.tool == "memory" and call.arguments.get("command") == "view":
         return False
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
+
+
+def instructs(call: Call, asked: Asked) -> str | None:
+    """Why even an allow rule asks for a write here, unless it is marked: what stands there is taken for instructions
+    later. None elsewhere.
+    """
+    path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
+    for form in asked.forms(path) if path is not None else ():
+        if form and (form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form)):
+            return "it changes what I am told to do"
+    return None
 
 
 def protected(call: Call, asked: Asked) -> str | None:

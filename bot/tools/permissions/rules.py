@@ -75,7 +75,10 @@ class Rules:
             return Decision("deny", "default", "nobody asked for this")
         strictest = min(decisions, key=lambda decision: _STRICT[decision.outcome])
         granted = all(decision.granted for decision in decisions)
-        return Decision(strictest.outcome, strictest.source, strictest.reason, strictest.rule, granted)
+        lasting = not defaults.taints(call, now)
+        return Decision(
+            strictest.outcome, strictest.source, strictest.reason, strictest.rule, granted, lasting
+        )
 
     def _judge(self, call: Call, asked: Asked, subject: Subject, now: Now) -> Decision:
         tool = self._of(call.tool)
@@ -93,6 +96,9 @@ class Rules:
             return Decision(
                 "ask", "rule", "a rule that forbids something cannot judge it", f"deny {doubt.text}"
             )
+        if given and (why := defaults.instructs(call, asked)) and not any(rule.trusted for rule in given):
+            # Not theirs to press either: what is written there speaks to everybody, operators too.
+            return Decision("ask", "default", why, f"allow {given[0].text}")
         for rule in tool.ask:
             if rule.answer(call, asked, subject, now) != "no":
                 reason = "a rule of this installation wants it approved"

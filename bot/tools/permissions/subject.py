@@ -51,7 +51,8 @@ class Now:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`rule` is the text of the rule that decided, "" where it was none. `granted`: a rule gives this very call to the
-    person who asked for it, so that they may press the button themselves.
+    person who asked for it, so that they may press the button themselves. `lasting`: what was allowed before for longer
+    counts; it does not while untrusted text is in view.
     """
 
     outcome: Outcome
@@ -59,6 +60,7 @@ class Decision:
     reason: str
     rule: str = ""
     granted: bool = False
+    lasting: bool = True
 
 
 def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str) -> str:

@@ -1,0 +1,95 @@
+"""Nothing that a chat may do becomes more than it was allowed: not by what is written, nor by how it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.contracts import Json
+from bot.testing.model import tool_use
+from bot.tools import project
+from bot.tools.permissions.showing import visible
+
+from .test_policy import Asks, Bench, said, step
+
+
+@pytest.mark.parametrize(
+    ("view", "others", "lasting"),
+    [
+        ([said("x")], (), True),
+        ([said("x"), *step("web_fetch")], (), False),
+        ([said("x"), *step("run_shell")], (), False),
+        ([said("x", "U2"), said("x")], (), True),
+        ([said("x", "U2"), said("x")], ("run_shell(*, user in slack:U2)",), False),
+    ],
+)
+@pytest.mark.parametrize("ask", [(), ("run_shell",)])
+async def test_what_was_allowed_for_longer_does_not_count_while_words_of_others_are_in_view(
+    tmp_path: Path, view: list[Json], others: tuple[str, ...], ask: tuple[str, ...], *, lasting: bool
+) -> None:
+    asks = Asks("denied")
+    await Bench(tmp_path, asks, ask=ask, deny=others).run(tool_use("run_shell", command="make"), view=view)
+    assert [asked.lasting for asked in asks.asked] == [lasting]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "Agent.md",
+        "AGENT.MD",
+        "docs/agent.md",
+        "to/x",
+        ".claude/skills/a/SKILL.md",
+        "./.Claude//Skills/x",
+        "more/b/SKILL.md",
+    ],
+)
+async def test_instructions_are_written_only_with_an_operators_yes_or_a_marked_rule(
+    tmp_path: Path, path: str
+) -> None:
+    (tmp_path / ".claude" / "skills").mkdir(parents=True)
+    (tmp_path / "to").symlink_to(".claude/skills")
+    asks = Asks("denied")
+    bench = Bench(tmp_path, asks, allow=["write_file"])
+    await bench.run(tool_use("write_file", path=path))
+    assert not bench.tools["write_file"].ran
+    both = Bench(tmp_path, asks, allow=["write_file"], ask=["write_file"])
+    await both.run(tool_use("write_file", path=path))
+    assert [asked.granted for asked in asks.asked] == [False, False], "whoever asked may not press it"
+    marked = Bench(tmp_path, asks, allow=["@trusted:write_file", "write_file"])
+    await marked.run(tool_use("write_file", path=path))
+    assert len(marked.tools["write_file"].ran) == 1
+
+
+async def test_other_files_are_written_as_rules_say(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, allow=["write_file"])
+    for path in ("Agent.md.txt", "skills/x", ".claude/x", "a/Agent.md/x"):
+        await bench.run(tool_use("write_file", path=path))
+    assert len(bench.tools["write_file"].ran) == 4
+
+
+def test_what_runs_as_ourselves_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path.resolve()
+    (root / "env").mkdir()
+    (root / "to").symlink_to("env")
+    monkeypatch.setattr(project, "OURS", (root / "env", root, root.parent))
+    here = project.Project(root)
+    for path in ("env/lib/new.pth", "to/new.pth", "env"):
+        with pytest.raises(errors.ToolError, match="part of Shipmate itself"):
+            here.write(here.place(path), b"import os")
+    assert not list((root / "env").iterdir())
+    assert here.write(here.place("environment"), b"x") is False
+
+
+async def test_no_value_looks_like_another_argument_to_who_approves(tmp_path: Path) -> None:
+    asks = Asks("denied")
+    bench = Bench(tmp_path, asks)
+    await bench.run(tool_use("run_shell", command="a\npath: b\nwhich is: c\n\nend"))
+    assert asks.asked[0].shown == "run_shell\ncommand: a\n  path: b\n  which is: c\n  \n  end"
+
+
+def test_letters_that_show_nothing_are_written_out() -> None:
+    assert visible("a\u3164b\u115fc\ufe00d\u2800\U000e0101") == "a\\u3164b\\u115fc\\ufe00d\\u2800\\U000e0101"
+    assert visible("❤\ufe0f") == "❤\ufe0f", "an emoji is no hiding place"
