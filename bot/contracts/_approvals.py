@@ -67,7 +67,7 @@ class ApprovalBook(Protocol):
         ...
 
     async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
-        """An approval of exactly this that was given always, or for this chat."""
+        """An approval of exactly this that was given always, or else the last one that was for this chat."""
         ...
 
 

@@ -117,6 +117,8 @@ class ApprovalDesk:
         if (
             asked.lasting
             and (given := await self._book.lasting(asked.fingerprint, asked.chat_key)) is not None
+            # What somebody allowed who is no operator holds for those who might allow it themselves.
+            and (asked.granted or given.scope == "always" or given.by in self._operators)
         ):
             return given
         floor = self.floor

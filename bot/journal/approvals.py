@@ -20,7 +20,7 @@ _SETTLE = (
 )
 _OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY rowid"
 _LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
-    AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope LIMIT 1"""
+    AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope, rowid DESC LIMIT 1"""
 
 _KNOWN = frozenset(field.name for field in fields(Approval))
 _Row = tuple[str, str, float, Ended | None, str | None, Scope | None]

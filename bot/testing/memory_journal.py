@@ -317,13 +317,16 @@ class MemoryJournal:
         return [row for row in self._approvals.values() if row.verdict is None]
 
     async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
+        found = None
         for row in self._approvals.values():
             verdict = row.verdict
             if row.asked.fingerprint != fingerprint or verdict is None or verdict.ended != "approved":
                 continue
-            if verdict.scope == "always" or (verdict.scope == "chat" and row.asked.chat_key == chat_key):
+            if verdict.scope == "always":
                 return verdict
-        return None
+            if verdict.scope == "chat" and row.asked.chat_key == chat_key:
+                found = verdict
+        return found
 
     @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:

@@ -68,6 +68,10 @@ class ApprovalsContract(JournalRig):
         ]
         there = [await journal.lasting(name, "slack:C2") for name in ("f1", "f2", "f3")]
         assert there == [None, Verdict("approved", "slack:U7", "always"), None]
+        for call, scope, by in (("again", "chat", "slack:U8"), ("once", "once", "slack:U9")):
+            await journal.ask(call, approval(call))
+            await journal.settle(call, Verdict("approved", by, scope))  # type: ignore[arg-type]
+        assert await journal.lasting("f1", "slack:C1") == Verdict("approved", "slack:U8", "chat")
 
     async def test_sweeping_keeps_what_holds_and_what_a_turn_still_asks(
         self, journal: Journal, clock: FakeClock

@@ -153,6 +153,24 @@ async def test_what_is_allowed_for_longer_is_not_asked_again(
     assert (approvals.BUTTONS in desk.tele.sent[0].target) == (elsewhere == "asks")
 
 
+async def test_what_a_member_allowed_for_a_chat_holds_for_nobody_without_that_right(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, granted=True)
+    await desk.open()
+    await desk.press("approve", f"{await desk.asked()} chat", MEMBER)
+    await desk.idle()
+    await desk.say("work again", **{**GROUP, "user_id": MEMBER})
+    await desk.idle()
+    desk.granted = False  # a person whom no rule gives it
+    await desk.asked(user_id=OPERATOR)
+    await desk.press("approve", f"{desk.names()[-1]} chat", OPERATOR)
+    await desk.idle()
+    await desk.say("work again", **{**GROUP, "user_id": "78"})
+    await desk.idle()
+    await desk.close()
+    people = [f"tele:{MEMBER}", f"tele:{MEMBER}", f"tele:{OPERATOR}", f"tele:{OPERATOR}"]
+    assert [(verdict.ended, verdict.by) for verdict in desk.ran] == [("approved", by) for by in people]
+
+
 async def test_while_it_waits_its_place_is_free_and_it_comes_back_to_one(tmp_path: Path) -> None:
     desk = Desk(tmp_path, max_concurrent=1)
     await desk.open()
