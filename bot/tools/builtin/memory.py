@@ -14,6 +14,7 @@ from bot import errors, text
 from bot.contracts import Effect, MemoryFile, MemoryOwner, Written
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
+from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
@@ -192,7 +193,16 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
     if not 1 <= first <= last:
         raise errors.ToolError(f"There is no such range: the file has {len(lines)} lines.")
     rows = [f"{at:>5}\t{lines[at - 1]}" for at in range(first, last + 1)]
-    return "\n".join([f"{path}, lines {first} to {last} of {len(lines)}:", *rows])
+    # Each line of the file has its number before it, so that none can pass for the first one here.
+    whose = taint.listed(_authors(file, len(lines)))
+    return "\n".join([whose, f"{path}, lines {first} to {last} of {len(lines)}:", *rows])
+
+
+def _authors(file: MemoryFile, lines: int) -> frozenset[str] | None:
+    """The ids of those whose turns wrote the lines of a file; None where somebody's is not known."""
+    people = {by.user_id for written in file.written for by in written}
+    known = len(file.written) == lines and all(file.written)
+    return frozenset(one for one in people if one is not None) if known and None not in people else None
 
 
 def build(ports: ToolPorts) -> Memory:

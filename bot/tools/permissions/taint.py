@@ -15,6 +15,7 @@ from bot.contracts import Json, Message
 _OPEN, _CLOSE = "<turn_context>", "</turn_context>"
 _ORIGIN, _END = "<origin>", "</origin>"
 _SUMMARY = "<conversation_summary"
+_MEMORY = "memory"
 _QUOTED = "<quoted_messages"
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result"})
 _SOURCES = frozenset(
@@ -45,8 +46,12 @@ def authors(messages: Iterable[Message]) -> frozenset[str] | None:
             calls |= {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
             continue
         results = [block for block in blocks if block["type"] == "tool_result"]
-        if any(_is_source(calls.get(block["tool_use_id"], "")) for block in results):
-            return None
+        for block in results:
+            name = calls.get(block["tool_use_id"], "")
+            people = _remembered(block) if name == _MEMORY else frozenset()
+            if _is_source(name) or people is None:
+                return None
+            found |= people
         if not results:
             people = _people([block["text"] for block in blocks if block["type"] == "text"])
             if people is None:
@@ -58,6 +63,21 @@ def authors(messages: Iterable[Message]) -> frozenset[str] | None:
 def origin(people: frozenset[str] | None) -> str:
     """The block that says in a summary whose words it stands for; "" where anybody's."""
     return f"{_ORIGIN}{json.dumps(sorted(people))}{_END}" if people is not None else ""
+
+
+def listed(people: frozenset[str] | None) -> str:
+    """The first line of a file that is shown from memory: whose words it holds; None where anybody's."""
+    return f"{_ORIGIN}{json.dumps(sorted(people) if people is not None else None)}{_END}"
+
+
+def _remembered(result: Json) -> frozenset[str] | None:
+    """Whose words a result of the memory tool holds; nobody's where it shows no file."""
+    content = result.get("content")
+    first = content.partition("\n")[0] if isinstance(content, str) else ""
+    if not first.startswith(_ORIGIN):
+        return frozenset()
+    people = _inside(first, _ORIGIN, _END)
+    return frozenset(map(str, people)) if isinstance(people, list) else None
 
 
 def _is_source(name: str) -> bool:

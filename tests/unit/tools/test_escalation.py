@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Json
+from bot.contracts import Json, Message
 from bot.testing.model import tool_use
 from bot.tools import project
+from bot.tools.permissions import taint
 from bot.tools.permissions.showing import visible
 
 from .test_policy import Asks, Bench, said, step
@@ -81,6 +82,32 @@ def test_what_runs_as_ourselves_is_not_written(tmp_path: Path, monkeypatch: pyte
             here.write(here.place(path), b"import os")
     assert not list((root / "env").iterdir())
     assert here.write(here.place("environment"), b"x") is False
+
+
+def viewed(first: str) -> list[Message]:
+    call, result = step("memory")
+    assert not isinstance(result["content"], str)
+    result["content"][0]["content"] = f"{first}\n/memories/chat/a, lines 1 to 1 of 1:\n    1\twords"
+    return [said("x", "U7"), call, result]
+
+
+@pytest.mark.parametrize(
+    ("people", "asked"),
+    [
+        (frozenset({"U7"}), 0),
+        (frozenset({"U7", "U2"}), 1),
+        (frozenset({"U2"}), 1),
+        (None, 1),
+        (frozenset[str](), 0),
+    ],
+)
+async def test_words_in_memory_have_the_rights_of_who_wrote_them(
+    tmp_path: Path, people: frozenset[str] | None, asked: int
+) -> None:
+    asks = Asks("denied")
+    bench = Bench(tmp_path, asks, allow=["run_shell(make, role operator)"])
+    await bench.run(tool_use("run_shell", command="make"), user="U7", view=viewed(taint.listed(people)))
+    assert len(asks.asked) == asked
 
 
 async def test_no_value_looks_like_another_argument_to_who_approves(tmp_path: Path) -> None:

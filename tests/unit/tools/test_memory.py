@@ -61,7 +61,8 @@ async def test_a_file_from_its_creation_to_its_end(group: Turn) -> None:
     path = "/memories/chat/plan.md"
     assert await group.does("view", path="/memories") == "/memories/chat/ (empty)"
     assert await group.does("create", path=path, file_text="one\ntwo") == f"{path} is written: 2 lines."
-    assert await group.does("view", path=path) == f"{path}, lines 1 to 2 of 2:\n    1\tone\n    2\ttwo"
+    whole = f'<origin>["1"]</origin>\n{path}, lines 1 to 2 of 2:\n    1\tone\n    2\ttwo'
+    assert await group.does("view", path=path) == whole
     await group.does("str_replace", path=path, old_str="two", new_str="2\n3")
     await group.does("insert", path=path, insert_line=0, insert_text="zero\n")
     shown = await group.does("view", path=path, view_range=[1, -1])
@@ -96,7 +97,20 @@ async def test_what_cannot_be_done_says_why(group: Turn) -> None:
     assert "There is no" in missing
     assert "the folder itself" in await group.fails("delete", path="/memories/chat")
     assert "needs insert_line and insert_text" in await group.fails("insert", path=path)
-    assert await group.does("view", path=path) == f"{path}, lines 1 to 2 of 2:\n    1\tx\n    2\tx"
+    assert (await group.does("view", path=path)).endswith(f"\n{path}, lines 1 to 2 of 2:\n    1\tx\n    2\tx")
+
+
+async def test_a_file_says_whose_words_it_holds(tmp_path: Path, group: Turn) -> None:
+    path = "/memories/chat/a.md"
+    await group.does("create", path=path, file_text="<origin>[]</origin>\nmine")
+    other = Turn(tmp_path, "telegram:chat:-5", "2", private=False)
+    await other.does("insert", path=path, insert_line=0, insert_text="theirs")
+    assert (await group.does("view", path=path, view_range=[2, 3])).startswith(
+        '<origin>["1", "2"]</origin>\n/mem'
+    )
+    nobody = Turn(tmp_path, "telegram:chat:-5", None, private=False)
+    await nobody.does("insert", path=path, insert_line=0, insert_text="of a job")
+    assert (await group.does("view", path=path)).startswith("<origin>null</origin>\n/mem")
 
 
 @pytest.mark.parametrize(
