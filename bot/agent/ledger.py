@@ -209,17 +209,19 @@ class Ledger:
                 del self._owed[:-BACKLOG_LIMIT]
                 return
             del self._owed[: len(lines)]
-        await self._keep_shared()
+            await self._keep_shared()  # what is added meanwhile is written before this ends
 
     async def _keep_shared(self) -> None:
         """What requests of other chats begin with too. Where the disk refuses, it is tried again with the next lines."""
         parts = dict(self._shared)
+        if not parts:
+            return
         try:
             await self._transcript.keep(parts)
         except errors.StorageError as error:
             self._log.write("error", "a prompt cannot be kept", level="error", cause=str(error))
         else:
-            self._shared = {}
+            self._shared = {name: part for name, part in self._shared.items() if name not in parts}
 
     def _add(
         self,

@@ -28,7 +28,10 @@ async def test_each_answer_teaches_how_its_model_counts(bench: Bench) -> None:
 async def test_the_limits_of_an_overflow_are_known_afterwards(bench: Bench) -> None:
     bench.model.answers.append(reply(text("ok")))
     await bench.say("one")
-    bench.model.answers += [errors.ContextOverflow("too long", tokens=33_000, window=32_000), reply(text("ok"))]
+    bench.model.answers += [
+        errors.ContextOverflow("too long", tokens=33_000, window=32_000),
+        reply(text("ok")),
+    ]
     await bench.say("two")
     budget = bench.kit.budget()
     assert (budget.window, budget.hard, budget.limit) == (32_000, 20_608, 20_608)

@@ -1,0 +1,42 @@
+"""The way into the transcript: whoever waits until lines are on file finds them there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bot.agent.asked import Frame
+from bot.agent.ledger import Ledger
+from tests.unit.agent.conftest import KEY, Bench
+
+
+async def test_a_line_that_comes_while_prompts_are_kept_is_on_file_after_a_flush(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = bench.kit
+    ledger = Ledger(KEY, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
+    keeping, gate, keep = asyncio.Event(), asyncio.Event(), kit.transcript.keep
+
+    async def slow(parts: Mapping[str, Any]) -> None:
+        keeping.set()
+        await gate.wait()
+        await keep(parts)
+
+    monkeypatch.setattr(kit.transcript, "keep", slow)
+    ledger.mark("turn_start", "R1")
+    ledger.asked("R1", {}, Frame(shared={"one": "static"}, own={}))
+    ledger.message("R1", {"role": "user", "content": "hi"})
+    await keeping.wait()
+    ledger.message("R1", {"role": "assistant", "content": "hello"})
+    flushing = asyncio.create_task(ledger.flush())
+    gate.set()
+    assert await flushing
+    assert [line.type for line in await kit.transcript.load(KEY)] == [
+        "turn_start",
+        "meta",
+        "user",
+        "assistant",
+    ]
