@@ -395,7 +395,6 @@ async def test_a_folder_that_cannot_be_made_is_a_storage_error(make: Make, folde
 
 async def test_real_ids_name_sessions(folder: Path, clock: FakeClock, log: MemoryLog) -> None:
     transcript = Transcript(folder, disk=SystemDisk(), ids=UlidSource(), clock=clock, log=log)
-    first = await transcript.new_session(KEY)
-    second = await transcript.new_session(KEY)
-    assert await transcript.sessions(KEY) == [first, second]
+    both = [await transcript.new_session(KEY), await transcript.new_session(KEY)]
+    assert await transcript.sessions(KEY) == both
     await transcript.close()
