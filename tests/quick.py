@@ -104,7 +104,7 @@ def _nursery() -> str:
     address = f"{folder.name}/socket"
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.quick", address],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1], env=_untraced(),
     )  # fmt: skip
 
     def end() -> None:
@@ -115,6 +115,11 @@ def _nursery() -> str:
     assert process.stdout is not None
     assert process.stdout.readline() == b"warm\n"
     return address
+
+
+def _untraced() -> dict[str, str]:
+    """What these processes do is traced where it is tested in one process; here it would only take longer."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def _serve(address: str) -> Sequence[str]:

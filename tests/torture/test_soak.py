@@ -14,7 +14,7 @@ from bot.llm import factory
 from tests.torture.soaking import Parrot, Sample, Soak, slope, soak
 
 EVENTS = int(os.environ.get("EVENTS", "120000"))
-FEW = 500
+FEW = 300
 LOOKS = 50
 WARM = 0.6
 """The share of a soak after which every cache is as full as it gets."""
