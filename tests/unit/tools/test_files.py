@@ -315,7 +315,7 @@ async def test_ignored_files_are_neither_listed_nor_searched_but_can_be_read(des
 
 
 async def test_texts_expressions_and_names_are_searched(desk: Desk) -> None:
-    desk.write("src/b.txt", "Größe (a+b)\r\n" + "x" * 500 + "漢字" + "y" * 500)
+    desk.write("src/b.txt", "Größe (a+b)\r\n" + "p" * 500 + "漢字" + "y" * 500)
     assert (
         await desk.said("search_files", pattern="GRÖSSE (A+B)") == "[1 lines found]\nsrc/b.txt:1: Größe (a+b)"
     )
@@ -327,7 +327,7 @@ async def test_texts_expressions_and_names_are_searched(desk: Desk) -> None:
     assert "src/main.py:3" in await desk.said("search_files", pattern="thr", path="src/main.py")
     assert "[0 lines" in await desk.said("search_files", pattern="thr", glob="*.txt")
     around = await desk.said("search_files", pattern="漢字")
-    assert "…xxx" in around
+    assert "…ppp" in around
     assert "漢字yyy" in around
     assert len(around) < 300
     desk.write("bin", b"thr\0")
