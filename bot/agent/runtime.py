@@ -180,7 +180,8 @@ class AgentRuntime:
         async with self._filling:
             if self._filled:
                 return
-            if not await self._kit.transcript.has(self.chat_key):
+            await self._ledger.flush()  # a turn that was stopped while it was filled has begun this
+            if not self._ledger.owes and not await self._kit.transcript.has(self.chat_key):
                 if request is None:
                     return
                 await self._adopt_archive(request)

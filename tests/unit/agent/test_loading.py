@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from bot.agent import epochs
 from bot.context import removed
 from bot.contracts import Inbound, ModelRequest, OpenFile, TurnRequest
 from bot.history import jsonl, pieces, reading
+from bot.history.transcript import TranscriptLine
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -260,3 +261,28 @@ async def test_what_the_first_line_after_a_restart_costs_does_not_grow_either(
     jsonl.Files(disk, log=bench.log, clock=bench.clock, index=reading.uuid_of).tail(file_of(bench))
     assert disk.bytes < 10 * pieces.PIECE
     await bench.close()
+
+
+async def test_a_turn_stopped_while_it_takes_up_the_archive_leaves_it_taken_up_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.store(1, "user", "old")
+    await bench.store(2, "assistant", "answer")
+    writing, gate, append = asyncio.Event(), asyncio.Event(), bench.transcript.append
+
+    async def slow(chat_key: str, lines: Sequence[TranscriptLine]) -> None:
+        writing.set()
+        await gate.wait()
+        await append(chat_key, lines)
+
+    monkeypatch.setattr(bench.transcript, "append", slow)
+    stopped = asyncio.create_task(bench.say("wait"))
+    await writing.wait()
+    assert await bench.pool.stop(KEY)
+    assert (await stopped).status == "stopped"
+    bench.model.answers.append(reply(text("here")))
+    going = asyncio.create_task(bench.say("go on"))
+    gate.set()
+    assert (await going).status == "done"
+    said = [line.message["content"] for line in await bench.transcript.load(KEY) if line.message]
+    assert sum("old" in json.dumps(one) for one in said) == 1
