@@ -68,6 +68,7 @@ from bot.contracts._recall import (
     RecallQuery,
     Recalls,
 )
+from bot.contracts._tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals, Unwatched
 from bot.contracts._values import (
     ArchiveLine,
     Attachment,
@@ -162,12 +163,17 @@ __all__ = [
     "StepRecord",
     "Steps",
     "Surroundings",
+    "TaskEvent",
+    "TaskEventKind",
+    "TaskEvents",
+    "TaskTotals",
     "TextDelta",
     "Tool",
     "ToolInputDelta",
     "TurnOutcome",
     "TurnRequest",
     "Unattended",
+    "Unwatched",
     "Usage",
     "Verdict",
     "Written",

@@ -1,0 +1,69 @@
+"""The port at which the work of subagents is watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bot.contracts._model import Usage
+
+TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTotals:
+    """What a task has come to so far. `cost_usd` is without the `unpriced` calls; `seconds` count from its start, not
+    from when it was queued.
+    """
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    unpriced: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """Something that happened to one task. Each begins with `queued` and comes to exactly one `ended` or `failed`,
+    also where it is stopped; in between come `started`, and a `model` or `tool` for each call that has ended.
+    """
+
+    kind: TaskEventKind
+    task_id: str
+    """A ULID, which names its transcript too."""
+    call_id: str
+    """The tool call that asked for it."""
+    request_id: str
+    chat_key: str
+    at: float
+    """Epoch seconds."""
+    label: str
+    """A few words for people, redacted."""
+    totals: TaskTotals = TaskTotals()
+    most_calls: int = 0
+    """How often it may ask the model: what `totals.model_calls` is to be compared with."""
+    tool: str = ""
+    """Of a `tool`: its name."""
+    seconds: float = 0.0
+    """Of a `model` or a `tool`: how long it took."""
+    error: str = ""
+    """Of a `tool` that failed, or a `failed`: a plain sentence for people; "" otherwise. A task that ran into one of its
+    limits has `ended` with one.
+    """
+
+
+class TaskEvents(Protocol):
+    """Is told of every task of every chat, in order of time."""
+
+    def told(self, event: TaskEvent) -> None:
+        """Takes note; never blocks and never raises."""
+        ...
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def told(self, event: TaskEvent) -> None:
+        """Lets it go."""

@@ -1,0 +1,27 @@
+"""A `contracts.TaskEvents` that remembers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.contracts import TaskEvent
+
+
+class MemoryTaskEvents:
+    """`events` holds what was told, in order; `news` is set at each."""
+
+    def __init__(self) -> None:
+        self.events: list[TaskEvent] = []
+        self.news = asyncio.Event()
+
+    def told(self, event: TaskEvent) -> None:
+        self.events.append(event)
+        self.news.set()
+
+    def of(self, task_id: str) -> list[TaskEvent]:
+        """What was told of one task."""
+        return [event for event in self.events if event.task_id == task_id]
+
+    def kinds(self, task_id: str) -> list[str]:
+        """The kinds of what was told of one task."""
+        return [event.kind for event in self.of(task_id)]
