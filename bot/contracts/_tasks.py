@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.contracts._model import Usage
@@ -18,7 +18,7 @@ class TaskTotals:
 
     model_calls: int = 0
     tool_calls: int = 0
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
     unpriced: int = 0
     seconds: float = 0.0
@@ -41,7 +41,7 @@ class TaskEvent:
     """Epoch seconds."""
     label: str
     """A few words for people, redacted."""
-    totals: TaskTotals = TaskTotals()
+    totals: TaskTotals = field(default_factory=TaskTotals)
     most_calls: int = 0
     """How often it may ask the model: what `totals.model_calls` is to be compared with."""
     tool: str = ""
