@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.context import breakpoints
+from bot.context import breakpoints, found
 from bot.contracts import Json, Message, ModelRequest
 
 
@@ -22,11 +22,11 @@ def render(
     injected: Sequence[Message],
     current: Sequence[Message],
 ) -> ModelRequest:
-    """One request: history, injected older turns, then the current turn. What leaves is looked at once more
-    (`bot.context.repair.sound`).
+    """One request: history, injected older turns, then the current turn. Tools that were found stand behind `tools`
+    (`bot.context.found`). What leaves is looked at once more (`bot.context.repair.sound`).
     """
-    messages = [*history, *injected, *current]
+    messages, more = found.declared([*history, *injected, *current])
     shown_system, shown = breakpoints.placed(system, messages, len(history))
     return ModelRequest(
-        model=model, max_tokens=max_tokens, system=shown_system, tools=tuple(tools), messages=shown
+        model=model, max_tokens=max_tokens, system=shown_system, tools=(*tools, *more), messages=shown
     )

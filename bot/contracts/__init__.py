@@ -62,6 +62,7 @@ from bot.contracts._ports import (
 from bot.contracts._recall import (
     Hit,
     KnowsLinks,
+    Found,
     KnowsMembers,
     Membership,
     Recalled,
@@ -127,6 +128,7 @@ __all__ = [
     "Json",
     "KnowsLinks",
     "KnowsMembers",
+    "Found",
     "Learned",
     "Leases",
     "Level",

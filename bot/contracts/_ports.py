@@ -21,8 +21,17 @@ from bot.contracts._values import (
 Effect = Literal["read", "write", "run", "network", "message"]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search for tools gives: the definitions that the model may call by from then on. In the result that is kept,
+    each is a block `tool_reference` with `tool_name` and `definition`.
+    """
+
+    definitions: tuple[Json, ...]
+
+
 class Tool(Protocol):
-    """Something the model may call: one file in `bot/tools/builtin`."""
+    """Something the model may call: one file in `bot/tools/builtin`, or a tool of an MCP server."""
 
     @property
     def name(self) -> str: ...
@@ -39,8 +48,8 @@ class Tool(Protocol):
         """Whether its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
         ...
 
-    async def run(self, args: Any) -> str:
-        """Do it. `args` is an instance of `input`; the text returned is for the model.
+    async def run(self, args: Any) -> str | Found:
+        """Do it. `args` is an instance of `input`; what is returned is for the model.
 
         Raises `errors.ToolError` with a text the model can act on.
         """

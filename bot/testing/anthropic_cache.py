@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.contracts import Clock, Json
-from bot.testing.anthropic_rules import Refused, blocks_of, system_of, unmarked
+from bot.testing.anthropic_rules import Refused, blocks_of, deferred, references_of, system_of, unmarked
 
 LOOK_BACK = 20
 MAX_BREAKPOINTS = 4
@@ -41,8 +41,10 @@ class _Part:
 
 def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
     """(prefix, block, whether a breakpoint may stand on it), in the order of the cache."""
+    loaded = deferred(body)
     for tool in body.get("tools", ()):
-        yield "tool", tool, True
+        if tool["name"] not in loaded:
+            yield "tool", tool, True
     system = body.get("system", ())
     for block in [{"type": "text", "text": system}] if isinstance(system, str) and system else system:
         yield "system", block, True
@@ -52,6 +54,9 @@ def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
         for block in blocks_of(message):
             yield f"{settings}{message['role']}", block, block["type"] not in THINKING
             settings = ""
+            for name in references_of(block):
+                # Here it is loaded, so here it counts.
+                yield "tool", loaded[name], False
 
 
 def parts_of(body: Json, count: Callable[[str], int]) -> list[_Part]:
@@ -224,7 +229,9 @@ class Binding:
 
 
 def _start(body: Json) -> str:
-    return _hash(plain([body.get("tools") or [], body.get("system") or []]))
+    later = deferred(body)
+    tools = [tool for tool in body.get("tools") or [] if tool["name"] not in later]
+    return _hash(plain([tools, body.get("system") or []]))
 
 
 def _step(seen: str, previous: str, role: str, block: Json) -> tuple[str, str]:

@@ -31,6 +31,7 @@ _FIELDS = frozenset(
         "thinking",
         "output_config",
         "cache_control",
+        "compaction",
         "service_tier",
         "container",
         "diagnostics",
@@ -50,6 +51,7 @@ _BLOCK_FIELDS: Mapping[str, frozenset[str]] = {
     "image": frozenset({"type", "source", "cache_control"}),
     "document": frozenset({"type", "source", "title", "context", "citations", "cache_control"}),
     "search_result": frozenset({"type", "source", "title", "content", "citations", "cache_control"}),
+    "tool_reference": frozenset({"type", "tool_name", "cache_control"}),
 }
 _USER_ONLY = frozenset({"tool_result", "image", "document", "search_result"})
 _ASSISTANT_ONLY = frozenset({"tool_use", "thinking", "redacted_thinking"})
@@ -103,6 +105,7 @@ def check(body: Json, leave: Leave) -> None:
         _block(place, block, leave)
     _messages(body["messages"], leave)
     _pairs(body["messages"])
+    _references(body)
 
 
 def _fields(body: Json, leave: Leave) -> None:
@@ -285,6 +288,35 @@ def _result(place: str, block: Json, leave: Leave) -> None:
         raise Refused(f"{place}.tool_result.is_error: Input should be a valid boolean")
     for number, inner in enumerate(content if isinstance(content, list) else ()):
         _block(f"{place}.tool_result.content.{number}", inner, leave)
+
+
+def deferred(body: Json) -> dict[str, Json]:
+    """The tools that are loaded only where a result refers to them, by name."""
+    return {tool["name"]: tool for tool in body.get("tools") or () if tool.get("defer_loading")}
+
+
+def references_of(block: Json) -> list[str]:
+    """The tools that a result refers to."""
+    parts = block.get("content") if block.get("type") == "tool_result" else ()
+    return [
+        part["tool_name"]
+        for part in (parts if isinstance(parts, list) else ())
+        if part["type"] == "tool_reference"
+    ]
+
+
+def _references(body: Json) -> None:
+    known = deferred(body)
+    if known and len(known) == len(body["tools"]):
+        raise Refused("tools: At least one tool must not have defer_loading set")
+    if any("cache_control" in tool for tool in known.values()):
+        raise Refused("tools: A tool cannot have both defer_loading and cache_control")
+    for message in body["messages"]:
+        for name in (name for block in blocks_of(message) for name in references_of(block)):
+            if name not in known:
+                raise Refused(
+                    f"Tool reference '{name}' not found in available tools", code="tool_reference_unresolved"
+                )
 
 
 def _pairs(messages: Sequence[Message]) -> None:

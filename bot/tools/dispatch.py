@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Artifacts, Clock, Effect, Json, Log, Redact, Tool
+from bot.contracts import Artifacts, Clock, Effect, Found, Json, Log, Redact, Tool
 from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.registry import Registry
 from bot.tools.sizing import Sizing
@@ -158,6 +158,8 @@ class Dispatcher:
             "tool_call", name, tool=name, tool_use_id=call["id"], **self._shown("input", arguments)
         )
         done = Failure(CUT_OFF, "cut") if call["id"] in cut else await self._attempt(call)
+        if isinstance(done, Found):
+            return self._found(call, done, began)
         failed = done if isinstance(done, Failure) else None
         content = text.clean(self._redact(done if isinstance(done, str) else done.model))
         pointer = ""
@@ -178,26 +180,43 @@ class Dispatcher:
         result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": shown or "(no output)"}
         return result | {"is_error": True} if failed else result
 
+    def _found(self, call: Json, found: Found, began: float) -> Json:
+        """The result that gives the model tools: their definitions, without our secrets."""
+        self._log.write(
+            "tool_result",
+            f"{call['name']} done",
+            duration=(self._clock.monotonic() - began) * 1000,
+            tool=call["name"],
+            tool_use_id=call["id"],
+            found=[one["name"] for one in found.definitions],
+        )
+        clean = [json.loads(self._redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
+        content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
+        return {"type": "tool_result", "tool_use_id": call["id"], "content": content}
+
     def _shown(self, what: str, content: str) -> dict[str, Any]:
         """What of a call's text goes into the log: a sized preview, or only its length where text is off."""
         if not self._log_content:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
-    async def _attempt(self, call: Json) -> str | Failure:
-        """The text for the model, or how the tool failed."""
+    async def _attempt(self, call: Json) -> str | Found | Failure:
+        """What the tool gave, or how it failed."""
         tool = self._registry.get(call["name"])
         if tool is None:
             names = ", ".join(self._registry.names())
             named = text.preview(call["name"], 80)
-            return Failure(f"There is no tool named {named!r}. There are: {names}.", "unknown")
+            return Failure(
+                f"There is no tool named {named!r}. There are: {names}. `tool_search` finds others.",
+                "unknown",
+            )
         try:
             args = tool.input.model_validate(call["input"])
         except pydantic.ValidationError as error:
             return unfit(error, self._redact)
         return await self._timed(tool, args)
 
-    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | Failure:
+    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | Found | Failure:
         limit = asyncio.timeout(tool.timeout_seconds)
         try:
             async with limit:

@@ -24,6 +24,7 @@ from bot.contracts import (
     Tool,
 )
 from bot.tools import builtin
+from bot.tools.catalog import NOTHING, Catalog
 from bot.tools.isolation import Isolation
 from bot.tools.project import Project
 from bot.tools.web import Web
@@ -43,20 +44,25 @@ class ToolPorts:
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     membership: Membership | None = None
+    catalog: Catalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
 
 
 class Registry:
-    """The tools of one agent, in order of name so that the cached prefix never depends on chance."""
+    """The tools of one agent: those that every request declares, in order of name so that the cached prefix never depends
+    on chance, and those that are found (`more`).
+    """
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], more: Catalog = NOTHING) -> None:
+        self._more = more
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self.definitions: tuple[Json, ...] = tuple(map(definition, self._tools.values()))
 
     def get(self, name: str) -> Tool | None:
-        return self._tools.get(name)
+        return self._tools.get(name) or self._more.get(name)
 
     def names(self) -> list[str]:
+        """Of those that every request declares."""
         return list(self._tools)
 
 

@@ -6,7 +6,9 @@ transcript keeps those bytes, so that every later request has the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from bot import errors
 from bot.contracts import Artifacts, Json, Log
@@ -59,7 +61,7 @@ class Sizing:
         after all others.
         """
         shown = list(results)
-        loads = [excerpt.weight(result["content"]) for result in shown]
+        loads = [_load(result["content"]) for result in shown]
         if sum(loads) <= STEP_ROOM:
             return shown
         pages, aging, lasting = self._sorted(calls, shown, loads)
@@ -89,7 +91,9 @@ class Sizing:
         aging: list[int] = []
         lasting: list[int] = []
         for at, (call, result) in enumerate(zip(calls, results, strict=True)):
-            if loads[at] <= (10 * SHORT if result.get("is_error") else SHORT):
+            short = loads[at] <= (10 * SHORT if result.get("is_error") else SHORT)
+            # Definitions of tools are of use only whole; they are few and bounded.
+            if short or not isinstance(result["content"], str):
                 continue
             if call["name"] == excerpt.READER:
                 pages.append(at)
@@ -135,3 +139,8 @@ class Sizing:
             return None
         self._kept[call["id"]] = kept
         return kept
+
+
+def _load(content: Any) -> int:
+    """What a result weighs, be it text or blocks."""
+    return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

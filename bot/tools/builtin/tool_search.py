@@ -1,0 +1,56 @@
+"""`tool_search`: tools that are not declared from the beginning."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.contracts import Effect, Found
+from bot.tools.catalog import ranked
+from bot.tools.registry import ToolPorts
+
+AT_ONCE = 5
+"""Tools that one search gives."""
+SHOWN = 40
+"""Names that are told where nothing fits."""
+
+
+class ToolSearchInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(min_length=1, max_length=500, description="What it should do, or its name.")
+
+
+class ToolSearch:
+    """Gives the model the definitions of the tools that fit best; it can call them from then on."""
+
+    name = "tool_search"
+    input = ToolSearchInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 30.0
+    ages = False
+
+    def __init__(self, ports: ToolPorts) -> None:
+        self._catalog = ports.catalog
+        servers = ", ".join(sorted(self._catalog.sources()))
+        # The names come from ship.json, so this stays the same while the process lives.
+        self.description = "Find more tools to call" + (
+            f", of the MCP servers: {servers}." if servers else "."
+        )
+
+    async def run(self, args: ToolSearchInput) -> str | Found:
+        offers = self._catalog.offers()
+        best = ranked(args.query, offers, AT_ONCE)
+        if best:
+            return Found(tuple(offer.definition for offer in best))
+        state = [f"{name}: {words}" for name, words in sorted(self._catalog.sources().items())]
+        if not offers:
+            return "\n".join(["There are no more tools.", *state])
+        names = [offer.name for offer in offers]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return "\n".join([f"Nothing fits. There are: {', '.join(names[:SHOWN])}{more}.", *state])
+
+
+def build(ports: ToolPorts) -> ToolSearch:
+    return ToolSearch(ports)

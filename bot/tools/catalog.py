@@ -1,0 +1,130 @@
+"""Tools that no request declares until the model has found them, and how well they fit what it looks for."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import regex
+
+from bot.contracts import Json, Tool
+
+NAME, WORDS, FIELD = 3.0, 1.0, 0.5
+"""What a word counts in the name of a tool, in its description and in the name of an argument."""
+ALIKE = 0.6
+"""What a word counts that only begins alike: `issue` and `issues`."""
+BEGINS = 4
+"""Characters that two words must share for that."""
+LONGEST_QUERY = 60
+"""Words of a query that are looked at."""
+
+# Scripts without spaces between words, and those whose words change at their ends, are compared in pairs of characters.
+_RUNS = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]+|[\p{L}\p{M}\p{N}]+"
+)
+_PAIRED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool that may be found: its definition for the model, and the words of whoever offers it, as they came."""
+
+    definition: Json
+    title: str
+    words: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.definition["name"])
+
+
+class Catalog(Protocol):
+    """Tools beside those that every request declares. They may come and go at any moment."""
+
+    def get(self, name: str) -> Tool | None:
+        """A tool by the name in its definition."""
+        ...
+
+    def offers(self) -> Sequence[Offer]:
+        """What can be called now."""
+        ...
+
+    def sources(self) -> Mapping[str, str]:
+        """Where they come from, each with how it is, for the model."""
+        ...
+
+
+class _Nothing:
+    def get(self, name: str) -> Tool | None:
+        del name
+        return None
+
+    def offers(self) -> Sequence[Offer]:
+        return ()
+
+    def sources(self) -> Mapping[str, str]:
+        return {}
+
+
+NOTHING: Catalog = _Nothing()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in any script, as they are compared: `createIssue` has two, 天気予報 three pairs."""
+    found: list[str] = []
+    for run in _RUNS.findall(_HUMP.sub(" ", unicodedata.normalize("NFKC", text))):
+        folded = run.casefold()
+        if _PAIRED.match(run) and len(run) > 1:
+            found += [folded[at : at + 2] for at in range(len(folded) - 1)]
+        else:
+            found.append(folded)
+    return found
+
+
+def ranked(query: str, offers: Iterable[Offer], limit: int) -> list[Offer]:
+    """The offers that fit a query best, the best first; those that share no word with it are left out. One whose very
+    name the query has stands before all others.
+    """
+    known = [(offer, _weights(offer)) for offer in offers]
+    asked = list(dict.fromkeys(words_of(query)))[:LONGEST_QUERY]
+    names = {word.strip("`'\",;()[]") for word in query.split()}
+    rarity = {word: _rarity(word, [weights for _, weights in known]) for word in asked}
+    scored = []
+    for offer, weights in known:
+        score = sum(rarity[word] * _hit(word, weights) for word in asked)
+        exact = offer.name in names or offer.title in names
+        if score > 0 or exact:
+            scored.append((not exact, -score, offer.name, offer))
+    return [offer for *_, offer in sorted(scored, key=lambda one: one[:3])[:limit]]
+
+
+def _weights(offer: Offer) -> Mapping[str, float]:
+    found: Counter[str] = Counter()
+    for text, weight in ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields)):
+        for word in words_of(text):
+            # Once said is enough: a description cannot buy a place by repetition.
+            found[word] = max(found[word], weight)  # type: ignore[assignment]
+    return found
+
+
+def _hit(word: str, weights: Mapping[str, float]) -> float:
+    if word in weights:
+        return weights[word]
+    near = [weight for other, weight in weights.items() if _alike(word, other)]
+    return ALIKE * max(near, default=0.0)
+
+
+def _alike(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short) >= BEGINS and long.startswith(short)
+
+
+def _rarity(word: str, all_weights: Sequence[Mapping[str, float]]) -> float:
+    having = sum(_hit(word, weights) > 0 for weights in all_weights)
+    return math.log(1 + (len(all_weights) - having + 0.5) / (having + 0.5))

@@ -1,0 +1,114 @@
+"""Tools that are found: how well they fit, and what the model gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from bot.contracts import Found, Tool
+from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput
+from bot.tools.catalog import Offer, ranked, words_of
+from bot.tools.registry import ToolPorts
+
+
+def offer(server: str, title: str, words: str, *fields: str) -> Offer:
+    name = f"mcp__{server}__{title}"
+    schema = {"type": "object", "properties": {field: {"type": "string"} for field in fields}}
+    return Offer({"name": name, "description": words, "input_schema": schema}, title, words, fields)
+
+
+OFFERS = [
+    offer("git", "create_issue", "Open a new issue in a repository.", "title", "labels"),
+    offer("git", "listPullRequests", "All pull requests of a repository."),
+    offer("mail", "send_message", "Send an e-mail to somebody.", "recipient", "subject"),
+    offer("weather", "forecast", "The weather of the next days at a place.", "city"),
+    offer("wetter", "vorhersage", "Das Wetter der nächsten Tage für Städte."),
+    offer("tianqi", "query", "查询某个城市的天气预报"),
+    offer("tenki", "yohou", "指定した都市の天気予報を調べる"),
+    offer("kr", "nalssi", "도시의 날씨를 알려줍니다"),
+    offer("th", "akat", "พยากรณ์อากาศของเมือง"),
+    offer("ru", "pogoda", "Прогноз погоды для города"),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("create an issue", "mcp__git__create_issue"),
+        ("issues", "mcp__git__create_issue"),
+        ("pull requests", "mcp__git__listPullRequests"),
+        ("PULL request LIST", "mcp__git__listPullRequests"),
+        ("write an email to a recipient", "mcp__mail__send_message"),
+        ("forecast for my city", "mcp__weather__forecast"),
+        ("Wetter in der Stadt", "mcp__wetter__vorhersage"),
+        ("城市天气", "mcp__tianqi__query"),
+        ("都市の天気を調べる", "mcp__tenki__yohou"),
+        ("날씨 알려줘", "mcp__kr__nalssi"),
+        ("อากาศ", "mcp__th__akat"),
+        ("погода город", "mcp__ru__pogoda"),
+        ("use mcp__mail__send_message, please", "mcp__mail__send_message"),
+        ("`forecast` issue repository", "mcp__weather__forecast"),
+    ],
+)
+def test_the_best_stands_first(query: str, best: str) -> None:
+    assert ranked(query, OFFERS, 3)[0].name == best
+
+
+@pytest.mark.parametrize("query", ["zebra", "🦓🦓", "…", "x", "鯨"])
+def test_what_shares_no_word_is_left_out(query: str) -> None:
+    assert ranked(query, OFFERS, 3) == []
+
+
+def test_repeating_a_word_buys_no_place() -> None:
+    loud = offer("evil", "zzz", "issue " * 500)
+    assert ranked("issue", [loud, *OFFERS], 2)[0].name == "mcp__git__create_issue"
+
+
+def test_the_order_does_not_depend_on_that_of_the_servers() -> None:
+    assert ranked("city weather", OFFERS, 5) == ranked("city weather", reversed(OFFERS), 5)
+
+
+def test_words_of_names_and_of_scripts_without_spaces() -> None:
+    assert words_of("createIssue2_inRepo.v1") == ["create", "issue2", "in", "repo", "v1"]
+    assert words_of("天気予報 ok") == ["天気", "気予", "予報", "ok"]
+
+
+class Shelf:
+    """A catalog that stands still."""
+
+    def __init__(self, offers: Sequence[Offer], sources: Mapping[str, str]) -> None:
+        self._offers, self._sources = offers, sources
+
+    def get(self, name: str) -> Tool | None:
+        return None
+
+    def offers(self) -> Sequence[Offer]:
+        return self._offers
+
+    def sources(self) -> Mapping[str, str]:
+        return self._sources
+
+
+def search(offers: Sequence[Offer], sources: Mapping[str, str]) -> ToolSearch:
+    return ToolSearch(cast("ToolPorts", SimpleNamespace(catalog=Shelf(offers, sources))))
+
+
+async def test_a_search_gives_definitions_and_few_at_once() -> None:
+    many = [offer("s", f"read_{number}", "Read it.") for number in range(20)]
+    found = await search(many, {"s": "ready"}).run(ToolSearchInput(query="read"))
+    assert isinstance(found, Found)
+    assert len(found.definitions) == AT_ONCE
+    assert found.definitions[0] == many[0].definition
+
+
+async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:
+    tool = search(OFFERS, {"git": "ready, 2 tools", "mail": "not running"})
+    assert tool.description == "Find more tools to call, of the MCP servers: git, mail."
+    said = await tool.run(ToolSearchInput(query="zebra"))
+    assert isinstance(said, str)
+    assert "mcp__git__create_issue" in said
+    assert "mail: not running" in said
+    assert await search([], {}).run(ToolSearchInput(query="zebra")) == "There are no more tools."
