@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bot import errors
 from bot.agent.kit import Kit
 from bot.context import blocks, prompt
-from bot.contracts import Archive, ArchiveLine, HistoryQuery, Inbound, Message, TurnRequest
+from bot.context.removed import REMOVED, ids_of
+from bot.contracts import Archive, ArchiveLine, HistoryQuery, Inbound, Message, Quoted, TurnRequest
 
 
 async def user_message(
@@ -19,6 +21,7 @@ async def user_message(
     now, inbound = int(kit.clock.now() * 1000), request.inbound
     if inbound is None:
         return _without_secrets(prompt.user_message(request, now, wrong=wrong), kit)
+    request = await _without_removed(request, inbound, kit.archive)
     changed = await sent_at(kit.archive, inbound)
     words = await kit.prompts.of_person(inbound)
     own = prompt.for_person(kit.redact(words)) if words else None
@@ -32,6 +35,25 @@ async def user_message(
 def _without_secrets(message: Message, kit: Kit) -> Message:
     """What comes from a channel has none any more; instructions and what was scheduled may."""
     return {**message, "content": blocks.redacted(message["content"], kit.redact)}
+
+
+async def _without_removed(request: TurnRequest, inbound: Inbound, archive: Archive) -> TurnRequest:
+    """Platforms go on quoting what was removed here alone. Where nobody can say what was, nothing is quoted."""
+    if not request.context and not inbound.quoted:
+        return request
+    try:
+        gone = {one for line in await archive.removals(inbound.chat_key) for one in ids_of(line)}
+    except errors.StorageError:
+        gone = None
+
+    def shown(quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
+        return tuple(
+            one.model_copy(update={"text": REMOVED}) if gone is None or one.message_id in gone else one
+            for one in quoted
+        )
+
+    quoting = inbound.model_copy(update={"quoted": shown(inbound.quoted)})
+    return replace(request, context=shown(request.context), inbound=quoting)
 
 
 async def sent_at(archive: Archive, inbound: Inbound) -> int | None:

@@ -201,17 +201,22 @@ class _Hidden:
         self._gone = gone
         self._uuids = set(found)
         self._until = "~"
+        ids, since = removed.quoted(told, gone)
+        self._since = min(filter(None, (self._since, since)), default=0)
         for line in lines:
-            if blank := (line.data or {}).get("blank", ()):
-                self._uuids |= set(blank)
+            data = line.data or {}
+            if data.get("blank") or data.get("unquoted"):
+                self._uuids |= set(data.get("blank", ()))
                 self._until = line.uuid
-        self.any = bool(self._uuids)
+        self.any = bool(self._uuids or ids)
 
     def line(self, line: TranscriptLine) -> TranscriptLine:
         """The line as it may be read."""
         data = line.data or {}
         if line.uuid in self._uuids and line.message is not None:
             return line.model_copy(update={"message": removed.without(line.message)})
+        if line.message is not None:
+            return line.model_copy(update={"message": removed.unquoted(line.message, self._gone.ids)})
         if line.type == "injection" and "keys" in data:
             return line.model_copy(update={"data": data | {"messages": self._messages(data)}})
         # A summary of what was said may tell of it until the removal was carried out.

@@ -50,16 +50,20 @@ class Removing:
         await self._upkeep.take_back(wanted.turns)
         await self._written()
         lines = await self._kit.transcript.load(self._chat_key)
+        wanted = reading.with_quotes(lines, wanted)
+        await self._upkeep.take_back(wanted.turns)
         uuids, since = reading.blanks(lines, wanted)
-        if uuids:
-            data: Json = {"dropped": [], "blank": uuids}
+        ids, quoted_since = reading.quoted(lines, wanted)
+        if uuids or ids:
+            data: Json = {"dropped": [], "blank": uuids} | ({"unquoted": ids} if ids else {})
+            since = min(filter(None, (since, quoted_since)), default=0)
             if self._epochs.store.head is not None and reading.summed_up(lines, since):
                 data["head"] = self._head()
             self._epochs.declare("deletion", Change("boundary", data))
             await self._written()
         # Once more: what was written in between may have seen it.
         await self._upkeep.take_back(wanted.turns, blank=True)
-        return bool(uuids)
+        return bool(uuids or ids)
 
     def _head(self) -> Message | None:
         """What stands for what was compacted away: the memory without what was removed, where there is one."""

@@ -52,7 +52,9 @@ def told(store: AgentContextStore, change: Json) -> Json:
     blank = [entry.uuid for turn in store.turns for entry in turn.entries if _is_blank(entry.message)]
     digest = _digest(store.turns, store.head, store.masked)
     kept = {"turns": turns, "masked": dict(store.masked), "digest": digest}
-    return kept | head | ({"blank": blank} if blank else {})
+    hidden = {one for turn in store.turns for entry in turn.entries for one in removed.hidden(entry.message)}
+    unquoted = {"unquoted": sorted(hidden)} if hidden else {}
+    return kept | head | ({"blank": blank} if blank else {}) | unquoted
 
 
 def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved | None:
@@ -69,6 +71,7 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved
                 removed.blanked(
                     (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn["uuids"]),
                     kept.get("blank", ()),
+                    kept.get("unquoted", ()),
                 ),
             )
             for turn in kept["turns"]

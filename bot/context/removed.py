@@ -7,10 +7,10 @@ Reading is pure; the change itself is a boundary with `blank`, the uuids of the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from bot.context import blocks
+from bot.context import blocks, quotes
 from bot.contracts import ArchiveLine, Json, Message
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 REMOVED = "[message removed]"
 PARTS = 3
+AGAIN = "again"
+"""In the data of a boundary: its summary is the one before, in other words."""
 SENDS = "chat_send"
 """The tool whose input is what people read."""
 
@@ -43,13 +45,14 @@ class Line(Protocol):
 class Removed:
     """What removals are about: messages of people by their requestIds, answers by those of their turns, and what was
     taken from an archive by role and id of the message. `turns` are all those that had to do with it, each with the ids
-    of its messages that are gone.
+    of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them.
     """
 
     words: frozenset[str]
     answers: frozenset[str]
     messages: frozenset[tuple[str, str]]
     turns: dict[str, frozenset[str]]
+    ids: frozenset[str] = frozenset()
 
     def names(self, role: str, sources: Iterable[str]) -> bool:
         """Whether a message that came from these is meant."""
@@ -59,7 +62,7 @@ class Removed:
 
 def removed(removals: Iterable[ArchiveLine]) -> Removed:
     """What the removals in an archive are about."""
-    words, answers, messages = set[str](), set[str](), set[tuple[str, str]]()
+    words, answers, messages, ids = set[str](), set[str](), set[tuple[str, str]](), set[str]()
     turns: dict[str, frozenset[str]] = {}
     for line in removals:
         meta = line.meta or {}
@@ -68,7 +71,36 @@ def removed(removals: Iterable[ArchiveLine]) -> Removed:
         for turn in map(str, meta.get("turns", of)):
             turns[turn] = turns.get(turn, frozenset()) | {str(line.message_id)}
         messages.add((role, str(line.message_id)))
-    return Removed(frozenset(words), frozenset(answers), frozenset(messages), turns)
+        ids.update(ids_of(line))
+    return Removed(frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids))
+
+
+def ids_of(removal: ArchiveLine) -> set[str]:
+    """The ids of what is gone with a removal: an answer may be several messages, and so may an album."""
+    return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}
+
+
+def with_quotes(lines: Iterable[Line], wanted: Removed) -> Removed:
+    """The same with the turns in which somebody quoted what is gone: what they made may tell of it too."""
+    turns = dict(wanted.turns)
+    for line in lines:
+        gone = quotes.ids(line.message) & wanted.ids if line.message is not None else frozenset()
+        if gone and line.request_id is not None:
+            turns[line.request_id] = turns.get(line.request_id, frozenset()) | gone
+    return replace(wanted, turns=turns)
+
+
+def quoted(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
+    """The ids of messages that are gone and still quoted, and when the first of them was (ms)."""
+    found: dict[str, int] = {}
+    for line in lines:
+        if line.type == "boundary":
+            for one in (line.data or {}).get("unquoted", ()):
+                found.pop(one, None)
+        elif line.message is not None:
+            for one in quotes.ids(line.message) & wanted.ids - hidden(line.message):
+                found.setdefault(one, line.ts)
+    return sorted(found), min(found.values(), default=0)
 
 
 def blanks(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
@@ -92,8 +124,11 @@ def blanks(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
 
 
 def summed_up(lines: Iterable[Line], since: int) -> bool:
-    """Whether the newest summary was written at that time (ms) or later: it may tell of what was said then."""
-    told = [line.ts for line in lines if line.type == "boundary" and "head" in (line.data or {})]
+    """Whether the newest summary was written at that time (ms) or later: it may tell of what was said then. One that was
+    only put in other words (`AGAIN`) is as old as it was.
+    """
+    data = ((line.ts, line.data or {}) for line in lines if line.type == "boundary")
+    told = [ts for ts, one in data if "head" in one and AGAIN not in one]
     return bool(told) and told[-1] >= since
 
 
@@ -112,10 +147,24 @@ def without(message: Message) -> Message:
     return {**message, "content": content or [{"type": "text", "text": REMOVED}]}
 
 
-def blanked(entries: Iterable[Entry], uuids: Collection[str]) -> tuple[Entry, ...]:
-    """The entries, those with these uuids without what was said in them."""
+def unquoted(message: Message, ids: Collection[str]) -> Message:
+    """A message without the words of those that it quotes and that have these ids."""
+    return quotes.without(message, ids, REMOVED)
+
+
+def hidden(message: Message) -> frozenset[str]:
+    """The ids of what a message quotes without its words."""
+    return quotes.ids(message, REMOVED)
+
+
+def blanked(entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()) -> tuple[Entry, ...]:
+    """The entries, those with these uuids without what was said in them, and none with what is quoted of these ids."""
     gone = frozenset(uuids)
-    return tuple(type(one)(one.uuid, without(one.message)) if one.uuid in gone else one for one in entries)
+    found = []
+    for one in entries:
+        message = without(one.message) if one.uuid in gone else unquoted(one.message, ids)
+        found.append(one if message is one.message else type(one)(one.uuid, message))
+    return tuple(found)
 
 
 def _adopted(source: str) -> set[tuple[str, str]]:

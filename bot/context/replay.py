@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from bot.context import blocks, removed
 from bot.context.preserved import Preserved
+from bot.context.removed import Line
 from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
@@ -15,21 +16,6 @@ from bot.contracts import ArchiveLine, Json, Message
 CHANGES = frozenset({"boundary", "mask"})
 """Lines that change what is shown of the history, whatever turn they stand in."""
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
-
-
-class Line(Protocol):
-    """What a line of the transcript says (`bot.history.transcript.TranscriptLine`)."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def request_id(self) -> str | None: ...
-    @property
-    def message(self) -> Message | None: ...
-    @property
-    def data(self) -> Json | None: ...
 
 
 def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | None = None) -> int:
@@ -154,13 +140,14 @@ def _kept(entries: tuple[Entry, ...], data: Json) -> tuple[Entry, ...]:
 def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:
     """Carry out a line that changes what is shown of the history.
 
-    A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "blank"?: [uuid, …], "head"?: message | null}`; without
-    `head` the summary stays as it is, and what is blank stays without what was said in it. A mask is
+    A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "blank"?: [uuid, …], "unquoted"?: [id, …],
+    "head"?: message | null}`; without `head` the summary stays as it is, what is blank stays without what was said in
+    it, and what quotes messages with these ids without their words. A mask is
     `{"reason": …, "results": {id of the call: words}}`.
     """
     dropped = data.get("dropped", ())
-    if blank := data.get("blank"):
-        store.blank(blank)
+    if data.get("blank") or data.get("unquoted"):
+        store.blank(data.get("blank", ()), data.get("unquoted", ()))
     if kind == "mask":
         store.mask(data.get("results", {}))
     elif dropped == "all":
@@ -177,7 +164,7 @@ def behind(entries: Sequence[Entry], kind: str, data: Json) -> tuple[Entry, ...]
         calls = set(data.get("results", {}))
         own = {call for entry in entries for call in blocks.result_ids(entry.message)}
         return stripped_behind(entries, calls, found=bool(calls - own))[0]
-    return without_thinking(removed.blanked(entries, data.get("blank", ())))
+    return without_thinking(removed.blanked(entries, data.get("blank", ()), data.get("unquoted", ())))
 
 
 def loaded(before: Sequence[tuple[int, Message]], data: Json) -> list[tuple[int, Message]]:

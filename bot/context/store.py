@@ -121,10 +121,12 @@ class AgentContextStore:
         self.turns = kept
         self._shown = None
 
-    def blank(self, uuids: Collection[str]) -> None:
-        """Take what was said out of these entries; they stay where they are."""
+    def blank(self, uuids: Collection[str], unquoted: Collection[str] = ()) -> None:
+        """Take what was said out of these entries, and what is quoted of messages with these ids; they stay where they
+        are.
+        """
         self.turns = [
-            Turn(turn.request_id, turn.sources, blanked(turn.entries, uuids)) for turn in self.turns
+            Turn(turn.request_id, turn.sources, blanked(turn.entries, uuids, unquoted)) for turn in self.turns
         ]
         self._shown = None
 

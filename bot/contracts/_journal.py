@@ -99,6 +99,10 @@ class Inbox(Protocol):
         """
         ...
 
+    async def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+        """Every inbound of a chat that answers this message, or came with its words, in the order they came."""
+        ...
+
     async def knows(self, chat_key: str) -> bool:
         """Whether this conversation ever took in an inbound."""
         ...

@@ -16,6 +16,8 @@ Message = Json
 
 ChatType = Literal["direct", "group"]
 Role = Literal["user", "assistant"]
+OutboundKind = Literal["reply", "notice", "preview"]
+"""A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place."""
 Level = Literal["debug", "info", "warn", "error", "action"]
 
 
@@ -36,13 +38,16 @@ class Attachment(Frozen):
 
 
 class Quoted(Frozen):
-    """A message of somebody else that came along: an earlier one of the thread, or the one replied to."""
+    """A message of somebody else that came along: an earlier one of the thread, or the one replied to. `message_id` is
+    its name in the chat, where that is known.
+    """
 
     user_id: str | None
     text: str
     user_name: str | None = None
     ts: int | None = None
     from_self: bool = False
+    message_id: str | None = None
 
 
 class Command(Frozen):
@@ -50,6 +55,19 @@ class Command(Frozen):
 
     name: str
     args: str = ""
+
+
+class Due(Frozen):
+    """Why a turn begins that nobody has written for just now: a job is due. `at` is when (epoch seconds), `late` how many
+    seconds ago that was, `missed` how many times before it nothing could be done. `words_of` see `JobRequest`.
+    """
+
+    job: str
+    at: float
+    plan: str = ""
+    late: float = 0.0
+    missed: int = 0
+    words_of: tuple[str, ...] | None = None
 
 
 class Inbound(Frozen):
@@ -64,6 +82,7 @@ class Inbound(Frozen):
     gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under.
+    `due` is set where a job of this person is due; `text` is then what they had planned.
     `request_id` (ULID) is given by the intake.
     """
 
@@ -87,7 +106,12 @@ class Inbound(Frozen):
     answers: str | None = None
     items: dict[str, str] = {}
     changes: str | None = None
+    due: Due | None = None
     request_id: str = ""
+
+    def quotes(self, message_id: str) -> bool:
+        """Whether it answers this message, or came with its words."""
+        return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +123,7 @@ class Outbound:
     chat_key: str
     target: Mapping[str, str]
     text: str
-    kind: Literal["reply", "notice"] = "reply"
+    kind: OutboundKind = "reply"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from bot.contracts import (
     Clock,
     HistoryQuery,
     Inbound,
+    InboxRecord,
     Journal,
     Log,
     Manifest,
@@ -50,13 +51,22 @@ _MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A message: whose words (`role`), who may have it removed, the requestIds of its inbound and of their turns."""
+    """A message: whose words (`role`), who may have it removed, the requestIds of its inbound and of their turns. `ids`
+    are those of all messages that it stands for, `quoted` the turns that answered somebody who quoted one of them.
+    """
 
     message_id: str
     role: Role
     person: str | None
     of: tuple[str, ...]
     turns: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+    quoted: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The turns that have made something which may tell of it."""
+        return tuple(dict.fromkeys((*self.turns, *self.quoted)))
 
 
 class Removals:
@@ -199,18 +209,29 @@ class Removals:
         )
         lines = (await self._archive.search(inbound.chat_key, query)).lines
         answers = [line for line in lines if line.role == "assistant"]
+        ids = tuple(sorted({message_id}.union(*map(_ids, lines))))
+        quoted = await self._turns(
+            [one.inbound.request_id for one in await self._quoting(inbound.chat_key, ids)]
+        )
         if answers and not any(line.role == "user" for line in lines):
             request_id = _request(answers[-1])
             asked = await self._journal.inbound(request_id)
             person = asked.inbound.user_id if asked is not None else None
             turns = tuple(filter(None, [request_id]))
-            return _Target(answers[-1].message_id or message_id, "assistant", person, turns, turns)
+            name = answers[-1].message_id or message_id
+            return _Target(name, "assistant", person, turns, turns, ids, quoted)
         people = [line.user_id for line in lines] or [one.user_id for one in said]
         if not people:
             return None
         of = tuple(dict.fromkeys([*filter(None, map(_request, lines)), *(one.request_id for one in said)]))
         albums = [line.message_id for line in lines if line.message_id and "messageIds" in (line.meta or {})]
-        return _Target(next(iter(albums), message_id), "user", people[0], of, await self._turns(of))
+        turns = await self._turns(of)
+        return _Target(next(iter(albums), message_id), "user", people[0], of, turns, ids, quoted)
+
+    async def _quoting(self, chat_key: str, ids: Sequence[str]) -> list[InboxRecord]:
+        """What people said in answer to messages with these ids."""
+        found = [one for name in ids for one in await self._journal.quoting(chat_key, name)]
+        return [one for one in found if one.inbound.command is None]
 
     async def _since(self, chat_key: str, message_id: str, said: Sequence[Inbound]) -> int | None:
         """From when on lines of a message can be in the archive, as far as the journal knows: what is older need not be
@@ -239,11 +260,11 @@ class Removals:
         known = {line.message_id for line in await self._removals(inbound)}
         if target.message_id not in known:
             await self._archive.append(self._line(inbound, target))
-        artifacts = await self._artifacts.forget(inbound.chat_key, target.turns)
-        notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), target.turns)
+        artifacts = await self._artifacts.forget(inbound.chat_key, target.told)
+        notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), target.told)
         if target.person is not None:
             owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
-            notes += await self._memory.forget(owner, target.turns)
+            notes += await self._memory.forget(owner, target.told)
         self._log.write(
             "removal",
             "a message was removed",
@@ -271,8 +292,9 @@ class Removals:
                 "requestId": inbound.request_id,
                 "of": list(target.of),
                 "ofRole": target.role,
-                "turns": list(target.turns),
-            },
+                "turns": list(target.told),
+            }
+            | ({"messageIds": list(target.ids)} if set(target.ids) > {target.message_id} else {}),
         )
 
 

@@ -27,6 +27,7 @@ _RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome F
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
+_QUOTING = f"{_RECORD} WHERE chat_key = ? AND instr(payload, ?) ORDER BY rowid"
 _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
 
@@ -82,6 +83,11 @@ class SqliteInbox(Part):
         channel = chat_key.partition(":")[0]
         named = None if key is None else f"{channel}:{key}"
         return list(_records(await self._rows(_ABOUT, (chat_key, message_id, named))))
+
+    async def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+        # The id stands in quotes in what was written; whether as one that is quoted, only reading it tells.
+        rows = await self._rows(_QUOTING, (chat_key, dumps(message_id)))
+        return [record for record in _records(rows) if record.inbound.quotes(text.clean(message_id))]
 
     async def knows(self, chat_key: str) -> bool:
         return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (chat_key,)) is not None

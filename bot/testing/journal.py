@@ -109,6 +109,9 @@ class FaultyJournal:
     ) -> Coroutine[Any, Any, list[InboxRecord]]:
         return self._call("about", lambda: self._inner.about(chat_key, message_id, key))
 
+    def quoting(self, chat_key: str, message_id: str) -> Coroutine[Any, Any, list[InboxRecord]]:
+        return self._call("quoting", lambda: self._inner.quoting(chat_key, message_id))
+
     def knows(self, chat_key: str) -> Coroutine[Any, Any, bool]:
         return self._call("knows", lambda: self._inner.knows(chat_key))
 

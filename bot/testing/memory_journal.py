@@ -135,6 +135,12 @@ class MemoryJournal:
         return [row for row in self._inbox.values() if row.inbound.request_id in found]
 
     @at_once
+    def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+        here, sought = text.clean(chat_key), text.clean(message_id)
+        rows = [row for row in self._inbox.values() if row.inbound.chat_key == here]
+        return [row for row in rows if row.inbound.quotes(sought)]
+
+    @at_once
     def knows(self, chat_key: str) -> bool:
         return text.clean(chat_key) in self._chats
 
@@ -168,8 +174,8 @@ class MemoryJournal:
     @at_once
     def intend(self, messages: Sequence[Outbound]) -> None:
         now = self._clock.now()
-        if any(message.kind not in {"reply", "notice"} for message in messages):
-            raise errors.StorageError("a message is a reply or a notice")
+        if any(message.kind not in {"reply", "notice", "preview"} for message in messages):
+            raise errors.StorageError("a message is a reply, a notice or a preview")
         for message in messages:
             name, request_id, chat_key, words = map(
                 text.clean, (message.id, message.request_id, message.chat_key, message.text)

@@ -203,7 +203,13 @@ def read_thread(messages: Any, me: Me, before: str) -> list[Quoted]:
         odd = post.subtype is not None and post.subtype not in events.MESSAGES
         if odd or not post.words.strip() or _micro(post.ts) >= _micro(before):
             continue
-        quoted = Quoted(user_id=post.user or post.bot_id, text=post.words, ts=ts, from_self=me.wrote(post))
+        quoted = Quoted(
+            user_id=post.user or post.bot_id,
+            text=post.words,
+            ts=ts,
+            from_self=me.wrote(post),
+            message_id=post.ts,
+        )
         found.append((_micro(post.ts), quoted))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 

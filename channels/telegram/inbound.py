@@ -255,6 +255,7 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
             user_name=_name(sender) if sender else None,
             ts=int(answered.date.timestamp() * 1000),
             from_self=sender is not None and sender.id == me.id,
+            message_id=str(_number(answered.message_id)),
         ),
     )
 

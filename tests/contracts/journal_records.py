@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bot import errors
-from bot.contracts import InboxRecord, Journal
+from bot.contracts import InboxRecord, Journal, Quoted
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
 
@@ -90,6 +90,22 @@ class RecordsContract(JournalRig):
         assert await journal.about(CHAT, "", key) == found[:1]
         assert await journal.about(CHAT, "9", key) == found
         assert await journal.about("telegram:chat:6", "", key) == []
+
+    async def test_what_answers_or_quotes_a_message_is_found(self, journal: Journal) -> None:
+        quote = Quoted(user_id="5", text='he said "7"', message_id="9")
+        quoting = inbound(1, quoted=(quote,))
+        answering = inbound(2, answers="9")
+        await journal.receive(quoting)
+        await journal.receive(answering)
+        await journal.receive(inbound(3, message_id="9", text='"9"'))
+        await journal.receive(inbound(4, answers="9", chat_key="telegram:chat:6"))
+        await journal.receive(inbound(5, answers="99"))
+        await journal.finish(quoting.request_id, "done")
+        journal = await self.restart(journal)
+        assert [one.inbound for one in await journal.quoting(CHAT, "9")] == [quoting, answering]
+        assert await journal.quoting(CHAT, "7") == []
+        assert await journal.quoting(CHAT, "") == []
+        assert await journal.quoting(CHAT, '"') == []
 
     async def test_the_unfinished_are_read_as_many_at_a_time_as_are_wanted(self, journal: Journal) -> None:
         for number in (3, 1, 2):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Command, HistoryQuery, Inbound, MemoryOwner, Written
+from bot.contracts import ArchiveLine, Command, HistoryQuery, Inbound, MemoryOwner, Quoted, Written
 from bot.gateway import removals
 from tests.unit.gateway.conftest import Bench
 
@@ -283,3 +283,34 @@ async def test_a_change_is_not_closed_before_the_archive_tells_of_it(
     await taking
     await bench.idle()
     assert [record.outcome for record in await bench.journal.about(KEY, "m")] == ["done", "recorded"]
+
+
+async def test_what_was_made_for_somebody_who_quoted_a_removed_message_goes_too(bench: Bench) -> None:
+    own = await said(bench, "my secret is 鯨", "m")
+    quote = Quoted(user_id="77", text="my secret is 鯨", message_id="m")
+    answering = await said(bench, "keep that in mind", "n", answers="m", quoted=(quote,))
+    other = await said(bench, "and lunch", "o")
+    owner = MemoryOwner("chat", KEY)
+    for words, request_id in (("kept", other), ("kept\n鯨", answering)):
+        await bench.memory.change(
+            owner, "a.md", lambda _, words=words: words, Written(1, request_id, KEY, "77")
+        )
+    assert await asked(bench, "m") == removals.DONE
+    file = await bench.memory.read(owner, "a.md")
+    assert file is not None
+    assert file.text == "kept"
+    (line,) = await bench.archive.removals(KEY)
+    assert (line.meta or {})["turns"] == [own, answering]
+    assert ("user", "keep that in mind") in await bench.lines(), "whoever quoted it keeps their own words"
+
+
+async def test_the_removal_of_an_answer_names_all_of_its_messages(bench: Bench) -> None:
+    await bench.archive.append(
+        ArchiveLine(
+            ts=1, channel="tele", chat_id="77", chat_key=KEY, user_id="bot", message_id="a1", role="assistant",
+            text="one two", meta={"requestId": "R", "messageIds": ["a1", "a2"]},
+        )
+    )  # fmt: skip
+    assert await asked(bench, "a2", user_id="1") == removals.DONE, "an operator may"
+    (line,) = await bench.archive.removals(KEY)
+    assert (line.message_id, (line.meta or {})["messageIds"]) == ("a1", ["a1", "a2"])

@@ -109,6 +109,7 @@ def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(server: TelegramServe
     (quoted,) = must(server.say("@shipmate_bot why?", chat_id=GROUP, reply_to=theirs), me).quoted
     assert (quoted.text, quoted.from_self, quoted.user_id) == ("they said", False, "5")
     assert quoted.user_name == "Fifth"
+    assert quoted.message_id == str(theirs)
 
 
 def test_a_reply_to_a_file_says_what_kind_it_is(server: TelegramServer, me: wire.Bot) -> None:
