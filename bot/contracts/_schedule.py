@@ -1,0 +1,51 @@
+"""The port at which tools make jobs: what is to be done later, in the chat where it was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from bot.contracts._values import Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What is asked for. `inbound` is the message that asks: it fixes place and rights. Of `at` (ISO 8601), `cron` (five
+    fields) and `every` (such as `2h`) exactly one is given, the others are "". `words_of` are the ids of the people whose
+    words were in view, None where anybody's were.
+    """
+
+    inbound: Inbound
+    prompt: str
+    at: str = ""
+    cron: str = ""
+    every: str = ""
+    timezone: str = ""
+    words_of: frozenset[str] | None = None
+
+
+class Jobs(Protocol):
+    """What was planned (`bot.gateway.jobs`). Each call says for the model what came of it."""
+
+    async def create(self, asked: JobRequest) -> str:
+        """Plan a job. Raises `errors.ToolError` where it cannot be, with what is expected; `errors.StorageError`."""
+        ...
+
+    async def listed(self, inbound: Inbound) -> str:
+        """The jobs of the place of a message. Raises `errors.StorageError`."""
+        ...
+
+    async def cancel(self, inbound: Inbound, job: str) -> str:
+        """Take a job back, on behalf of who wrote. Raises `errors.ToolError` where they may not; `errors.StorageError`."""
+        ...
+
+
+@runtime_checkable
+class KnowsZones(Protocol):
+    """What a `Channel` may have beside its duties: in which time zone a person is."""
+
+    async def zone_of(self, user_id: str) -> str | None:
+        """The name of a zone of the tz database, None where the platform does not say. Raises an
+        `errors.ChannelError` where it cannot be asked.
+        """
+        ...
