@@ -11,7 +11,8 @@
     │       ├── DeliveryUncertain   may or may not have been sent
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
-    │       └── TargetGone          the chat can no longer be written to
+    │       ├── TargetGone          the chat can no longer be written to
+    │       └── ClaimUnfounded      not sent: it says that something was done which no tool did
     ├── ModelError
     │   ├── ModelRefused            the key is refused, or the account may not pay: exit 78 at start
     │   ├── ContextOverflow         the prompt does not fit the model's window
@@ -143,6 +144,16 @@ class ModelError(ShipmateError):
     retryable = False
 
     def __init__(
+class ClaimUnfounded(DeliveryFailed):
+    """A message was not sent, since it says that something was done which no tool did. `claim` is that sentence."""
+
+    code = "unfounded"
+
+    def __init__(self, claim: str) -> None:
+        super().__init__()
+        self.claim = claim
+
+
         self, message: str | None = None, *, status: int | None = None, request_id: str | None = None
     ) -> None:
         super().__init__(message)

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from bot import config, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList
+from bot.agent.claims.deeds import Witness
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
@@ -197,7 +198,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
                 log_content=llm.log_messages,
                 redact=rooms.redact,
                 artifacts=rooms.artifacts,
-                around=policy_of(rooms, registry, approvals),
+                around=Witness(policy_of(rooms, registry, approvals), registry),
             ),
             transcript=rooms.transcript,
             archive=rooms.archive,

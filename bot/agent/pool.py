@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from bot.agent.claims.checked import CheckedReply
+from bot.agent.claims.deeds import Deeds, witnessed
 from bot.agent.kit import Kit
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
-from bot.contracts import Json, Message, TurnOutcome, TurnRequest
+from bot.contracts import Json, Message, Reply, TurnOutcome, TurnRequest
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -38,8 +41,15 @@ class AgentPool:
         return len(self._runtimes)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
-        with self._lend(request.chat_key) as runtime:
+        with self._lend(request.chat_key) as runtime, witnessed() as done:
+            if request.reply is not None:
+                request = replace(request, reply=self._checked(request, request.reply, done))
             return await runtime.run(request)
+
+    def _checked(self, request: TurnRequest, reply: Reply, done: Deeds) -> Reply:
+        """The way back to the chat, behind a look at what is claimed on it."""
+        kit = self._kit
+        return CheckedReply(reply, request, done, registry=kit.registry, steps=kit.steps, log=kit.log)
 
     async def cut_off(self, chat_key: str) -> tuple[str, ...]:
         with self._lend(chat_key) as runtime:

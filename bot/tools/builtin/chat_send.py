@@ -12,6 +12,11 @@ from bot.contracts import Effect
 from bot.tools import context
 from bot.tools.registry import ToolPorts
 
+UNFOUNDED = (
+    "Not delivered: it says “{claim}”, but no tool has done that while you answered this message. Do it now if you can, or "
+    "say truly what was done and what was not; then send again."
+)
+
 
 class ChatSendInput(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -60,6 +65,8 @@ class ChatSend:
             ) from error
         except errors.TargetGone as error:
             raise errors.ToolError("Not delivered: this chat can no longer be written to.") from error
+        except errors.ClaimUnfounded as error:
+            raise errors.ToolError(UNFOUNDED.format(claim=error.claim)) from error
         except errors.DeliveryFailed as error:
             raise errors.ToolError("Not delivered: the platform refused the message.") from error
         return delivered_words([part.message_id for part in sent])

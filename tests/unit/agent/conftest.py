@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.agent.claims.deeds import Witness
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
@@ -28,7 +29,7 @@ from bot.testing.journal import FaultyJournal
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import ScriptedModel
-from bot.tools.dispatch import Dispatcher
+from bot.tools.dispatch import Dispatcher, straight
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
@@ -104,7 +105,8 @@ class Bench:
         self.configure(registry=registry, dispatcher=self.dispatcher(registry))
 
     def dispatcher(self, registry: Registry) -> Dispatcher:
-        return Dispatcher(registry, clock=self.clock, log=self.log, artifacts=self.artifacts)
+        around = Witness(straight, registry)
+        return Dispatcher(registry, clock=self.clock, log=self.log, artifacts=self.artifacts, around=around)
 
     def restart(self) -> None:
         """A new process on the same files."""

@@ -1,0 +1,140 @@
+"""The reply of a turn, behind a look at what it claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from bot import errors, text
+from bot.agent.claims import deeds, reading
+from bot.agent.claims.deeds import Deed, Deeds
+from bot.agent.claims.reading import Claim
+from bot.contracts import Log, Message, Reply, Sent, StepRecord, Steps, TurnRequest
+from bot.tools import context
+from bot.tools.registry import Registry
+
+SHORT = 800
+"""Characters that are read where everything else runs; that takes some milliseconds at the most."""
+SHOWN = 120
+"""Characters of a sentence that are repeated in a note."""
+_SUMMARY = "<conversation_summary"
+
+
+class CheckedReply:
+    """`contracts.Reply` that lets nothing out which says that something was done when no tool did it.
+
+    The first time the model is told instead (`errors.ClaimUnfounded`), where it is a tool that sends and so can be told;
+    after that such a message goes out with a note.
+    """
+
+    def __init__(
+        self, inner: Reply, request: TurnRequest, done: Deeds, *, registry: Registry, steps: Steps, log: Log
+    ) -> None:
+        self._inner = inner
+        self._request = request
+        self._done = done
+        self._registry = registry
+        self._steps = steps
+        self._log = log
+        self._corrected = False
+
+    async def send(self, words: str) -> list[Sent]:
+        """Deliver, as `contracts.Reply.send`. Raises also `errors.ClaimUnfounded`."""
+        if len(words) <= SHORT and not reading.claims(words, self._person()):
+            return await self._inner.send(words)
+        looking = asyncio.ensure_future(self._unfounded(words))
+        try:
+            found = await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            # What has come this far goes out, as from any reply; nobody is there any more who could correct it.
+            await self._inner.send(self._marked(words, await looking))
+            raise
+        if found and self._done.calling and not self._corrected:
+            self._corrected = True
+            self._note(found, "corrected")
+            raise errors.ClaimUnfounded(text.preview(found[0].sentence, SHOWN))
+        return await self._inner.send(self._marked(words, found))
+
+    def _marked(self, words: str, found: Sequence[Claim]) -> str:
+        """A reply, with a note below it where something was `found`."""
+        if not found:
+            return words
+        self._note(found, "marked")
+        first = found[0]
+        return f"{words}\n\n{first.language.note.format(claim=text.preview(first.sentence, SHOWN))}"
+
+    def _note(self, found: Sequence[Claim], action: str) -> None:
+        self._log.write(
+            "claim",
+            "a reply says that something was done which no tool did",
+            level="warn",
+            claims=[claim.kind for claim in found],
+            language=found[0].language.name,
+            action=action,
+        )
+
+    def _person(self) -> str:
+        """What the turn answers."""
+        inbounds = (self._request.inbound, *self._request.also)
+        return self._request.prompt or "\n".join(one.text for one in inbounds if one is not None)
+
+    async def _unfounded(self, words: str) -> list[Claim]:
+        """The claims that nothing bears out."""
+        left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
+        if left:
+            known = any(one.tool == deeds.TASK for one in self._done.done)
+            left = _without(left, await self._recorded(), admits=reading.admits(words), inside=known)
+        if any(claim.earlier for claim in left) and (before := self._before()) is not None:
+            found = _without(left, before, admits=True)
+            return [claim for claim in left if not claim.earlier or claim in found]
+        return [claim for claim in left if not claim.earlier]
+
+    async def _recorded(self) -> list[Deed]:
+        """What the turn did before a crash cut it off, as its steps tell."""
+        try:
+            steps: Sequence[StepRecord] = await self._steps.steps(self._request.request_id)
+        except errors.StorageError:
+            return []
+        return [
+            deeds.deed({"name": step.name, "input": {}}, step.result or {}, self._registry)
+            for step in steps
+            if step.kind == "tool" and step.ended_at is not None
+        ]
+
+    def _before(self) -> list[Deed] | None:
+        """What was done in turns that are in view; None where nobody can tell any more."""
+        try:
+            view: Sequence[Message] = context.current().view()
+        except errors.ToolError:
+            return None
+        return None if _forgotten(view) else deeds.told(view, self._registry)
+
+
+def unfounded(words: str, person: str, done: Sequence[Deed], *, inside: bool = True) -> list[Claim]:
+    """What a reply to a `person` claims and nothing of what was `done` bears out. `inside`: what subagents did is known."""
+    left = _without(reading.claims(words, person), done, admits=reading.admits(words), inside=inside)
+    # What does not say who did it may be what a tool has found.
+    return [claim for claim in left if claim.own] if any(one.worked for one in done) else left
+
+
+def _without(
+    claims: Iterable[Claim], done: Iterable[Deed], *, admits: bool, inside: bool = True
+) -> list[Claim]:
+    """The claims that none of this bears out. What failed bears out that it was tried, and more in a reply that says so."""
+    borne: set[str] = set()
+    for one in done:
+        if one.worked or admits:
+            borne |= one.bears_out(inside=inside)
+        elif "run" in one.effects:
+            borne.add("ran")
+    return [claim for claim in claims if claim.kind not in borne]
+
+
+def _forgotten(view: Sequence[Message]) -> bool:
+    """Whether older turns are there as a summary only, or as what an archive told of them."""
+    for message in view:
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [{"text": content}]
+        if any(str(block.get("text", "")).startswith(_SUMMARY) for block in blocks):
+            return True
+    return False

@@ -1,0 +1,149 @@
+"""What the tools of a turn have done, those of its subagents included."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+import regex
+
+from bot.agent.claims.language import Kind
+from bot.contracts import Effect, Json, Message
+from bot.tools.builtin.chat_send import ChatSend
+from bot.tools.dispatch import Around
+from bot.tools.registry import Registry
+
+_MCP = "mcp__"
+TASK = "task"
+_LOOKS = frozenset(
+    [
+        "check",
+        "count",
+        "describe",
+        "fetch",
+        "find",
+        "get",
+        "inspect",
+        "list",
+        "lookup",
+        "query",
+        "read",
+        "search",
+        "show",
+        "status",
+        "view",
+        "whoami",
+    ]
+)
+"""Verbs of tools of others that change nothing."""
+_EVERYTHING: frozenset[Kind] = frozenset({"sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"})
+_BY_EFFECT: dict[Effect, frozenset[Kind]] = {
+    "write": frozenset({"saved", "deleted"}),
+    "run": frozenset({"saved", "deleted", "ran", "acted"}),
+    "message": frozenset({"sent", "mailed", "acted"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A call that was really made. `worked`: its tool did not say otherwise."""
+
+    tool: str
+    effects: frozenset[Effect]
+    worked: bool
+    looks: bool = False
+
+    def bears_out(self, *, inside: bool = True) -> frozenset[Kind]:
+        """What it makes true to say. Of a subagent whose calls are not known (`inside` is false) that is anything."""
+        if self.looks:
+            return frozenset()
+        if self.tool == ChatSend.name:
+            return frozenset({"sent"})
+        if self.tool.startswith(_MCP) or (self.tool == TASK and not inside):
+            return _EVERYTHING
+        if self.tool.startswith("schedule_"):
+            return frozenset({"scheduled", "acted"})
+        if {"run", "network"} <= self.effects:
+            return _EVERYTHING  # a command that reaches the network may do anything
+        return frozenset().union(*(_BY_EFFECT.get(effect, ()) for effect in self.effects))
+
+
+@dataclass(slots=True)
+class Deeds:
+    """`calling`: a tool is running now."""
+
+    done: list[Deed] = field(default_factory=list)
+    calling: int = 0
+
+
+_current: ContextVar[Deeds | None] = ContextVar("deeds", default=None)
+
+
+@contextlib.contextmanager
+def witnessed() -> Iterator[Deeds]:
+    """What is done within a block, by tasks that begin in it too."""
+    deeds = Deeds()
+    token = _current.set(deeds)
+    try:
+        yield deeds
+    finally:
+        _current.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """`tools.dispatch.Around` that notes what was run. What stands around it decides whether anything is."""
+
+    around: Around
+    registry: Registry
+
+    async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+        deeds = _current.get()
+        if deeds is None:
+            return await self.around(call, run)
+
+        async def seen() -> Json:
+            deeds.calling += 1
+            try:
+                result = await run()
+            finally:
+                deeds.calling -= 1
+            deeds.done.append(deed(call, result, self.registry))
+            return result
+
+        return await self.around(call, seen)
+
+
+def deed(call: Json, result: Json, registry: Registry) -> Deed:
+    """A call with its result as a deed."""
+    tool = registry.get(call["name"])
+    effects = tool.effects if tool is not None else frozenset[Effect]()
+    return Deed(call["name"], effects, not result.get("is_error"), _looks(call, effects))
+
+
+def _looks(call: Json, effects: frozenset[Effect]) -> bool:
+    """Whether a call can only have read something."""
+    name: str = call["name"]
+    if name.startswith(_MCP):
+        words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
+        return effects == {"read"} or (bool(words) and words[0].lower() in _LOOKS)
+    if name == "memory":
+        return call["input"].get("command") == "view"
+    return bool(name == "schedule_list" or effects == {"read"})
+
+
+def told(messages: Iterable[Message], registry: Registry) -> list[Deed]:
+    """What the calls in these messages have done, as their results tell."""
+    calls: dict[str, Json] = {}
+    found: list[Deed] = []
+    for message in messages:
+        content = message["content"]
+        blocks: Sequence[Json] = content if isinstance(content, list) else ()
+        for block in blocks:
+            if block.get("type") == "tool_use":
+                calls[block["id"]] = block
+            elif block.get("type") == "tool_result" and block["tool_use_id"] in calls:
+                found.append(deed(calls[block["tool_use_id"]], block, registry))
+    return found

@@ -1,0 +1,138 @@
+"""Which effects a text claims that its speaker had just now. In doubt it claims nothing: words of others, drafts, code,
+the past, conditions, plans, denials and questions are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import regex
+
+from bot.agent.claims.chinese import CHINESE
+from bot.agent.claims.english import ENGLISH
+from bot.agent.claims.german import GERMAN
+from bot.agent.claims.japanese import JAPANESE
+from bot.agent.claims.language import COMMAND, NAME, Kind, Language, Saying
+
+HEAD, TAIL = 4_000, 2_000
+"""Characters of the beginning and of the end of a text that are read: what lies between is no report."""
+SENTENCE = 400
+"""Characters of a sentence that are read."""
+_FENCED = regex.compile(
+    r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", regex.MULTILINE | regex.DOTALL
+)
+_CODE = regex.compile(r"(`+)([^`\n]+)\1")
+_FILE = regex.compile(rf"[\w./~-]+/[\w./~-]*|{NAME}", regex.IGNORECASE)
+_QUOTED = regex.compile(
+    r"“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»|「[^」\n]*」|『[^』\n]*』|《[^》\n]*》|(?<!\w)\"[^\"\n]*\"(?!\w)|(?<![\w'’])'[^'\n]{4,}'(?!\w)"
+)
+_LINK = regex.compile(r"https?://\S+")
+_MARKS = regex.compile(r"[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}")
+_ITEM = regex.compile(r"^\s*(?:[-+*•]|\d{1,3}[.)]|#{1,6})\s+")
+_SENTENCES = regex.compile(r"(?<=[.!?…])\s+|(?<=[。！？；;])|\n+")
+_CLAUSES = regex.compile(r"[,，、;；:：–—]| but | however | aber | jedoch ")
+_KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
+_HAN = regex.compile(r"\p{Han}")
+_ASKS = regex.compile(r"[?？]\W*$")
+_PERSONS = regex.compile(
+    r"^\W*(?:what|when|where|who|why|how|which|wann|was|wer|wo|warum|wie|welche\w*|什么|何|いつ|誰|どこ|なぜ|谁|哪|怎么)\b|[?？]\s*$",
+    regex.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`earlier`: it is said to have been done before, perhaps in an older turn. `own` as in `language.Saying`."""
+
+    kind: Kind
+    sentence: str
+    language: Language
+    own: bool
+    earlier: bool
+
+
+def claims(words: str, person: str = "") -> list[Claim]:
+    """What a reply to the words of a `person` claims, each kind once."""
+    found: dict[Kind, Claim] = {}
+    for sentence, shown in _sentences(_ends(words)):
+        for language in _languages(sentence):
+            for claim in _claimed(sentence, shown, language, person):
+                found.setdefault(claim.kind, claim)
+    return list(found.values())
+
+
+def admits(words: str) -> bool:
+    """Whether a reply says that something went wrong."""
+    return any(language.admits.search(words) for language in _languages(words))
+
+
+def _ends(words: str) -> str:
+    return words if len(words) <= HEAD + TAIL else f"{words[:HEAD]}\n{words[-TAIL:]}"
+
+
+def _languages(words: str) -> tuple[Language, ...]:
+    if _KANA.search(words):
+        return (JAPANESE,)
+    return (CHINESE,) if _HAN.search(words) else (ENGLISH, GERMAN)
+
+
+def _sentences(words: str) -> Iterator[tuple[str, str]]:
+    """Each sentence of a text's own words, as it is read and as it stands there."""
+    plain = _FENCED.sub("\n", words)
+    for line in plain.split("\n"):
+        if line.lstrip().startswith((">", "|", "    ")):
+            continue
+        bare = _ITEM.sub("", line)
+        read = _MARKS.sub("", _QUOTED.sub("□", _LINK.sub("□", _CODE.sub(_named, bare)))).strip()
+        if any(language.draft.search(read) for language in _languages(read)):
+            return  # what follows is a text that is shown
+        for sentence in filter(None, map(str.strip, _SENTENCES.split(read))):
+            yield sentence[:SENTENCE], sentence
+
+
+def _named(code: regex.Match[str]) -> str:
+    """Code in a line: the name of a file stays, all else is a command."""
+    return str(code[2]) if _FILE.fullmatch(code[2].strip()) else COMMAND
+
+
+def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iterator[Claim]:
+    if _ASKS.search(sentence):
+        return
+    earlier = bool(language.earlier.search(sentence)) or _any(person, "reviewing")
+    for saying in language.sayings:
+        match = saying.pattern.search(sentence)
+        if match is None or language.before.search(sentence[: match.end()]):
+            continue
+        if language.around.search(_clause(sentence, match.start(), match.end())) or _asked_otherwise(
+            saying, person
+        ):
+            continue
+        yield Claim(saying.kind, shown, language, saying.own, earlier)
+
+
+def _clause(sentence: str, start: int, end: int) -> str:
+    """The words around a place, as far as its clause reaches."""
+    borders = [0, *(mark.end() for mark in _CLAUSES.finditer(sentence)), len(sentence)]
+    first = max(border for border in borders if border <= start)
+    last = min((border for border in borders if border >= end), default=len(sentence))
+    return sentence[first:last]
+
+
+def _asked_otherwise(saying: Saying, person: str) -> bool:
+    """Whether it answers something else than a wish for this: a question, a text to be written, or a report."""
+    if not saying.own:
+        if not _order(saying.kind, person):
+            return True
+        asks = bool(_PERSONS.search(person)) and not _any(person, "requests")
+        if asks or any(language.done[saying.kind].search(person) for language in _languages(person)):
+            return True
+    return bool(person) and _any(person, "composing") and not _order(saying.kind, person)
+
+
+def _order(kind: Kind, person: str) -> bool:
+    return any(language.orders[kind].search(person) for language in _languages(person))
+
+
+def _any(person: str, what: str) -> bool:
+    return any(getattr(language, what).search(person) for language in _languages(person))
