@@ -231,6 +231,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
                 compaction.keep_tokens,
                 compaction.idle.enabled,
                 compaction.idle.above_tokens,
+                compaction.provider == "auto",
             ),
             memories=Memories(settings.home / "memory", disk=outside.disk),
             rules={name: manifest.rules for name, manifest in rooms.manifests.items()},

@@ -12,7 +12,7 @@ from bot.agent import asked
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.tally import KEY, Tally
-from bot.context import blocks, masking, preserved, replay
+from bot.context import blocks, masking, memory, preserved, removed, replay
 from bot.context.store import AgentContextStore
 from bot.contracts import Json, Message, TurnRequest
 from bot.llm import prices
@@ -21,7 +21,7 @@ from bot.tools import excerpt
 Reason = Literal[
     "cold_cache", "idle", "size", "message_cap", "injection", "overflow", "thinking", "model_change", "new",
     "undo", "edit", "deletion", "instructions", "compact", "repair",
-    "continuation",
+    "continuation", "summary_refused",
 ]  # fmt: skip
 _TOLD = {
     "boundary": ("compaction", "history cut"),
@@ -30,7 +30,7 @@ _TOLD = {
     "turn_end": ("injection", "the loaded messages go with their turn"),
     "tail": ("injection", "a line that asked the model to go on goes"),
 }
-_BAD = frozenset({"overflow", "thinking", "repair"})
+_BAD = frozenset({"overflow", "thinking", "repair", "summary_refused"})
 _ANEW = frozenset(
     {"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo", "deletion"}
 )
@@ -62,9 +62,21 @@ def compacted(uuids: Sequence[str], head: Message | None) -> Change:
     return Change("boundary", {"dropped": list(uuids), "head": head})
 
 
-def changed_frame(frame: Json) -> Change:
-    """What stands before the history has changed: the thinking in it goes."""
-    return Change("boundary", {"dropped": [], "frame": frame})
+def changed_frame(frame: Json, head: Message | None = None) -> Change:
+    """What stands before the history has changed: the thinking in it goes, and a summary of the provider's becomes words."""
+    return Change("boundary", {"dropped": [], "frame": frame} | _in_words(head))
+
+
+def in_words(head: Message | None) -> Change:
+    """A summary of the provider's becomes words, which say the same."""
+    return Change("boundary", {"dropped": []} | _in_words(head))
+
+
+def _in_words(head: Message | None) -> Json:
+    """It was made for one system prompt, these tools and this model."""
+    if head is None or not memory.condensed(head):
+        return {}
+    return {"head": memory.plain(head), removed.AGAIN: True}
 
 
 def masked(results: Mapping[str, str]) -> Change:
@@ -124,9 +136,12 @@ class Epochs:
         before, self.frame = self.frame, {"model": model, "digest": _digest([list(system), list(tools)])}
         if self.parts is asked.NOTHING or before != self.frame:
             self.parts = asked.frame(system, tools, self._kit.redact)
-        if before is not None and before != self.frame and (len(self.store) or self.turn is not None):
-            other = before["model"] != model
-            self.declare("model_change" if other else "instructions", changed_frame(self.frame))
+        bound = memory.condensed(self.store.head)
+        shown = bool(len(self.store)) or self.turn is not None or bound
+        if before != self.frame and shown and (before is not None or bound):
+            other = before is not None and before["model"] != model
+            change = changed_frame(self.frame, self.store.head)
+            self.declare("model_change" if other else "instructions", change)
         elif self.cold:
             self.mask_old("cold_cache")
 

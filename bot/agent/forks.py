@@ -7,14 +7,15 @@ compacted itself.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bot import errors
+from bot import errors, text
 from bot.agent.kit import Kit
 from bot.agent.tally import Tally
 from bot.context import blocks, compaction, memory, repair, view
-from bot.context.memory import Memory
+from bot.context.memory import Memory, MemoryInvalid
 from bot.contracts import Json, Message, ModelReply, ModelRequest
 
 ANSWER_TOKENS = 8_192
@@ -34,13 +35,25 @@ class Prefix:
     current: Sequence[Message] = ()
     tally: Tally | None = None
     """What the chat has come to; the fork adds what it costs."""
+    exact: bool = True
+    """Whether these are the bytes of the next request: a summary by the provider stands for those alone."""
 
     @property
     def messages(self) -> list[Message]:
         return [*self.history, *self.current]
 
 
-def request(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> ModelRequest:
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary of a conversation; where the provider wrote it, with its `block`, which only that provider reads."""
+
+    words: str
+    block: Json | None = None
+
+
+def request(
+    prefix: Prefix, kit: Kit, *, purpose: str, directive: Message | None = None, summarize: str | None = None
+) -> ModelRequest:
     """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
     shared = view.render(
         model=kit.model_name,
@@ -51,28 +64,65 @@ def request(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> Mo
         injected=(),
         current=prefix.current,
     )
-    whole = replace(shared, messages=(*shared.messages, directive), purpose=purpose)
+    behind = () if directive is None else (directive,)
+    whole = replace(shared, messages=(*shared.messages, *behind), purpose=purpose, summarize=summarize)
     return repair.sound(whole)[0]
 
 
 async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> str:
     """What the model says to it, without our secrets. Raises `errors.ModelError`."""
-    asked = request(prefix, directive, kit, purpose=purpose)
+    asked = request(prefix, kit, purpose=purpose, directive=directive)
+    reply = await _reply(asked, prefix, kit)
+    kit.learn(asked, reply)
+    return kit.redact(blocks.plain_text(reply.content))
+
+
+async def _reply(asked: ModelRequest, prefix: Prefix, kit: Kit) -> ModelReply:
     reply: ModelReply | None = None
     async for event in kit.model.stream(asked):
         if isinstance(event, ModelReply):
             reply = event
     if reply is None:
         raise errors.StreamBroken("the model's stream ended without a reply")
-    kit.learn(asked, reply)
     if prefix.tally is not None:
         prefix.tally.asked(reply.usage, reply.cost_usd)
-    return kit.redact(blocks.plain_text(reply.content))
+    return reply
 
 
 async def remember(prefix: Prefix, known: Memory | None, kit: Kit) -> Memory:
     """The memory of a conversation, written anew. Raises `errors.ModelError` and `MemoryInvalid`."""
     return memory.read(await ask(prefix, memory.extraction(known), kit, purpose="memory"))
+
+
+async def condense(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> Summary:
+    """A summary of a whole conversation, by the provider itself where the model can: it reads what the cache holds, and
+    nothing of ours stands behind that. What it does not do, or not well, a fork does.
+
+    Raises `errors.ModelError` and `MemoryInvalid`.
+    """
+    able = kit.compaction.provider and kit.windows.compacts(kit.model_name)
+    if able and prefix.exact and not prefix.current:
+        try:
+            return await _provided(prefix, known, focus, kit)
+        except (errors.ContextOverflow, errors.RequestInvalid, MemoryInvalid) as error:
+            if isinstance(error, errors.RequestInvalid) and not isinstance(error, errors.ThinkingUnbound):
+                kit.windows.compacts_not(kit.model_name)
+            cause = f"{type(error).__name__}: {error}"
+            kit.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
+    return Summary(await summarize(prefix, known, focus, kit))
+
+
+async def _provided(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> Summary:
+    """What its tokens were says nothing of the prompt's size: nothing is learnt from it."""
+    asked = request(prefix, kit, purpose="compaction", summarize=memory.condensing(known, focus))
+    reply = await _reply(asked, prefix, kit)
+    found = [block for block in reply.content if block.get("type") == "compaction"]
+    if reply.stop_reason != "compaction" or len(found) != 1:
+        raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
+    # Its signature would fit no other words.
+    words, written = memory.read_block(found[0], known), json.dumps(found[0], ensure_ascii=False)
+    fits = blocks.redacted(found, kit.redact) == found and text.clean(written) == written
+    return Summary(words, found[0]) if fits else Summary(text.clean(kit.redact(words)))
 
 
 async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> str:

@@ -16,6 +16,7 @@ from bot.agent.continuing import Asking
 from bot.agent.epochs import Change
 from bot.agent.kit import Kit
 from bot.context import blocks, estimate, repair, view
+from bot.context.memory import condensed
 from bot.context.validate import loose_thinking
 from bot.contracts import Json, ModelReply, ModelRequest
 
@@ -86,11 +87,9 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             continue
         try:
             return await _answer(turn, _sound(request, asking), asking)
-        except errors.ThinkingUnbound:
-            if tries.unbound:
+        except errors.RequestInvalid as error:
+            if not await _without_what_is_bound(turn, tries, error):
                 raise
-            tries.unbound = True
-            await turn.cut([], "thinking")
         except errors.OutputOverflow as error:
             kit.windows.refused(request.model, error)
             if not _lower_output(tries, error):
@@ -102,6 +101,18 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
         except errors.ContextOverflow as error:
             kit.windows.refused(request.model, error)
             _shrink(turn, request, tries, error, kit)
+
+
+async def _without_what_is_bound(turn: ActiveTurn, tries: _Tries, error: errors.RequestInvalid) -> bool:
+    """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
+    if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
+        tries.unbound = True
+        await turn.cut([], "thinking")
+        return True
+    bound = condensed(turn.store.head)
+    if bound:
+        turn.epochs.declare("summary_refused", epochs.in_words(turn.store.head))
+    return bound
 
 
 def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:

@@ -206,7 +206,7 @@ class Upkeep:
     async def compact(self, focus: str) -> Json:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
 
-        `how` is "memory", "summary", "nothing" (there was nothing to gain) or "failed".
+        `how` is "memory", "summary", "provider" (which wrote it), "nothing" (there was nothing to gain) or "failed".
         """
         if self._compacting is not None and not await self._ends(self._compacting):
             await _given_up(self._compacting)
@@ -284,22 +284,21 @@ class Upkeep:
     async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Change:
         """The change in which a summary stands for it, which is the memory from now on."""
         newest = self._newest()
-        prefix = self._prefix(current)
         self._note_asked(current)
-        summary = await forks.summarize(prefix, self._known, focus, self._kit)
-        change = self._change(dropped, summary, "summary")
+        summary = await forks.condense(self._prefix(current), self._known, focus, self._kit)
+        change = self._change(dropped, summary.words, "summary", summary.block)
         try:
-            await self._keep(memory.read(summary), newest)
+            await self._keep(memory.read(summary.words), newest)
         except _FAILED as error:
             self._write("a summary could not be kept as the memory", error)
         return change
 
-    def _change(self, dropped: Sequence[str], words: str, how: str) -> Change:
+    def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> Change:
         gone = reattach.Gone(self._messages(dropped), self._messages(set(self._uuids()) - set(dropped)))
         origin = self._lines.origin(self._store.view())
-        head = memory.head(words, *reattach.attached(gone, self._kit), origin=origin)
+        head = memory.head(words, *reattach.attached(gone, self._kit), origin=origin, block=block)
         change = epochs.compacted(dropped, head)
-        return Change(change.line, change.data | {"how": how})
+        return Change(change.line, change.data | {"how": "provider" if block else how})
 
     def _border(self, keep: int) -> list[str]:
         return compaction.border(self._store.turns, size=self._tokens, keep=keep)
@@ -336,7 +335,8 @@ class Upkeep:
         if self.system:
             return Prefix(self.system, self._store.view(), current, self._epochs.tally)
         # What was thought behind another system prompt would be refused.
-        return Prefix(self.stand_in, blocks.without_thinking(self._store.view()), current, self._epochs.tally)
+        history = blocks.without_thinking(self._store.view())
+        return Prefix(self.stand_in, history, current, self._epochs.tally, exact=False)
 
     def _note_asked(self, current: Sequence[Message]) -> None:
         """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""

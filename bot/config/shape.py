@@ -67,6 +67,8 @@ class Compaction(Shape):
     keep_tokens: Annotated[int, Field(ge=0)] = 4_000
     """Tokens of it that stay as they are."""
     idle: Idle = Idle()
+    provider: Literal["auto", "never"] = "auto"
+    """Whether the provider writes summaries itself where the model can; else a question to the model does."""
 
 
 class Context(Shape):

@@ -38,6 +38,8 @@ class Policy:
     keep_tokens: int = KEEP_TOKENS
     idle: bool = True
     idle_above: int = IDLE_ABOVE
+    provider: bool = True
+    """Whether summaries are the provider's own where the model can."""
 
 
 @dataclass(frozen=True, slots=True)

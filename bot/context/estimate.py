@@ -102,6 +102,7 @@ _COUNTS: dict[str, Callable[[Json], float]] = {
     "tool_use": _call,
     "tool_result": lambda block: CALL_TOKENS + _content(block.get("content")),
     "thinking": lambda block: text_tokens(str(block.get("thinking") or "")),
+    "compaction": lambda block: text_tokens(str(block.get("content") or "")),
     "redacted_thinking": lambda block: len(str(block.get("data") or "")) / OPAQUE_PER_TOKEN,
     "image": _media,
     "document": _media,

@@ -54,7 +54,7 @@ def problems(request: ModelRequest, *, paused: bool = False) -> Iterator[str]:
     if not shapes:
         yield from _pairs(messages)
         yield from _server_pairs(messages, paused=paused)
-        yield from _ends(messages, paused=paused)
+        yield from _ends(messages, paused=paused or request.summarize is not None)
     yield from _breakpoints(request)
 
 
@@ -108,6 +108,8 @@ def _shape(at: int, message: Message) -> Iterator[str]:
     for number, block in enumerate(content):
         place = f"messages.{at}.content.{number}"
         problem = block_problem(block, str(role))
+        if at + number and isinstance(block, dict) and block.get("type") == "compaction":
+            problem = "a summary of the provider's that is not first"
         if problem is not None:
             yield f"{place}: {problem}"
     results = sum(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
@@ -156,6 +158,11 @@ def _signed(block: Json) -> str | None:
     return None if whole else "thinking without its signature"
 
 
+def _summed(block: Json) -> str | None:
+    whole = isinstance(block.get("content"), str) and block["content"].strip()
+    return None if whole else "a summary of the provider's without words"
+
+
 def _hidden(block: Json) -> str | None:
     return None if isinstance(block.get("data"), str) else "redacted thinking without its data"
 
@@ -166,6 +173,7 @@ _CHECKS = {
     "tool_result": _result,
     "thinking": _signed,
     "redacted_thinking": _hidden,
+    "compaction": _summed,
 }
 
 

@@ -19,6 +19,10 @@ class ModelRequest:
     messages: Sequence[Message]
     tools: Sequence[Json] = ()
     purpose: str = "turn"
+    summarize: str | None = None
+    """With these instructions the provider's own summary of the messages is asked for, instead of an answer: a block of
+    type `compaction`, which stands first in later requests, unchanged. Only where `ModelFacts.compacts`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class ModelFacts:
     """Most tokens of a request."""
     max_output: int | None = None
     """Most tokens of an answer."""
+    compacts: bool = False
+    """Whether `ModelRequest.summarize` may be asked of it."""
 
 
 class Learned(Protocol):

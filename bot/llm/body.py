@@ -7,6 +7,9 @@ import json
 
 from bot.contracts import Json, ModelRequest
 
+COMPACTION = {"anthropic-beta": "compact-2026-09-04"}
+"""The header without which the provider knows nothing of its own summaries."""
+
 
 def body_of(request: ModelRequest) -> Json:
     """The request as it is sent. Equal requests make equal bytes."""
@@ -16,8 +19,17 @@ def body_of(request: ModelRequest) -> Json:
     if request.tools:
         body["tools"] = list(request.tools)
     body["messages"] = list(request.messages)
+    if request.summarize is not None:
+        body["compaction"] = {"type": "summarize", "instructions": request.summarize}
     body["stream"] = True
     return body
+
+
+def headers_of(request: ModelRequest) -> dict[str, str]:
+    """The headers that a request needs besides the usual ones."""
+    content = request.messages[0]["content"] if request.messages else ()
+    begins = bool(content) and isinstance(content, list) and content[0].get("type") == "compaction"
+    return dict(COMPACTION) if begins or request.summarize is not None else {}
 
 
 def wire(request: ModelRequest) -> bytes:

@@ -19,7 +19,7 @@ import httpx2
 from bot import errors
 from bot.contracts import Clock, Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
-from bot.llm.body import body_of
+from bot.llm.body import COMPACTION, body_of, headers_of
 from bot.llm.discretion import discreet
 from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
@@ -140,6 +140,7 @@ class AnthropicModel:
                 "/v1/messages",
                 cast_to=object,
                 body=body_of(request),
+                options={"headers": headers_of(request)},
                 stream=True,
                 stream_cls=anthropic.AsyncStream[object],
             )
@@ -224,16 +225,26 @@ class AnthropicModel:
         await self._get("/v1/models", {"limit": 1})
 
     async def facts(self, model: str) -> ModelFacts:
-        found = await self._get(f"/v1/models/{quote(model, safe='')}")
-        return ModelFacts(_count(found.get("max_input_tokens")), _count(found.get("max_tokens")))
+        page = f"/v1/models/{quote(model, safe='')}"
+        try:
+            found = await self._get(page, headers=COMPACTION)
+        except errors.RequestInvalid:
+            # An endpoint that refuses what it does not know.
+            found = await self._get(page)
+        window, most = _count(found.get("max_input_tokens")), _count(found.get("max_tokens"))
+        return ModelFacts(window, most, _compacts(found.get("capabilities")))
 
-    async def _get(self, path: str, params: Json | None = None) -> Json:
+    async def _get(
+        self, path: str, params: Json | None = None, *, headers: Mapping[str, str] | None = None
+    ) -> Json:
         """An object of the provider; {} where it has no such page, as compatible endpoints need not."""
         failure: errors.ModelError | None = None
         page: object = None
         try:
             page = await self._client.get(
-                path, cast_to=object, options={"params": params or {}, "timeout": 20.0}
+                path,
+                cast_to=object,
+                options={"params": params or {}, "timeout": 20.0, "headers": headers or {}},
             )
         except _FAILURES as error:
             if isinstance(error, anthropic.APIStatusError) and error.status_code in NO_SUCH_PAGE:
@@ -254,6 +265,14 @@ class AnthropicModel:
 def _count(value: object) -> int | None:
     """A number of tokens; None for what cannot be one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _compacts(capabilities: object) -> bool:
+    """Whether the provider says that the model summarizes when it is asked to."""
+    found = capabilities
+    for name in ("compaction", "summarize", "supported"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found is True
 
 
 async def _drain(events: AsyncIterator[Json]) -> None:

@@ -42,6 +42,7 @@ class Accumulator:
         self._left = max_characters
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
+        self._summing: list[Json] = []
         self._hour_writes = 0
 
     def feed(self, event: Json) -> TextDelta | ToolInputDelta | None:
@@ -116,6 +117,9 @@ class Accumulator:
         for key, value in usage.items():
             if _is_count(value):
                 self._usage[key] = value
+        iterations = usage.get("iterations")
+        if isinstance(iterations, list):
+            self._summing = [one for one in map(_object, iterations) if one.get("type") == "compaction"]
         written = _object(usage.get("cache_creation"))
         if _is_count(written.get("ephemeral_1h_input_tokens")):
             self._hour_writes = written["ephemeral_1h_input_tokens"]
@@ -134,11 +138,16 @@ class Accumulator:
     @property
     def usage(self) -> Usage:
         return Usage(
-            input_tokens=self._usage.get("input_tokens", 0),
-            output_tokens=self._usage.get("output_tokens", 0),
-            cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
-            cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
+            input_tokens=self._total("input_tokens"),
+            output_tokens=self._total("output_tokens"),
+            cache_read_tokens=self._total("cache_read_input_tokens"),
+            cache_write_tokens=self._total("cache_creation_input_tokens"),
         )
+
+    def _total(self, name: str) -> int:
+        """What a summary of the provider's own took is told beside the rest, and billed like it."""
+        beside = (one.get(name) for one in self._summing)
+        return self._usage.get(name, 0) + sum(figure for figure in beside if _is_count(figure))
 
     @property
     def hour_writes(self) -> int:
@@ -187,6 +196,8 @@ class _Block:
             self._pieces.append(_words(delta.get("thinking")))
         elif kind == "signature_delta":
             self._signature.append(_words(delta.get("signature")))
+        elif kind == "compaction_delta" and self.type == "compaction":
+            self.value |= {name: delta[name] for name in ("content", "encrypted_content") if name in delta}
         elif kind == "citations_delta" and delta.get("citation") is not None:
             self.value.setdefault("citations", []).append(delta["citation"])
         return None

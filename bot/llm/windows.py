@@ -49,6 +49,14 @@ class Windows:
         """Most tokens of an answer; None where nobody knows."""
         return self._figure(model, "maxOutput")
 
+    def compacts(self, model: str) -> bool:
+        """Whether the model's provider summarizes a conversation when it is asked to."""
+        return bool(self._figure(model, "compacts"))
+
+    def compacts_not(self, model: str) -> None:
+        """It was asked to and refused, whatever it says of itself."""
+        self._learned.set(model, "compacts", None)
+
     def max_tokens(self, model: str) -> int:
         """What to ask for: `llm.maxTokens`, or less where the model gives less."""
         most = self.max_output(model)
@@ -67,6 +75,7 @@ class Windows:
             self._learned.set(model, "window", facts.window)
         if facts.max_output is not None:
             self._learned.set(model, "maxOutput", facts.max_output)
+        self._learned.set(model, "compacts", 1 if facts.compacts else None)
         self._write("what the provider says of the model", model, level="info")
         if facts.max_output is not None and self._max_tokens > facts.max_output:
             return (

@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from bot.contracts import Clock, Json
+from bot.testing import anthropic_compaction as compaction
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, PromptCache, check_breakpoints, count_characters, tokens_of
 from bot.testing.anthropic_script import Answer, Failure, Frame, Halt, Reply, frames, reply
@@ -53,7 +54,8 @@ class AnthropicServer(Loopback):
     """Queue answers with `answer` and `then`, or give a `script`; with neither, it echoes the person's words.
 
     `windows` sets the context window of a model; `bind_thinking` signs thinking blocks and refuses those that
-    stand in another conversation than their own. `active` and `peak` count requests in flight.
+    stand in another conversation than their own; with `compacts` models summarize when asked to. `active` and `peak`
+    count requests in flight.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class AnthropicServer(Loopback):
         windows: Mapping[str, int] | None = None,
         window: int = WINDOW,
         bind_thinking: bool = False,
+        compacts: bool = False,
         system_role: bool = False,
         pings: int = 1,
         chunk: int = 12,
@@ -86,7 +89,9 @@ class AnthropicServer(Loopback):
         self._script: Script | None = None
         self._cache = PromptCache(self.clock, lambda _: minimum)
         self._binding = Binding()
-        self._leave = rules.Leave(system_role=system_role)
+        self.compacts = compacts
+        self._compactions = compaction.Compactions()
+        self._leave = rules.Leave(types={compaction.KIND}, system_role=system_role)
         self._ids = 0
 
     def routes(self, app: web.Application) -> None:
@@ -174,7 +179,10 @@ class AnthropicServer(Loopback):
 
     def _check(self, body: Json, request: web.Request) -> None:
         version = request.headers["anthropic-version"]
-        rules.check(body, replace(self._leave, version=version, max_output=self.max_output))
+        self._compactions.check(body, request.headers.get("anthropic-beta", ""), able=self.compacts)
+        leave = replace(self._leave, version=version, max_output=self.max_output)
+        # A request for a summary may end where the conversation does.
+        rules.check(body, replace(leave, prefill=compaction.KIND in body))
         check_breakpoints(body)
         self._known(body["model"])
         if self.bind_thinking:
@@ -203,6 +211,9 @@ class AnthropicServer(Loopback):
         if answer.hold is not None:
             await answer.hold.wait()
         seen.status = 200
+        summary = compaction.KIND in seen.body
+        written = self.count(json.dumps(answer.blocks))
+        answer = self._compactions.answer(answer, seen.body) if summary else answer
         answer = self._signed(answer, seen.body)
         usage, keep = self._cache.look(seen.body, self.count)
         usage |= {"output_tokens": 1} | answer.usage
@@ -217,7 +228,9 @@ class AnthropicServer(Loopback):
             "usage": usage,
         }
         last = {key: value for key, value in usage.items() if key.endswith("input_tokens")}
-        last["output_tokens"] = answer.usage.get("output_tokens", self.count(json.dumps(answer.blocks)))
+        last["output_tokens"] = answer.usage.get("output_tokens", written)
+        if summary:
+            message["usage"] = last = compaction.usage(usage, last["output_tokens"])
         if not seen.body.get("stream"):
             keep()
             whole = {"content": list(answer.blocks), "stop_reason": answer.reason, "usage": usage | last}
@@ -313,7 +326,9 @@ class AnthropicServer(Loopback):
         return await self._get(request, "models", self._model_list)
 
     async def _model(self, request: web.Request) -> web.StreamResponse:
-        return await self._get(request, "model", lambda: self._model_object(request.match_info["id"]))
+        knows = compaction.BETA in request.headers.get("anthropic-beta", "")
+        told = {"capabilities": compaction.capabilities(able=self.compacts)} if knows else {}
+        return await self._get(request, "model", lambda: self._model_object(request.match_info["id"]) | told)
 
     async def _get(self, request: web.Request, method: str, make: Callable[[], Json]) -> web.StreamResponse:
         request_id = self._id("req")

@@ -17,7 +17,9 @@ _ORIGIN, _END = "<origin>", "</origin>"
 _SUMMARY = "<conversation_summary"
 _MEMORY = "memory"
 _QUOTED = "<quoted_messages"
-_OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result"})
+_BLOCK = "compaction"
+"""A summary that the provider wrote; what it stands for is said behind it, as for ours."""
+_OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", _BLOCK})
 _SOURCES = frozenset(
     {
         "chat_load_history",
@@ -53,7 +55,9 @@ def authors(messages: Iterable[Message]) -> frozenset[str] | None:
                 return None
             found |= people
         if not results:
-            people = _people([block["text"] for block in blocks if block["type"] == "text"])
+            texts = [block["text"] for block in blocks if block["type"] == "text"]
+            begins = [_SUMMARY] if blocks and blocks[0].get("type") == _BLOCK else []
+            people = _people([*begins, *texts])
             if people is None:
                 return None
             found |= people

@@ -10,7 +10,6 @@ import pytest
 from bot import errors
 from bot.agent import forks
 from bot.agent.forks import Prefix
-from bot.context import memory
 from bot.context.memory import Memory, MemoryInvalid
 from bot.contracts import ModelFacts
 from bot.testing.model import reply, text, tool_use
@@ -124,7 +123,7 @@ async def test_another_failure_is_not_tried_again(bench: Bench) -> None:
 async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) -> None:
     bench.model.known = ModelFacts(max_output=1_000)
     await bench.kit.windows.ask(bench.model, "scripted")
-    assert forks.request(prefix(), memory.extraction(None), bench.kit, purpose="memory").max_tokens == 1_000
+    assert forks.request(prefix(), bench.kit, purpose="memory").max_tokens == 1_000
 
 
 async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cache(bench: Bench) -> None:

@@ -128,6 +128,7 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
                 "softTokens": 40000,
                 "keepTokens": 4000,
                 "idle": {"enabled": True, "aboveTokens": 12000},
+                "provider": "auto",
             },
         },
         "history": {"archiveAfterLines": 1000},

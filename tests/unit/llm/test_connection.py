@@ -198,3 +198,53 @@ async def test_after_a_crowd_few_connections_are_kept_and_used_again(
     second = await crowd()
     assert len(first) == 40
     assert 1 <= len(first & second) <= 20
+
+
+async def test_the_provider_is_asked_whether_a_model_summarizes(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.compacts = True
+    assert (await model.facts("claude-opus-5-5")).compacts
+    server.compacts = False
+    assert not (await model.facts("claude-opus-5-5")).compacts
+
+
+async def test_an_endpoint_that_refuses_the_question_is_asked_in_the_old_way(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.compacts = True
+    server.fail("model", status=400, body="{}")
+    assert await model.facts("claude-opus-5-5") == ModelFacts(1_000_000, 128_000)
+    assert [call.method for call in server.calls] == ["model", "model"]
+
+
+@pytest.mark.parametrize("said", ["true", "[]", '{"compaction": true}', '{"compaction": {"summarize": 1}}'])
+async def test_what_is_said_in_another_shape_is_no_yes(
+    server: AnthropicServer, model: AnthropicModel, said: str
+) -> None:
+    body = f'{{"id":"claude-opus-5-5","capabilities":{said}}}'
+    server.fail("model", status=200, body=body, headers={"content-type": "application/json"})
+    assert await model.facts("claude-opus-5-5") == ModelFacts()
+
+
+async def test_a_summary_by_the_provider_comes_whole_with_what_it_cost(
+    server: AnthropicServer, model: AnthropicModel
+) -> None:
+    server.compacts = True
+    server.answer("It is 1,991 m long. 橋")
+    asked = ask(user("How long is it?"), summarize="In short, please.")
+    got = await reply_of(model, asked)
+    (block,) = got.content
+    assert (got.stop_reason, block["type"], block["content"]) == (
+        "compaction",
+        "compaction",
+        "It is 1,991 m long. 橋",
+    )
+    assert block["encrypted_content"] is None, "not a field of it is left out"
+    assert got.usage.input_tokens > 0
+    assert got.usage.output_tokens > 0
+    assert got.cost_usd
+    first = {"role": "user", "content": [block, {"type": "text", "text": "And how wide?"}]}
+    assert (await reply_of(model, ask(first))).stop_reason == "end_turn"
+    assert server.bodies[-1]["messages"][0]["content"][0] == block
+    assert server.bodies[0]["compaction"] == {"type": "summarize", "instructions": "In short, please."}
