@@ -9,6 +9,7 @@
     │   └── DeliveryFailed          a message did not reach the chat
     │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
     │       ├── DeliveryUncertain   may or may not have been sent
+    │       ├── EditRefused         a message stands as it was: it cannot be changed, or is gone
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
     │       ├── TargetGone          the chat can no longer be written to
@@ -105,6 +106,12 @@ class DeliveryUncertain(DeliveryFailed):
     code = "uncertain"
 
 
+class EditRefused(DeliveryFailed):
+    """The platform does not let a message be changed (any more): it stands as it was, or is gone."""
+
+    code = "edit refused"
+
+
 class DeliveryPartial(DeliveryFailed):
     """Of a long message the first parts were delivered, and the next one surely was not."""
 
@@ -137,13 +144,6 @@ class TargetGone(DeliveryFailed):
     code = "gone"
 
 
-class ModelError(ShipmateError):
-    """The model call failed. `status` is the HTTP status, `request_id` the provider's id."""
-
-    person = "The language model failed to answer. Please try again in a moment."
-    retryable = False
-
-    def __init__(
 class ClaimUnfounded(DeliveryFailed):
     """A message was not sent, since it says that something was done which no tool did. `claim` is that sentence."""
 
@@ -154,6 +154,13 @@ class ClaimUnfounded(DeliveryFailed):
         self.claim = claim
 
 
+class ModelError(ShipmateError):
+    """The model call failed. `status` is the HTTP status, `request_id` the provider's id."""
+
+    person = "The language model failed to answer. Please try again in a moment."
+    retryable = False
+
+    def __init__(
         self, message: str | None = None, *, status: int | None = None, request_id: str | None = None
     ) -> None:
         super().__init__(message)

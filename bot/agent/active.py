@@ -268,7 +268,7 @@ class ActiveTurn:
         """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
         it is owed to the person.
         """
-        partial = self._kit.redact(self._partial.words()).strip()
+        partial = self._kit.redact(self._kit.settled(self._partial.words())).strip()
         begun = self.reply.begun if self.reply is not None else ""
         added, owed = said.last_of_stopped(self._entries, partial, begun)
         for message in added:

@@ -67,6 +67,8 @@ class Kit:
     async def freeze(self, chat_key: str, channel: str | None) -> Frozen:
         """The prompt of a chat for one epoch, within its part of the window."""
         tools = self.estimator.frame(self.model_name, (), self.registry.definitions)
+    settled: Redact = str
+    """Of words that were cut off, those that cannot be the beginning of a secret."""
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         return await self.prompts.freeze(
             chat_key,

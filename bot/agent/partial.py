@@ -1,16 +1,13 @@
-"""What the model has said of an answer that is not complete yet: what stays of it where the turn is stopped."""
+"""What the model has said of an answer that is not complete yet: what is shown of it while it comes, and what stays of
+it where the turn is stopped.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-
 from bot import text
+from bot.agent.partial_json import PartialJSON
 from bot.contracts import ModelReply, TextDelta, ToolInputDelta
 from bot.tools.builtin.chat_send import ChatSend
-
-# The value of `text` as far as it has come, without an escape that is not complete.
-_TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)')
 
 
 class Partial:
@@ -18,28 +15,36 @@ class Partial:
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._calls: dict[str, list[str]] = {}
+        self._calls: dict[str, PartialJSON] = {}
+        self._first: tuple[str, str] | None = None
 
     def take(self, event: TextDelta | ToolInputDelta | ModelReply) -> None:
         """One event of the stream."""
         if isinstance(event, TextDelta):
             self._text.append(event.text)
-        elif isinstance(event, ToolInputDelta) and event.name == ChatSend.name:
-            self._calls.setdefault(event.tool_use_id, []).append(event.partial_json)
+        elif isinstance(event, ToolInputDelta):
+            self._first = self._first or (event.tool_use_id, event.name)
+            if event.name == ChatSend.name:
+                self._calls.setdefault(event.tool_use_id, PartialJSON()).feed(event.partial_json)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the answer begins to say something before it does anything: what a message says of an act that a
+        person has not approved yet must not be shown.
+        """
+        return self._first is not None and self._first[1] == ChatSend.name
+
+    def shown(self) -> str:
+        """The words of the first message, as far as they have come."""
+        return _said(self._calls[self._first[0]]) if self._first is not None and self.speaks else ""
 
     def words(self) -> str:
         """The words meant for people: those of `chat_send` where it has come to that, else the plain text."""
-        sent = [words for pieces in self._calls.values() if (words := _decoded("".join(pieces)).strip())]
+        sent = [words for call in self._calls.values() if (words := _said(call).strip())]
         return "\n\n".join(sent) if sent else text.clean("".join(self._text)).strip()
 
 
-def _decoded(arguments: str) -> str:
-    found = _TEXT.match(arguments)
-    if found is None:
-        return ""
-    try:
-        words = str(json.loads(f'"{found[1]}"', strict=False))
-    except ValueError:
-        return ""
-    # The first half of a character whose second half had not come yet.
-    return words.encode("utf-8", "ignore").decode("utf-8")
+def _said(call: PartialJSON) -> str:
+    value = call.snapshot().value
+    words = value.get("text") if isinstance(value, dict) else None
+    return text.clean(words) if isinstance(words, str) else ""

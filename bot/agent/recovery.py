@@ -128,9 +128,13 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, asking: Asking) -> Mo
     heard = turn.asks(record(request, kit.ids.ulid(), before, tail=asking.tail, paused=asking.paused))
     turn.epochs.sent = request.messages
     reply: ModelReply | None = None
+    preview = turn.request.preview
     try:
         async for event in kit.model.stream(request):
             heard.take(event)
+            if preview is not None and heard.speaks:
+                preview(heard.shown)
+                preview = None
             if isinstance(event, ModelReply):
                 reply = event
         if reply is None:

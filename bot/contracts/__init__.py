@@ -16,7 +16,17 @@ from bot.contracts._approvals import (
     Unattended,
     Verdict,
 )
-from bot.contracts._channel import Channel, ChannelSettings, Intake, Manifest, Pace, Surroundings
+from bot.contracts._channel import (
+    Channel,
+    ChannelSettings,
+    EditPace,
+    Edits,
+    Intake,
+    Manifest,
+    Pace,
+    Streaming,
+    Surroundings,
+)
 from bot.contracts._journal import (
     DeliveryRecord,
     Inbox,
@@ -87,6 +97,7 @@ from bot.contracts._values import (
     LogLine,
     Message,
     Outbound,
+    OutboundKind,
     Quoted,
     Role,
     Sent,
@@ -113,6 +124,8 @@ __all__ = [
     "DeliveryRecord",
     "Disk",
     "Due",
+    "EditPace",
+    "Edits",
     "Effect",
     "Ended",
     "Found",
@@ -152,6 +165,7 @@ __all__ = [
     "ModelRequest",
     "OpenFile",
     "Outbound",
+    "OutboundKind",
     "Outbox",
     "OutboxState",
     "Pace",
@@ -170,6 +184,7 @@ __all__ = [
     "StepKind",
     "StepRecord",
     "Steps",
+    "Streaming",
     "Surroundings",
     "TaskEvent",
     "TaskEventKind",

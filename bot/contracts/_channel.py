@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from bot.contracts._outside import Clock, Log
@@ -102,12 +102,47 @@ class ChannelSettings(BaseModel):
     """Absent: on when all tokens are set."""
 
 
+@runtime_checkable
+class Edits(Protocol):
+    """What a `Channel` may have beside its duties: changing a message of its own."""
+
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        """Show `message` in the place of what `send` created as `message_id`. The same edit again changes nothing.
+
+        Raises `errors.EditRefused` where that message cannot be changed, else an `errors.DeliveryFailed` as `send` does.
+        """
+        ...
+
+
+class Streaming(BaseModel):
+    """`channels.<name>.streaming` of ship.json, where a channel can change its messages."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, strict=True
+    )
+
+    enabled: bool = True
+    """Whether an answer is shown while it is being written, and what long work has come to."""
+    after_ms: int = Field(default=1_000, ge=0, le=60_000)
+    """An answer that is complete so many milliseconds after its first words is shown at once, and whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Outgoing budget of one chat: `burst` messages at once, then one every `every` seconds."""
 
     burst: int
     every: float
+
+
+@dataclass(frozen=True, slots=True)
+class EditPace:
+    """How often messages may be changed for show: in each chat every so many seconds (`every`), and of the whole bot as
+    `total` allows, beside what each chat and the bot may send at all.
+    """
+
+    every: Mapping[ChatType, float]
+    total: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +187,8 @@ class Manifest:
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)
     total: Pace | None = None
     """Outgoing budget of the whole bot, over all chats."""
+    edits: EditPace | None = None
+    """None where messages cannot be changed; else its channel is an `Edits`."""
     silence: float | None = None
     """Seconds without a sign of life from the platform after which the connection counts as dead."""
     direct: Callable[[str], dict[str, str]] | None = None

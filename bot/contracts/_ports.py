@@ -192,6 +192,11 @@ class TurnOutcome:
     delivered: int = 0
     notice: str | None = None
     detail: str = ""
+    preview: Callable[[Callable[[], str]], None] | None = None
+    """Shows what is being said while it comes, until the next `reply.send`: called with what gives the words so far.
+    Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones
+    take the place of those before.
+    """
 
 
 class Agent(Protocol):

@@ -180,7 +180,7 @@ class HistoryQuery:
     """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
     inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied. What was removed,
     and what an edit has taken the place of, is left out but where `everything` counts. Where `counted` is false, nothing
-    is read behind the last line of the window, however long the chat is, and the page's `total` ends there.
+    is read behind the last line of the window, however long the chat is, and the page's `total` may end there.
     """
 
     limit: int = 30
@@ -196,8 +196,11 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """`lines` in time order; `total` counts every match that was looked for, `unreadable` the lines that could not be read."""
+    """`lines` in time order; `total` counts every match that was looked for, all there are where it is `counted`, and
+    `unreadable` the lines that could not be read on the way.
+    """
 
     lines: list[ArchiveLine]
     total: int
     unreadable: int = 0
+    counted: bool = True

@@ -19,7 +19,9 @@ from bot.contracts import (
     Sent,
 )
 from bot.gateway.address import Address
-from bot.gateway.outbox import REPEATED, REPLACED, Courier, Item, original
+from bot.gateway.items import Item, original
+from bot.gateway.outbox import REPEATED, REPLACED, Courier
+from bot.gateway.previews import places
 from bot.gateway.waiting import Waiting, due
 from bot.gateway.waiting import left as seconds_left
 from bot.system import Steady
@@ -113,7 +115,8 @@ class Completion:
         Parts that were not sent are, a send without a known outcome is resolved, and what was delivered is
         archived where the crash came before that. Notices are left alone.
         """
-        rows = _in_order(await self._journal.deliveries(to.request_id))
+        every = await self._journal.deliveries(to.request_id)
+        rows = _in_order(every)
         if shown := [
             (_message(to, row), Sent(row.message_id))
             for row in rows
@@ -125,10 +128,11 @@ class Completion:
         if not left:
             return tuple(delivered)
         if wait := self._wait(to, left):
-            await self._courier.put_off(to, self._items(to, left), wait)
+            await self._courier.put_off(to, self._items(to, left, every), wait)
         else:
-            delivered += await self._deliver(to, left)
-        return (*delivered, *(row.id for row in await self._put_off(to) if row.kind == "reply"))
+            delivered += await self._deliver(to, left, every)
+        waiting = _put_off(await self._journal.deliveries(to.request_id))
+        return (*delivered, *(row.id for row in waiting if row.kind == "reply"))
 
     async def told(self, to: Address) -> bool:
         """After a crash: bring the notice that a message had begun to get to its end; True where its person has it, or
@@ -154,22 +158,27 @@ class Completion:
         except errors.StorageError as error:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
             return
-        rows = [row for row in _in_order(found, items[0].message.kind) if original(row.id) in owed]
-        left = self._items(to, await self._left(to, rows))
+        rows = [
+            row
+            for row in _in_order(found, "notice" if items[0].message.kind == "notice" else "reply")
+            if original(row.id) in owed
+        ]
+        left = self._items(to, await self._left(to, rows), found)
         if left:
             left = [replace(item, lost=self._courier.unsure(item.message)) for item in left]
             await self._courier.put_off(to, left, 0.0)
 
     async def go_on(self, to: Address) -> None:
         """Deliver what was put off of what one message is owed. Raises `errors.StorageError` where the outbox cannot be read."""
-        rows = await self._put_off(to)
+        every = await self._journal.deliveries(to.request_id)
+        rows = _put_off(every)
         now = self._steady.now()
         late = [row for row in rows if now - row.created_at > PATIENCE]
         for row in late:
             lost = errors.DeliveryUncertain if row.state == "sending" else Expired
             await self._courier.end(_message(to, row), lost("the platform did not take it for a day"))
         left = await self._left(to, [row for row in rows if row not in late])
-        await self._deliver(to, left)
+        await self._deliver(to, left, every)
 
     def _wait(self, to: Address, left: Sequence[DeliveryRecord]) -> float:
         """Seconds that an answer has to wait for its platform, or for an earlier answer in the same chat."""
@@ -177,10 +186,6 @@ class Completion:
         wait = max((seconds_left(row, now) for row in left), default=0.0)
         earlier = any(one != to.request_id for one in self._waiting.chats.get(to.chat_key, ()))
         return max(wait, self._courier.frozen(to), 0.001) if earlier else wait
-
-    async def _put_off(self, to: Address) -> list[DeliveryRecord]:
-        rows = await self._journal.deliveries(to.request_id)
-        return [row for row in (*_in_order(rows), *_in_order(rows, "notice")) if _waits(row)]
 
     async def _left(self, to: Address, rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
         """The rows that are not at their end."""
@@ -194,7 +199,9 @@ class Completion:
                 left.append(row)
         return left
 
-    async def _deliver(self, to: Address, rows: Iterable[DeliveryRecord]) -> list[str]:
+    async def _deliver(
+        self, to: Address, rows: Iterable[DeliveryRecord], every: Sequence[DeliveryRecord] = ()
+    ) -> list[str]:
         """The ids of what has reached the chat. What has not is in the outbox, and its reason in the log."""
         ids: list[str] = []
 
@@ -205,15 +212,24 @@ class Completion:
             ids.append(sent.message_id)
 
         try:
-            await self._courier.deliver(to, self._items(to, rows), arrived)
+            await self._courier.deliver(to, self._items(to, rows, every), arrived)
         except errors.DeliveryFailed as error:
             self._log.write("delivery", "an answer could not be completed", level="warn", cause=str(error))
         return ids
 
-    def _items(self, to: Address, rows: Iterable[DeliveryRecord]) -> list[Item]:
-        now = self._steady.now()
+    def _items(
+        self, to: Address, rows: Iterable[DeliveryRecord], every: Sequence[DeliveryRecord] = ()
+    ) -> list[Item]:
+        """As what they go out; `every` row of their answer says in which places."""
+        now, taken = self._steady.now(), places(every)
         return [
-            Item(_message(to, row), owed=True, lost=row.state == "sending", age=abs(now - row.created_at))
+            Item(
+                _message(to, row),
+                owed=True,
+                lost=row.state == "sending",
+                age=abs(now - row.created_at),
+                place=taken.get(row.id),
+            )
             for row in rows
         ]
 
@@ -221,6 +237,10 @@ class Completion:
 def _message(to: Address, row: DeliveryRecord) -> Outbound:
     kind: Kind = "notice" if row.kind == "notice" else "reply"
     return Outbound(row.id, row.request_id, row.chat_key, to.target, row.text, kind)
+
+
+def _put_off(rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
+    return [row for row in (*_in_order(rows), *_in_order(rows, "notice")) if _waits(row)]
 
 
 def _waits(row: DeliveryRecord) -> bool:

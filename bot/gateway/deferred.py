@@ -74,6 +74,10 @@ class Deferred:
 
     async def _close(self, row: DeliveryRecord) -> None:
         """A row that nobody will send: its turn was stopped, or failed, while it was being delivered."""
+        if row.kind == "preview" and row.message_id is not None:
+            # Nobody has said that it is no whole answer; what it shows says so by itself.
+            await self._journal.mark(row.id, "sent", message_id=row.message_id, detail=STOPPED)
+            return
         state = "uncertain" if row.state == "sending" else "failed"
         self._log.write(
             "delivery",

@@ -6,13 +6,17 @@ import asyncio
 import contextlib
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from bot import errors, text
 from bot.contracts import Archive, Channel, Clock, Ids, Journal, Log, Manifest, Outbound, Redact, Sent
 from bot.gateway.address import Address
+from bot.gateway.changing import Desk
 from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
-from bot.gateway.outbox import Courier, Item, original
+from bot.gateway.items import Item, original
+from bot.gateway.outbox import Courier
+from bot.gateway.previews import NONE, Previewing, Previews
 from bot.gateway.targets import Targets
 from bot.gateway.waiting import Waiting
 
@@ -36,6 +40,7 @@ class Delivery:
         ids: Ids,
         log: Log,
         limits: bool = True,
+        previewing: Previewing = NONE,
     ) -> None:
         self._channels = channels
         self._redact = redact
@@ -53,6 +58,8 @@ class Delivery:
             log=log,
             limits=limits,
         )
+        desk = Desk(self._courier, journal, clock, ids, log)
+        self._previews = Previews(desk, self._waiting, manifests, previewing)
         self._shelf = Shelf(archive, clock, log)
         self._completion = Completion(
             self._courier, self._waiting, self._shelf, journal=journal, clock=clock, log=log
@@ -80,6 +87,7 @@ class Delivery:
 
     async def close(self) -> None:
         """Begin nothing more; what still waits is in the journal."""
+        await self._previews.close()
         await self.deferred.stop()
 
     async def settle(self) -> None:
@@ -126,7 +134,9 @@ class Delivery:
         messages = [
             Outbound(self._ids.ulid(), to.request_id, to.chat_key, to.target, part, kind) for part in parts
         ]
+        place = await self._previews.take(to, messages[0].id) if kind == "reply" else None
         items = [Item(message, owed or kind == "reply") for message in messages]
+        items[0] = replace(items[0], place=place)
         return items, asyncio.ensure_future(self._courier.intend(messages))
 
     async def _delivered(self, to: Address, items: list[Item], prepared: Future[None]) -> list[Sent]:
@@ -154,7 +164,30 @@ class Delivery:
         of what still waits for the platform. Notices are left alone.
         """
         await self._load()
-        return await self._completion.resume(to)
+        delivered = await self._completion.resume(to)
+        await self._previews.adopt(to)
+        return delivered
+
+    def preview(self, to: Address, words: Callable[[], str]) -> None:
+        """As `contracts.TurnRequest.preview`, where the channel can do that and is set to."""
+        self._previews.begin(to, words)
+
+    async def ended(self, to: Address) -> None:
+        """A turn is over, here or (`quiet`) before a restart: what was shown of an answer says that it is no whole one."""
+        await self._previews.end(to)
+
+    def leave(self, to: Address) -> None:
+        """A turn will go on after a restart."""
+        self._previews.leave(to)
+
+    async def quiet(self, to: Address) -> None:
+        """A turn that an earlier process had begun does not go on: what shows it goes."""
+        try:
+            await self._previews.adopt(to)
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+        await self._previews.end(to)
+        await self.indicate(to, working=False)
 
     async def told(self, to: Address) -> bool:
         """After a crash: bring a notice that was begun to its end; True where its person has it, or will have it."""

@@ -190,7 +190,7 @@ class Opening:
         inside = {one.request_id for portion in begun.values() for one in portion.rest}
         for row in rows:
             inbound = row.inbound
-            if any(delivery.kind == "reply" for delivery in row.deliveries):
+            if any(delivery.kind in {"reply", "preview"} for delivery in row.deliveries):
                 self._again(inbound.request_id)
             if any(map(_begun_notice, row.deliveries)):
                 self._notices(inbound.request_id)

@@ -6,12 +6,14 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import cast
 
 from bot import errors
-from bot.contracts import Channel, Clock, Log, Manifest, Outbound, Outbox, OutboxState, Pace, Sent
+from bot.contracts import Channel, Clock, Edits, Log, Manifest, Outbound, Outbox, OutboxState, Pace, Sent
 from bot.gateway.address import Address
 from bot.gateway.grace import to_its_end
+from bot.gateway.items import Item, PutOff, original
 from bot.gateway.pace import UNSAID, Budget, Pacer, patience
 from bot.gateway.targets import Targets
 from bot.gateway.waiting import Waiting, deferred
@@ -34,31 +36,6 @@ UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 _Change = tuple[str, OutboxState, str | None, str | None]
 Arrived = Callable[[Outbound, Sent], Awaitable[None]]
 """Told of each message that is in the chat, before its row says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A message to deliver. `lost`: it was begun, and the answer died with the process. `age` is in seconds. `owed`:
-    somebody waits for it, so it is put off rather than given up, and repeated where nobody can tell what became of it.
-    """
-
-    message: Outbound
-    owed: bool
-    lost: bool = False
-    age: float = 0.0
-
-
-class _PutOff(errors.DeliveryDeferred):
-    """As its parent; `unknown` where the message may be in the chat already."""
-
-    def __init__(self, message: str, *, wait: float, unknown: bool) -> None:
-        super().__init__(message, wait=wait)
-        self.unknown = unknown
-
-
-def original(outbound_id: str) -> str:
-    """The row that a row repeats, or its own."""
-    return outbound_id.partition("-")[0]
 
 
 class Courier:
@@ -106,7 +83,7 @@ class Courier:
                 again = await self._one(to, left[0], arrived, prepared)
                 owed = left.popleft().owed
                 left.extendleft(Item(message, owed) for message in reversed(again))
-        except _PutOff as error:
+        except PutOff as error:
             left[0] = replace(left[0], lost=error.unknown)
             await self.put_off(to, left, error.wait)
             raise
@@ -145,11 +122,20 @@ class Courier:
             wait=round(wait, 3),
         )
 
-    def spare(self, to: Address, *, reserve: int = 1) -> bool:
+    def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
         """Take a slot for something cosmetic; False where none is free, and where nothing may go out at all."""
         if self._targets.closed(to) or self._pacer.frozen(_signs(to)):
             return False
-        return self._pacer.spare(*self._budgets(to), reserve=reserve)
+        edits = self._manifests[to.channel].edits if edit and self._limits else None
+        more = [(f"{to.channel} edits", edits.total)] if edits is not None and edits.total is not None else []
+        return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
+
+    async def slot(self, to: Address) -> bool:
+        """Wait for a slot, as a message does; False where the platform wants to be left alone for long."""
+        return not await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
+
+    def channel(self, to: Address) -> Channel:
+        return self._channels[to.channel]
 
     def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> float:
         """Nothing goes out before the platform wants it; returns the seconds. Where a platform limits signs of work
@@ -226,23 +212,24 @@ class Courier:
         self, to: Address, item: Item, arrived: Arrived, prepared: Future[None] | None
     ) -> list[Outbound]:
         """Take one message to its end; what has to be sent in its place, [] where it is in the chat."""
-        message, unknown, waited = item.message, item.lost, 0.0
+        message, unknown, waited, place = item.message, item.lost, 0.0, item.place
         for _ in range(MAX_ATTEMPTS):
             try:
-                if unknown and await self._found(to, message, arrived):
+                if unknown and place is None and await self._found(to, message, arrived):
                     return []
                 unknown = False
-                await self._attempt(to, message, arrived, prepared)
+                await self._attempt(to, message, arrived, prepared, place)
+            except errors.EditRefused as error:
+                self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
+                place, unknown = None, item.lost
             except errors.DeliveryThrottled as error:
-                if not unknown:
-                    self._unsure.discard(message.id)
-                waited += await self._held_up(to, error, asked=unknown)
+                waited += await self._held_up(to, message, error, asked=unknown)
                 if waited > MAX_WAIT:
                     break
             except errors.DeliveryUncertain as error:
                 if unknown:
                     return await self._replaced(to, item, error)
-                unknown = True
+                unknown = True  # a change can be made again, so nobody has to be asked what became of it
                 self._log.write(
                     "delivery", "a send has an unknown outcome", level="warn", outbound_id=message.id
                 )
@@ -252,8 +239,12 @@ class Courier:
             await prepared
         raise self._later(to, item, unknown=unknown)
 
-    async def _held_up(self, to: Address, error: errors.DeliveryThrottled, *, asked: bool) -> float:
+    async def _held_up(
+        self, to: Address, message: Outbound, error: errors.DeliveryThrottled, *, asked: bool
+    ) -> float:
         """The platform asks to wait; returns the seconds. The next send waits for its slot, a question here."""
+        if not asked:
+            self._unsure.discard(message.id)
         wait = self.freeze(to, error)
         self._log.write("delivery", "the platform asks to wait", level="warn", retry_after=error.retry_after)
         if asked and wait <= MAX_WAIT:
@@ -261,7 +252,12 @@ class Courier:
         return wait
 
     async def _attempt(
-        self, to: Address, message: Outbound, arrived: Arrived, prepared: Future[None] | None
+        self,
+        to: Address,
+        message: Outbound,
+        arrived: Arrived,
+        prepared: Future[None] | None,
+        place: str | None,
     ) -> None:
         """Send once, when it may be sent."""
         self._targets.check(to)
@@ -271,12 +267,12 @@ class Courier:
         # Where no slot had to be waited for, all of it goes to the disk at once.
         await (asyncio.gather(prepared, sending) if prepared is not None else sending)
         self._unsure.add(message.id)
-        await to_its_end(self._sent(self._channels[to.channel], message, arrived))
+        await to_its_end(self._sent(self._channels[to.channel], message, arrived, place))
 
-    async def _sent(self, channel: Channel, message: Outbound, arrived: Arrived) -> None:
+    async def _sent(self, channel: Channel, message: Outbound, arrived: Arrived, place: str | None) -> None:
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                done = await channel.send(message)
+                done = await (channel.send(message) if place is None else _changed(channel, message, place))
         except TimeoutError:
             raise errors.DeliveryUncertain(f"the channel said nothing for {SEND_SECONDS:g} s") from None
         await self._arrived(message, done, arrived)
@@ -341,7 +337,7 @@ class Courier:
         """What a message ends with that the platform does not let out now. The older it is, the rarer it is tried."""
         if item.owed:
             wait = max(self.frozen(to), min(item.age / 4, SLOWEST_RETRY), UNSAID)
-            return _PutOff("the platform asks to wait for long", wait=wait, unknown=unknown)
+            return PutOff("the platform asks to wait for long", wait=wait, unknown=unknown)
         if unknown:
             return errors.DeliveryUncertain("the platform cannot be asked what became of it")
         return errors.DeliveryThrottled("the platform asks to wait for long", retry_after=self.frozen(to))
@@ -375,6 +371,11 @@ class Courier:
             manifest = self._manifests[to.channel]
             chat, total = manifest.pace.get(to.chat_type), manifest.total
         return (to.budget, chat or UNLIMITED), (to.channel, total or UNLIMITED)
+
+
+async def _changed(channel: Channel, message: Outbound, message_id: str) -> Sent:
+    await cast("Edits", channel).edit(message, message_id)
+    return Sent(message_id)
 
 
 def _nobody(_subject: str, _words: str) -> None:

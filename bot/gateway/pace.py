@@ -96,10 +96,10 @@ class Pacer:
                             far.take(now)
                             return 0.0
 
-    def spare(self, chat: Budget, total: Budget, *, reserve: int = 1) -> bool:
-        """Take a slot for something cosmetic where it and `reserve` more are free: no message must wait for it."""
+    def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
+        """Take a slot of each for something cosmetic where it and `reserve` more are free: no message must wait for it."""
         now = self._clock.monotonic()
-        buckets = (self._bucket(chat), self._bucket(total))
+        buckets = [self._bucket(budget) for budget in budgets]
         if any(one.waiting or one.free_at(reserve) > now for one in buckets):
             return False
         for one in buckets:

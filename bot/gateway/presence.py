@@ -24,7 +24,8 @@ async def working(
     shown: bool = False,
     rests: Callable[[], bool] = bool,
 ) -> AsyncIterator[None]:
-    """Show that work is being done on an address for as long as the block runs. Never fails the block. `shown`: an
+    """Show that work is being done on an address for as long as the block runs; what is still shown of an answer then
+    is brought to its end, unless the block was cancelled and so goes on later. Never fails the block. `shown`: an
     earlier process may have shown it, and then it is cleared however soon the work is done. While it `rests`, as when a
     person is waited for, nothing is shown anew.
     """
@@ -41,9 +42,13 @@ async def working(
     task = asyncio.create_task(show())
     try:
         yield
+    except asyncio.CancelledError:
+        delivery.leave(to)
+        raise
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        await delivery.ended(to)
         if shown:
             await delivery.indicate(to, working=False)

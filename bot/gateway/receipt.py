@@ -10,7 +10,8 @@ from typing import Protocol
 from bot import text
 from bot.contracts import DeliveryRecord, Inbound, Inbox, InboxRecord, Json, Outbox, StepRecord, Steps
 from bot.gateway.completion import Expired
-from bot.gateway.outbox import REPLACED, original
+from bot.gateway.items import original
+from bot.gateway.outbox import REPLACED
 from bot.gateway.waiting import due
 
 NOTHING_YET = "I have not answered anything here yet."
@@ -180,8 +181,8 @@ def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[Event]:
         )
     }
     for row in rows:
-        if row.kind == "notice":
-            what = "notice"
+        if row.kind in {"notice", "preview"}:
+            what = row.kind
         else:
             repeat = ", repeated" if original(row.id) != row.id else ""
             what = (

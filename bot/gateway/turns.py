@@ -90,7 +90,7 @@ class Turns:
         self.opening = Opening(
             agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
             again=self._again.add, notices=self._notices.add, late=late, removed=self._removed,
-            quiet=lambda inbound: delivery.indicate(Address.of(inbound), working=False), log=log,
+            quiet=lambda inbound: delivery.quiet(Address.of(inbound)), log=log,
         )  # fmt: skip
         self.backlog = Backlog(
             journal=journal, lanes=self.lanes, bring=self.opening.bring, known=self._known, clock=clock, log=log,
@@ -240,7 +240,7 @@ class Turns:
         to = Address.of(inbound)
         if not await self._delivery.told(to):
             return ""
-        await self._delivery.indicate(to, working=False)
+        await self._delivery.quiet(to)
         await self._delivered(to)
         return TOLD
 
@@ -306,6 +306,7 @@ class Turns:
                 reply=ChatReply(self._delivery, to, "" if delivered else self._unseen(attachments), answered),
                 also=together,
                 take_more=take_more if self._mode.steers else None,
+                preview=partial(self._delivery.preview, to),
                 delivered=delivered,
             )
             turn.asked = True

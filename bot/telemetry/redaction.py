@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -47,12 +48,43 @@ class Redactor:
         # Longest first, so that a secret that contains another goes as a whole.
         self._forms = sorted(every, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, self._forms)))
+        self._sorted = sorted(every)
+        self._firsts = frozenset(form[0] for form in every)
+        self._longest = max(map(len, every), default=0)
 
     def __call__(self, value: str) -> str:
         # Searching for each form is many times faster than the alternation, and a hit is rare.
         if not any(form in value for form in self._forms):
             return value
         return self._pattern.sub(MARK, value)
+
+    def settled(self, value: str) -> str:
+        """What of a text that may go on is sure to stand in the whole, redacted: its end is held back from where on it
+        could become a secret.
+        """
+        pieces: list[str] = []
+        at = 0
+        while True:
+            end = self._held(value, at)
+            # A secret that begins before the end is whole, and one that is longer does not begin there: else its
+            # beginning would be held back.
+            found = self._pattern.search(value, at) if self._forms else None
+            if found is None or found.start() >= end:
+                return "".join([*pieces, value[at:end]])
+            pieces += [value[at : found.start()], MARK]
+            at = found.end()
+
+    def _held(self, value: str, start: int) -> int:
+        """Where the first tail of a text begins, not before `start`, that a secret begins with."""
+        for at in range(max(start, len(value) - self._longest + 1), len(value)):
+            if value[at] in self._firsts and self._goes_on(value[at:]):
+                return at
+        return len(value)
+
+    def _goes_on(self, tail: str) -> bool:
+        """Whether a secret begins with these characters and is longer."""
+        next_one = bisect.bisect_right(self._sorted, tail)
+        return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 
     def deep(self, value: Any) -> Any:
         """The same for a JSON value: strings and keys at every depth."""

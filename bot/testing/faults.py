@@ -18,7 +18,7 @@ VARIABLE = "SHIPMATE_FAULTS"
 Seam = Literal["disk", "journal", "channel"]
 Seen = Callable[[Seam, str, str], None]
 
-CHANNEL = frozenset({"send"})
+CHANNEL = frozenset({"send", "edit"})
 
 
 @dataclass(slots=True)

@@ -297,12 +297,27 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             failure = failures.of_send(error)
             unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
-            if not unsure and await self._whispered(message, markdown):
+            # What is whispered cannot be changed, so a preview is not.
+            if not unsure and message.kind != "preview" and await self._whispered(message, markdown):
                 return Sent(message_id=message.id)
             raise failure from None
         if not isinstance(ts, str):
             raise errors.DeliveryUncertain("Slack's answer names no message")
         return Sent(message_id=ts)
+
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.Edits`."""
+        if self._client is None:
+            raise errors.DeliveryFailed("Slack is not connected")
+        markdown = render.render(message.text)
+        if not markdown.strip():
+            raise errors.DeliveryFailed("an empty message cannot be sent")
+        try:
+            await self._client.chat_update(
+                channel=message.target["channel"], ts=message_id, markdown_text=markdown
+            )
+        except failures.CALL_ERRORS as error:
+            raise failures.of_edit(error) from None
 
     async def _told(self, message: Outbound, markdown: str) -> Sent:
         """Tell the person who pressed a button, and nobody else."""

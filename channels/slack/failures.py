@@ -100,6 +100,14 @@ def of_send(error: BaseException) -> errors.DeliveryFailed:
     return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")
 
 
+def of_edit(error: BaseException) -> errors.DeliveryFailed:
+    """Why a message was not changed, and how sure that is."""
+    failure = of_send(error)
+    if type(failure) is errors.DeliveryFailed:
+        return errors.EditRefused(str(failure))
+    return failure
+
+
 def of_find(error: BaseException) -> errors.DeliveryFailed:
     """Why Slack does not say what became of a message: it refuses to for good, or can be asked again."""
     said = code(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import Channel, Manifest, Pace, Surroundings
+from bot.contracts import Channel, EditPace, Manifest, Pace, Surroundings
 from channels.slack import address
 from channels.slack.settings import SlackSettings
 
@@ -31,6 +31,9 @@ MANIFEST = Manifest(
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=1.0)},
     # One message a second in each conversation, and in a workspace some hundreds a minute.
     total=Pace(burst=20, every=0.25),
+    # `chat.update` is taken some fifty times a minute of one workspace, whatever the conversation.
+    # What is changed for show leaves room for the answers themselves.
+    edits=EditPace({"direct": 1.2, "group": 1.5}, total=Pace(burst=6, every=1.6)),
     silence=90.0,  # Slack pings every few seconds
     direct=lambda user: {"channel": user},  # Slack opens the conversation with who is written to
     rules=RULES,

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from bot.contracts import ChannelSettings
+from bot.contracts import ChannelSettings, Streaming
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -18,6 +18,7 @@ class SlackSettings(ChannelSettings):
     app_token: str | None = None
     base_url: str = "https://slack.com/api/"
     allow: list[str] = Field(default_factory=list)
+    streaming: Streaming = Streaming()
 
     @field_validator("base_url")
     @classmethod

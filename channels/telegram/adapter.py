@@ -127,12 +127,7 @@ class TelegramChannel:
         bot = self._connected()
         if "press" in message.target:
             return await self._told(bot, message)
-        shown = render.render(message.text)
-        if render.units(shown.text) > LIMIT:
-            shown = render.plain(message.text)
-        place = dict(message.target)
-        if not render.visible(shown.text) or not address.valid_id(place.get("chat_id", "")):
-            raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
+        shown, place = _shown(message), dict(message.target)
         # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
@@ -150,6 +145,34 @@ class TelegramChannel:
             except wire.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
 
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.Edits`."""
+        bot, shown = self._connected(), _shown(message)
+        if not message_id.isdecimal():
+            raise errors.EditRefused("this is no message of Telegram's")
+        while True:
+            try:
+                await bot.edit_message_text(
+                    shown.text,
+                    _chat(message.target),
+                    int(message_id),
+                    entities=_entities(shown),
+                    link_preview_options=LinkPreviewOptions(is_disabled=True),
+                )
+            except BadRequest as exc:
+                refusal = exc.message.lower()
+                if "message is not modified" in refusal:
+                    return
+                if "entit" not in refusal or not shown.entities:
+                    raise self._unchanged(exc, message.target) from None
+                shown = render.plain(message.text)
+            except TelegramError as exc:
+                raise self._unchanged(exc, message.target) from None
+            except wire.GARBLED as exc:
+                raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
+            else:
+                return
+
     async def find(self, message: Outbound) -> Sent | None:
         raise errors.DeliveryUncertain(f"Telegram cannot say whether {message.id} arrived")
 
@@ -165,10 +188,6 @@ class TelegramChannel:
             raise self._undelivered(exc, target) from None
 
     async def _post(self, bot: wire.Bot, place: Mapping[str, str], shown: render.Rendered) -> Sent:
-        entities = [
-            MessageEntity(entity.type, entity.offset, entity.length, url=entity.url, language=entity.language)
-            for entity in shown.entities[:ENTITIES]
-        ]
         answered = place.get("reply_to", "")
         reply = (
             ReplyParameters(int(answered), allow_sending_without_reply=True) if answered.isdecimal() else None
@@ -176,7 +195,7 @@ class TelegramChannel:
         sent = await bot.send_message(
             _chat(place),
             shown.text,
-            entities=entities,
+            entities=_entities(shown),
             link_preview_options=LinkPreviewOptions(is_disabled=True),
             message_thread_id=_thread(place),
             reply_parameters=reply,
@@ -209,6 +228,10 @@ class TelegramChannel:
             self._frozen[target["chat_id"]] = now + exc.wait
         return failure
 
+    def _unchanged(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
+        failure = self._undelivered(exc, target)
+        return errors.EditRefused(str(failure)) if type(failure) is errors.DeliveryFailed else failure
+
     def _is_frozen(self, chat_id: str) -> bool:
         return self._frozen.get(chat_id, 0.0) > self._around.clock.monotonic()
 
@@ -230,6 +253,23 @@ def _fitting(part: str, *, measured: bool) -> list[str]:
         return [part]
     pieces = text.split(part, len(part) // 2 + 1)
     return [piece for half in pieces for piece in _fitting(half, measured=True)]
+
+
+def _shown(message: Outbound) -> render.Rendered:
+    """A message as people see it. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
+    shown = render.render(message.text)
+    if render.units(shown.text) > LIMIT:
+        shown = render.plain(message.text)
+    if not render.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):
+        raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
+    return shown
+
+
+def _entities(shown: render.Rendered) -> list[MessageEntity]:
+    return [
+        MessageEntity(entity.type, entity.offset, entity.length, url=entity.url, language=entity.language)
+        for entity in shown.entities[:ENTITIES]
+    ]
 
 
 def _chat(target: Mapping[str, str]) -> int:

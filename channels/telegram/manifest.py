@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import Channel, Manifest, Pace, Surroundings
+from bot.contracts import Channel, EditPace, Manifest, Pace, Surroundings
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 
@@ -25,6 +25,8 @@ MANIFEST = Manifest(
     never_admit=frozenset({"1087968824", "136817688"}),
     pace={"direct": Pace(burst=3, every=1.0), "group": Pace(burst=3, every=3.0)},
     total=Pace(burst=30, every=1 / 30),
+    # An edit costs what a message costs.
+    edits=EditPace({"direct": 1.5, "group": 4.5}),
     silence=90.0,  # a poll is held for half a minute, and ends by itself before a minute is over
     direct=lambda user: {"chat_id": user},
     rules=(

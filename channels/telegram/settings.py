@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from bot.contracts import ChannelSettings
+from bot.contracts import ChannelSettings, Streaming
 
 
 class TelegramSettings(ChannelSettings):
@@ -16,6 +16,7 @@ class TelegramSettings(ChannelSettings):
     base_url: str = "https://api.telegram.org"
     """Root of the Bot API: methods under `<baseUrl>/bot<token>/`, files under `<baseUrl>/file/bot<token>/`."""
     allow: list[str] = Field(default_factory=list)
+    streaming: Streaming = Streaming()
 
     @field_validator("base_url")
     @classmethod

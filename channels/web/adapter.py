@@ -92,6 +92,15 @@ class WebChannel:
         )
         return Sent(message.id)
 
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        """As `contracts.Edits`."""
+        chat = self._chat(message.target)
+        if self._runner is None:
+            raise errors.DeliveryFailed("The web chat is closed.")
+        words, number = text.clean(message.text), self._rooms.number()
+        if not self._rooms.change(chat, message_id, number=number, kind=message.kind, text=words):
+            raise errors.EditRefused("The page does not show this message any more.")
+
     async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
         return None
 

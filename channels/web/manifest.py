@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bot.contracts import Channel, Manifest, Surroundings
+from bot.contracts import Channel, EditPace, Manifest, Surroundings
 from channels.web.settings import KEYS, NAME, WebSettings
 
 
@@ -23,6 +23,7 @@ MANIFEST = Manifest(
     decode=KEYS.decode,
     access="local",
     valid_id=lambda text: re.fullmatch(r"[0-9a-f]{16}", text) is not None,
+    edits=EditPace({"direct": 0.25}),
     rules="The person reads in a web page that shows Markdown: headings, bold, italics, lists, tables, "
     "quotes, links and code with its language. It shows no images and no HTML.",
 )

@@ -88,6 +88,14 @@ class Room:
             self.size -= len(dropped.text)
             self.floor = dropped.number
 
+    def taken(self, id_: str) -> Said | None:
+        """A message that was kept, and is no more."""
+        said = next((one for one in reversed(self.said) if one.id == id_), None)
+        if said is not None:
+            self.said.remove(said)
+            self.size -= len(said.text)
+        return said
+
     def empty(self) -> None:
         """Keep nothing: a browser that was away is shown the archive."""
         if self.said:
@@ -127,6 +135,15 @@ class Rooms:
         room.keep(said)
         self._make_room(chat)
         room.tell(self._message(said))
+
+    def change(self, chat: str, id_: str, *, number: int, kind: str, text: str) -> bool:
+        """Give a message another text, and a new number: a browser that was away is told. False where it is not kept."""
+        room = self.room(chat)
+        said = room.taken(id_)
+        if said is None:
+            return False
+        self.say(chat, number=number, id_=id_, role=said.role, kind=kind, text=text, ts=said.ts)
+        return True
 
     def _make_room(self, chat: str) -> None:
         """Empty the rooms used least recently where all together hold too much."""

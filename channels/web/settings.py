@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bot.contracts import ChannelSettings
+from bot.contracts import ChannelSettings, Streaming
 from channels.local import LocalKeys
 
 NAME = "web"
@@ -20,3 +20,4 @@ class WebSettings(ChannelSettings):
     """0 takes a free one."""
     token: str | None = Field(default=None, min_length=8)
     """What people have to give once before they may use the page."""
+    streaming: Streaming = Streaming()

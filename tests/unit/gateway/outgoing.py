@@ -11,6 +11,7 @@ from typing import Any
 from bot.contracts import ArchiveLine, DeliveryRecord, HistoryQuery, Inbound, Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
+from bot.gateway.previews import NONE
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
@@ -42,15 +43,17 @@ class Desk:
         self.clock = clock or FakeClock()
         self.log = MemoryLog()
         self.ids = UlidSource()
-        self.tele = FakeChannel("tele")
+        self.tele: FakeChannel = options.get("tele") or FakeChannel("tele")
         self.channels = {"tele": self.tele, "local": FakeChannel("local")}
-        self.manifests = {"tele": manifest("tele", total=options.get("total")), "local": manifest("local")}
+        tele = manifest("tele", total=options.get("total"), edits=options.get("edits"))
+        self.manifests = {"tele": tele, "local": manifest("local")}
         self.file = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
         self.journal: Journal = options.get("wrap", lambda one: one)(self.file)
         self.archive = ChatStore(root / "chats", disk=SystemDisk(), log=self.log, clock=self.clock)
         self.delivery = Delivery(
             self.channels, self.manifests, journal=self.journal, archive=self.archive, redact=Redactor({SECRET}),
             clock=self.clock, ids=self.ids, log=self.log, limits=options.get("limits", False),
+            previewing=options.get("previewing", NONE),
         )  # fmt: skip
 
     async def asked(self, to: Address = TO, *, finished: bool = False) -> None:
@@ -98,6 +101,6 @@ class Desk:
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        await self.delivery.deferred.stop()
+        await self.delivery.close()
         await self.archive.close()
         await self.file.close()

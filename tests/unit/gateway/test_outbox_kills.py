@@ -54,15 +54,17 @@ class World:
 class Process:
     """One life: it ends at its `last`-th call, before that has done anything or after it has done everything."""
 
-    def __init__(self, world: World, last: int, when: str) -> None:
+    def __init__(self, world: World, last: int, when: str, **options: Any) -> None:
         self.calls = 0
         self.dead = asyncio.Event()
         self._last = last
         self._when = when
-        self.desk = Desk(world.root, clock=world.clock, wrap=self._journal)
+        self.desk = Desk(world.root, clock=world.clock, wrap=self._journal, **options)
         self.desk.tele.send = self._mortal(world.send)  # type: ignore[method-assign]
         self.desk.archive.append = self._mortal(self.desk.archive.append)  # type: ignore[method-assign]
         self.desk.tele.find = self._mortal(world.find)  # type: ignore[method-assign]
+        if hasattr(world, "edit"):
+            self.desk.tele.edit = self._mortal(world.edit)  # type: ignore[attr-defined]
 
     def _journal(self, inner: Journal) -> Any:
         process = self

@@ -249,3 +249,44 @@ async def test_a_slack_that_cannot_be_asked_now_is_to_be_asked_later(
 async def test_a_slack_that_refuses_to_tell_leaves_it_open(stage: Any, out: Any) -> None:
     with pytest.raises(errors.DeliveryUncertain):
         await stage.slack.find(out("answer", "C0NOWHERE"))
+
+
+async def test_a_message_is_changed_in_its_thread_and_mentions_stay_plain_words(
+    stage: Any, out: Any, asked: str
+) -> None:
+    sent = await stage.slack.send(out("half …", stage.direct, asked))
+    await stage.slack.edit(out("**all** <!channel> 世界", stage.direct, asked), sent.message_id)
+    (seen,) = stage.server.replies(stage.direct)
+    assert (seen.ts, seen.thread_ts) == (sent.message_id, asked)
+    assert seen.text == "**all** <\u200b!channel> 世界"
+    assert seen.metadata["event_payload"]["id"] == "OUT1", "it can still be found by its id"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ({"status": 200, "body": {"ok": False, "error": "cant_update_message"}}, errors.EditRefused),
+        ({"status": 200, "body": {"ok": False, "error": "edit_window_closed"}}, errors.EditRefused),
+        ({"status": 200, "body": {"ok": False, "error": "is_archived"}}, errors.TargetGone),
+        ({"status": 200, "body": {"ok": False, "error": "internal_error"}}, errors.DeliveryUncertain),
+        ({"status": 429, "body": {"ok": False, "error": "ratelimited"}}, errors.DeliveryThrottled),
+        ({"action": "lose"}, errors.DeliveryUncertain),
+    ],
+)
+async def test_a_change_that_fails_says_how(
+    stage: Any, out: Any, asked: str, fault: dict[str, Any], kind: type
+) -> None:
+    sent = await stage.slack.send(out("half …", stage.direct, asked))
+    stage.server.fail("chat.update", **fault)
+    with pytest.raises(errors.DeliveryFailed) as caught:
+        await stage.slack.edit(out("all", stage.direct, asked), sent.message_id)
+    assert type(caught.value) is kind
+
+
+async def test_a_preview_is_not_whispered_since_nobody_could_change_it(stage: Any, out: Any) -> None:
+    stage.server.add_channel("C0OUT", members=[stage.ada], bot=False)
+    await stage.server.command("hello", channel="C0OUT", user=stage.ada)
+    (asked,) = await stage.arrived()
+    with pytest.raises(errors.TargetGone):
+        await stage.slack.send(replace(out("half …", "C0OUT"), target=asked.target, kind="preview"))
+    assert stage.server.whispers == []

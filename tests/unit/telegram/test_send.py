@@ -309,3 +309,40 @@ async def test_a_hundred_thousand_characters_arrive_whole(chat: Bed) -> None:
     assert len(seen) == len(parts)
     assert all(rules.units(one.text) <= 4096 for one in seen)
     assert letters("".join(one.text for one in seen)) == letters(said)
+
+
+async def test_a_change_is_shown_with_its_form_and_made_twice_it_is_made_once(chat: Bed) -> None:
+    sent = await chat.channel.send(message("half of …"))
+    for _ in range(2):
+        await chat.channel.edit(message("**all** of it https://a.b"), sent.message_id)
+    (seen,) = chat.server.visible()
+    assert (seen.text, seen.entities[0]["type"], seen.preview) == ("all of it https://a.b", "bold", False)
+    assert chat.server.tally().edited == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "description", "kind"),
+    [
+        (400, "Bad Request: message can't be edited", errors.EditRefused),
+        (400, "Bad Request: message to edit not found", errors.EditRefused),
+        (400, "Bad Request: MESSAGE_ID_INVALID", errors.EditRefused),
+        (400, "Bad Request: chat not found", errors.TargetGone),
+        (403, "Forbidden: bot was blocked by the user", errors.TargetGone),
+        (429, "Too Many Requests: retry after 3", errors.DeliveryThrottled),
+        (502, "Bad Gateway", errors.DeliveryUncertain),
+    ],
+)
+async def test_a_change_that_fails_says_how(chat: Bed, code: int, description: str, kind: type) -> None:
+    sent = await chat.channel.send(message("half of …"))
+    chat.server.fail("editMessageText", **refusal(code, description))
+    with pytest.raises(errors.DeliveryFailed) as caught:
+        await chat.channel.edit(message("all of it"), sent.message_id)
+    assert type(caught.value) is kind
+    assert chat.server.visible()[0].text == "half of …"
+
+
+async def test_a_change_whose_form_is_refused_is_made_plain(chat: Bed) -> None:
+    sent = await chat.channel.send(message("half of …"))
+    chat.server.fail("editMessageText", **refusal(400, "Bad Request: can't parse entities"))
+    await chat.channel.edit(message("**all** of it"), sent.message_id)
+    assert chat.server.visible()[0].text == "**all** of it"

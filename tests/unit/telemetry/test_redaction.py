@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot import text
 from bot.telemetry import LogRedactor, Redactor
+from bot.telemetry.redaction import forms
 
 # What real tokens are made of, and some of what people put into passwords.
 SECRETS = st.text(
@@ -104,3 +106,46 @@ def test_the_log_also_hides_what_looks_like_a_token(token: str) -> None:
 )
 def test_the_log_leaves_ordinary_text_alone(harmless: str) -> None:
     assert LogRedactor()(harmless) == harmless
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(
+    st.lists(SECRETS, min_size=1, max_size=3),
+    st.lists(st.one_of(AROUND, st.integers(0, 2)), min_size=1, max_size=6),
+    st.lists(st.floats(0, 1), min_size=1, max_size=8),
+)
+def test_of_a_text_that_goes_on_no_secret_shows_even_partly(
+    secrets: list[str], pieces: list[str | int], cuts: list[float]
+) -> None:
+    """Secrets, in any form, and beginnings of them, cut anywhere: what is shown is always the beginning of the whole as
+    it will be.
+    """
+    secrets = [text.clean(one) for one in secrets]
+    redact = Redactor(secrets)
+    known = [form for one in secrets if len(one) >= 8 for form in sorted(forms(one))]
+    whole = "".join(
+        one if isinstance(one, str) else known[(one * 7 + number) % len(known)]
+        for number, one in enumerate(pieces)
+    )
+    whole = text.clean(whole)
+    said = redact(whole)
+    for cut in cuts:
+        assert said.startswith(redact.settled(whole[: int(cut * len(whole))]))
+
+
+@pytest.mark.parametrize(
+    ("secrets", "so_far", "shown"),
+    [
+        (["abcdefgh"], "see abcdefg", "see "),
+        (["abcdefgh"], "see abcdefx", "see abcdefx"),
+        (["abcdefgh"], "see abcdefgh.", "see [redacted]."),
+        (["abcdefgh"], "see abcdefgha", "see [redacted]"),
+        (["abcdefgh", "abcdefgh-ijklmnop"], "see abcdefgh-ijk", "see "),
+        (["abcdefgh", "abcdefgh-ijklmnop"], "see abcdefgh-x", "see [redacted]-x"),
+        (["abcdefgh", "ghijklmn"], "see abcdefgh", "see [redacted]"),
+        (["abcdefgh"], "", ""),
+        ([], "all of it", "all of it"),
+    ],
+)
+def test_what_could_become_a_secret_is_held_back(secrets: list[str], so_far: str, shown: str) -> None:
+    assert Redactor(secrets).settled(so_far) == shown

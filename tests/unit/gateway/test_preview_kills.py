@@ -1,0 +1,132 @@
+"""An answer that is shown while it is written, and the process killed at every call of its journal and its channel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Outbound, Sent
+from bot.gateway import grace
+from bot.gateway.previews import GOES_ON, Previewing
+from tests.unit.gateway.outgoing import TO, Desk
+from tests.unit.gateway.test_outbox_kills import FOREVER, Process, World, finish
+from tests.unit.gateway.test_previews import ANSWER, EDITS, Writing
+
+OPTIONS: dict[str, Any] = {"edits": EDITS, "previewing": Previewing({"tele": 1.0}, str)}
+
+
+class Wall(World):
+    """Messages that can be changed; `stands` is what people see of each."""
+
+    def __init__(self, root: Path, *, tells: bool) -> None:
+        super().__init__(root, tells=tells)
+        self.stands: dict[str, str] = {}
+
+    async def send(self, message: Outbound) -> Sent:
+        sent = await super().send(message)
+        self.stands[sent.message_id] = message.text
+        return sent
+
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        if message_id not in self.stands:
+            raise errors.EditRefused("not found")
+        self.stands[message_id] = message.text
+
+
+async def write(desk: Desk) -> None:
+    """A turn that writes its answer in three strokes."""
+    words = Writing("Half of an answer")
+    desk.delivery.preview(TO, words)
+    await desk.clock.sleep(120)
+    words.words = "Half of an answer, and then some"
+    await desk.clock.sleep(120)
+    await desk.delivery.send(TO, ANSWER)
+    await desk.delivery.ended(TO)
+    await finish(desk)
+
+
+async def go_on(desk: Desk) -> None:
+    """The same after a restart: what was not answered is written anew."""
+    if not await desk.file.unfinished():
+        return
+    if await desk.delivery.resume(TO):
+        await desk.delivery.ended(TO)
+        await finish(desk)
+    else:
+        await write(desk)
+
+
+async def give_up(desk: Desk) -> None:
+    """After a restart the turn ends without an answer."""
+    if await desk.file.unfinished():
+        await desk.delivery.resume(TO)
+        await desk.delivery.ended(TO)
+        await finish(desk)
+
+
+@pytest.fixture(autouse=True)
+def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grace, "GRACE_SECONDS", 0.0)
+
+
+async def checked(world: Wall) -> None:
+    after = Desk(world.root, clock=world.clock, **OPTIONS)
+    shown = list(world.stands.values())
+    assert shown.count(ANSWER) == 1, "once"
+    # Where a platform cannot tell whether a message arrived, what was left of it says by itself that it goes on.
+    assert all(words.endswith(GOES_ON) for words in shown if words != ANSWER)
+    assert len(shown) == 1 or not world.tells
+    assert [words for _, words in await after.lines()] == [ANSWER]
+    assert {row.state for row in await after.rows()} <= {"sent", "uncertain", "failed"}
+    await after.close()
+
+
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_at_any_call_the_answer_is_there_once_and_nothing_dangles(
+    tmp_path: Path, when: str, tells: bool
+) -> None:
+    lived, last = False, 0
+    while not lived:
+        last += 1
+        world = Wall(tmp_path / str(last), tells=tells)
+        first = Process(world, last, when, **OPTIONS)
+        await first.desk.asked()
+        lived = await first.live(write)
+        assert await Process(world, FOREVER, "before", **OPTIONS).live(go_on)
+        await checked(world)
+    assert last > 10
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_again_while_it_goes_on(tmp_path: Path, when: str) -> None:
+    lived, last = False, 0
+    while not lived:
+        last += 1
+        world = Wall(tmp_path / str(last), tells=True)
+        first = Process(world, 6, "after", **OPTIONS)
+        await first.desk.asked()
+        assert not await first.live(write)
+        lived = await Process(world, last, when, **OPTIONS).live(go_on)
+        assert await Process(world, FOREVER, "before", **OPTIONS).live(go_on)
+        await checked(world)
+    assert last > 5
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_at_any_call_a_turn_without_an_answer_leaves_nothing_that_goes_on(
+    tmp_path: Path, when: str
+) -> None:
+    lived, last = False, 0
+    while not lived:
+        last += 1
+        world = Wall(tmp_path / str(last), tells=True)
+        first = Process(world, last, when, **OPTIONS)
+        await first.desk.asked()
+        lived = await first.live(write)
+        assert await Process(world, FOREVER, "before", **OPTIONS).live(give_up)
+        assert len(world.stands) <= 1
+        assert not any(words.endswith(GOES_ON) for words in world.stands.values())

@@ -1,0 +1,397 @@
+"""An answer is shown while it is being written: never more than what is certain, one message in all, whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import errors, text
+from bot.contracts import EditPace, Outbound, Pace, Sent
+from bot.gateway.previews import GOES_ON, INTERRUPTED, Previewing
+from bot.telemetry import Redactor
+from bot.testing.journal import FaultyJournal, JournalFailure
+from tests.unit.gateway.conftest import SECRET, FakeChannel
+from tests.unit.gateway.outgoing import TO, Desk, address, until
+
+EDITS = EditPace({"direct": 1.0, "group": 3.0})
+ANSWER = "Die Antwort auf deine Frage 你好 ist zweiundvierzig, und mehr braucht es nicht."
+
+
+class Screen(FakeChannel):
+    """Messages that can be changed. `stands` is what people see, `shown` every state that each message ever had."""
+
+    def __init__(self) -> None:
+        super().__init__("tele")
+        self.stands: dict[str, str] = {}
+        self.shown: list[tuple[str, str]] = []
+        self.refusals: list[errors.DeliveryFailed] = []
+        self.hold: asyncio.Event | None = None
+        self.asked = 0
+
+    async def send(self, message: Outbound) -> Sent:
+        self.asked += 1
+        if self.hold is not None:
+            await self.hold.wait()
+        sent = await super().send(message)
+        self._show(sent.message_id, message.text)
+        return sent
+
+    async def edit(self, message: Outbound, message_id: str) -> None:
+        self.asked += 1
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if message_id not in self.stands:
+            raise errors.EditRefused("message to edit not found")
+        self._show(message_id, message.text)
+
+    def _show(self, message_id: str, words: str) -> None:
+        self.stands[message_id] = words
+        self.shown.append((message_id, words))
+
+    @property
+    def seen(self) -> list[str]:
+        return list(self.stands.values())
+
+
+class Writing:
+    """An answer that comes piece by piece."""
+
+    def __init__(self, words: str = "") -> None:
+        self.words = words
+
+    def __call__(self) -> str:
+        return self.words
+
+
+def desk(root: Path, tele: Screen | None = None, **options: Any) -> Desk:
+    previewing = Previewing(options.pop("after", {"tele": 1.0}), Redactor({SECRET}).settled)
+    return Desk(
+        root, tele=tele or Screen(), edits=options.pop("edits", EDITS), previewing=previewing, **options
+    )
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> Any:
+    one = desk(tmp_path)
+    await one.asked()
+    yield one
+    await one.close()
+
+
+async def shows(made: Desk, words: Writing, count: int = 1) -> None:
+    """Until so many states have been shown."""
+    screen: Any = made.tele
+    made.delivery.preview(TO, words)
+    while len(screen.shown) < count:
+        await made.slept(0.5)
+        await asyncio.sleep(0.001)
+
+
+async def test_an_answer_is_shown_while_it_is_written_and_becomes_the_reply(made: Desk) -> None:
+    screen: Any = made.tele
+    words = Writing(ANSWER[:20])
+    await shows(made, words)
+    assert screen.seen == [ANSWER[:19] + GOES_ON]
+
+    words.words = ANSWER[:41]
+    await shows(made, words, 2)
+    assert screen.seen == [ANSWER[:40].rstrip() + GOES_ON]
+
+    sent = await made.delivery.send(TO, ANSWER)
+    assert screen.stands == {sent[0].message_id: ANSWER}
+    assert len(screen.sent) == 1, "created once"
+    assert await made.lines() == [("assistant", ANSWER)]
+    preview, reply = await made.rows()
+    assert (preview.kind, preview.state, preview.message_id) == ("preview", "sent", "m1")
+    assert (reply.kind, reply.state, reply.message_id, reply.text) == ("reply", "sent", "m1", ANSWER)
+    await made.delivery.ended(TO)
+    assert screen.seen == [ANSWER], "a turn that has answered leaves nothing open"
+
+
+async def test_a_quick_answer_is_sent_once_and_whole(made: Desk) -> None:
+    screen: Any = made.tele
+    made.delivery.preview(TO, Writing(ANSWER[:20]))
+    await made.slept(0.9)
+    await made.delivery.send(TO, ANSWER)
+    await made.clock.advance(60)
+    assert screen.shown == [("m1", ANSWER)]
+    assert [row.kind for row in await made.rows()] == ["reply"]
+
+
+async def test_two_answers_of_one_turn_are_two_messages(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing("The first one comes"))
+    await made.delivery.send(TO, "The first one comes first.")
+    await shows(made, Writing("The second one"), 3)
+    await made.delivery.send(TO, "The second one goes on.")
+    assert screen.seen == ["The first one comes first.", "The second one goes on."]
+
+
+async def test_an_answer_that_is_begun_anew_goes_on_in_the_same_message(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing("A long answer that is cut"))
+    await shows(made, Writing("A short one, then"), 2)
+    await made.delivery.send(TO, "A short one, then.")
+    assert screen.stands == {"m1": "A short one, then."}
+
+
+async def test_an_answer_that_breaks_off_says_so(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing("Half of an answer"))
+    await made.delivery.ended(TO)
+    assert screen.seen == ["Half of an answe" + INTERRUPTED]
+    await made.delivery.send(TO, "Something went wrong on my side.", kind="notice")
+    assert len(screen.seen) == 2
+    assert await made.states() == [("sent", "m1"), ("sent", "m2")]
+    assert await made.lines() == [], "what was no whole answer is not remembered as one"
+
+
+async def test_where_it_is_switched_off_or_cannot_be_nothing_is_shown(tmp_path: Path) -> None:
+    off: list[dict[str, Any]] = [{"after": {}}, {"edits": None}]
+    for number, options in enumerate(off):
+        (tmp_path / str(number)).mkdir()
+        one = desk(tmp_path / str(number), **options)
+        one.delivery.preview(TO, Writing(ANSWER[:30]))
+        await one.clock.advance(30)
+        assert one.clock.sleeping == 0
+        await one.close()
+
+
+async def test_a_long_answer_is_shown_as_far_as_one_message_holds(made: Desk) -> None:
+    screen: Any = made.tele
+    whole = "word " * 600
+    words = Writing(whole[:500])
+    await shows(made, words)
+    words.words = whole[:2_500]
+    await made.slept(1.0, 3)
+    assert screen.seen == [whole[:499].rstrip() + GOES_ON]
+    sent = await made.delivery.send(TO, whole)
+    assert [one.message_id for one in sent] == ["m1", "m2", "m3", "m4"]
+    assert screen.seen == screen.split(whole)
+
+
+# ------------------------------------------------------------ what is certain
+
+
+WORDS = st.lists(
+    st.one_of(
+        st.sampled_from([SECRET, SECRET[:9], SECRET[3:], "c2stYW50LXZlcnktc2VjcmV0LTAwMA==", "sk-ant-", "👨‍👩‍👧‍👦", "e\u0301", "\n\n", " "]),
+        st.text("sk-antvery 你好,.\n", max_size=12),
+    ),
+    min_size=1,
+    max_size=14,
+).map("".join)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(words=WORDS, cuts=st.lists(st.floats(0, 1), min_size=1, max_size=6))
+async def test_what_is_shown_is_the_beginning_of_what_will_be_said(
+    tmp_path_factory: pytest.TempPathFactory, words: str, cuts: list[float]
+) -> None:
+    one = desk(tmp_path_factory.mktemp("previews"), after={"tele": 0.1})
+    screen: Any = one.tele
+    written = Writing()
+    one.delivery.preview(TO, written)
+    for cut in sorted(cuts):
+        written.words = words[: int(cut * len(words))]
+        await one.clock.advance(1.0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.002)
+    if text.clean(words).strip():
+        await one.delivery.send(TO, words)
+    final = Redactor({SECRET})(text.clean(words))
+    for _, shown in screen.shown[:-1]:
+        assert shown.endswith(GOES_ON)
+        assert final.startswith(shown.removesuffix(GOES_ON))
+    for _, shown in screen.shown:
+        assert SECRET not in shown
+    assert len(screen.stands) <= 1
+    await one.close()
+
+
+# ------------------------------------------------------------ budgets
+
+
+async def test_what_is_shown_leaves_room_for_what_is_said(tmp_path: Path) -> None:
+    one = desk(tmp_path, limits=True, total=Pace(3, 100.0))
+    screen: Any = one.tele
+    await shows(one, Writing("First of all"))
+    await shows(one, Writing("Something else"), 2)
+    made: Callable[[], str] = Writing("And a third thing")
+    one.delivery.preview(TO, made)
+    await one.slept(1.0, 5)
+    assert len(screen.shown) == 2, "the last slot is for the answer"
+    before = one.clock.monotonic()
+    await one.delivery.send(TO, "The answer.")
+    assert one.clock.monotonic() == before, "which does not have to wait"
+    assert screen.seen == ["The answer."]
+    await one.close()
+
+
+async def test_changes_have_a_budget_of_their_own(tmp_path: Path) -> None:
+    one = desk(tmp_path, limits=True, edits=EditPace({"direct": 1.0, "group": 1.0}, total=Pace(2, 1_000.0)))
+    screen: Any = one.tele
+    words = Writing("one two three four")
+    await shows(one, words)
+    for number in range(4):
+        words.words += f" {number} more"
+        await one.slept(1.0)
+        await asyncio.sleep(0.005)
+    assert len(screen.shown) == 2, "created, and changed once"
+    await one.delivery.send(TO, "The answer.")
+    assert screen.seen == ["The answer."]
+    await one.close()
+
+
+async def test_a_platform_that_wants_to_be_left_alone_is(made: Desk) -> None:
+    screen: Any = made.tele
+    words = Writing("one two three")
+    await shows(made, words)
+    screen.refusals.append(errors.DeliveryThrottled("slow down", retry_after=20))
+    words.words = "one two three four five"
+    await made.slept(1.0)
+    await until(lambda: screen.asked == 2)
+    await made.slept(1.0, 9)
+    assert screen.asked == 2
+    await made.slept(1.0, 12)
+    await until(lambda: screen.asked == 3)
+    await made.delivery.send(TO, "The answer.")
+    assert screen.seen == ["The answer."]
+
+
+# ------------------------------------------------------------ what goes wrong
+
+
+async def test_a_preview_that_somebody_deleted_is_replaced_by_a_new_message(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing("Half of an answer"))
+    screen.stands.clear()
+    sent = await made.delivery.send(TO, ANSWER)
+    assert screen.stands == {"m2": ANSWER}
+    assert [one.message_id for one in sent] == ["m2"]
+
+
+async def test_a_last_change_without_a_known_outcome_is_made_again(made: Desk) -> None:
+    screen: Any = made.tele
+    await shows(made, Writing("Half of an answer"))
+    screen.refusals += [errors.DeliveryUncertain("lost"), errors.DeliveryUncertain("lost")]
+    await made.delivery.send(TO, ANSWER)
+    assert screen.stands == {"m1": ANSWER}
+    assert await made.lines() == [("assistant", ANSWER)]
+
+
+async def test_a_change_that_never_gets_through_goes_out_later_by_itself(made: Desk) -> None:
+    screen: Any = made.tele
+    await made.delivery.open(lambda *_: None)
+    await shows(made, Writing("Half of an answer"))
+    screen.refusals += [errors.DeliveryUncertain("lost")] * 6
+    with pytest.raises(errors.DeliveryDeferred):
+        await made.delivery.send(TO, ANSWER)
+    async with made.passing():
+        await until(lambda: screen.seen == [ANSWER])
+        await until(lambda: not made.delivery._waiting.chats)
+    assert await made.lines() == [("assistant", ANSWER)]
+
+
+async def test_a_preview_that_may_not_have_arrived_is_looked_for(made: Desk) -> None:
+    """On a platform that can tell, it becomes the answer; on one that cannot, the answer is a message of its own."""
+    screen: Any = made.tele
+    for finds, number in ((Sent("m1"), 1), (None, 2), (errors.DeliveryUncertain("cannot tell"), 2)):
+        screen.stands.clear()
+        screen.sent.clear()
+        screen.failures.append(errors.DeliveryUncertain("lost"))
+        screen.finds, before = finds, screen.asked
+        made.delivery.preview(TO, Writing("Half of an answer"))
+        await made.slept(1.0)
+        await until(lambda before=before: screen.asked == before + 1)  # type: ignore[misc]
+        if number == 1:
+            screen.stands["m1"] = "Half of an answe" + GOES_ON
+            screen.sent.append(None)
+        await made.delivery.send(TO, ANSWER)
+        assert screen.seen == [ANSWER]
+
+
+async def test_what_is_on_its_way_is_waited_for_and_never_comes_after_the_answer(made: Desk) -> None:
+    screen: Any = made.tele
+    words = Writing("Half of an answer")
+    await shows(made, words)
+    screen.hold = asyncio.Event()
+    words.words = "Half of an answer and more"
+    await made.slept(1.0)
+    await until(lambda: screen.asked == 2)
+    sending = asyncio.create_task(made.delivery.send(TO, ANSWER))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    screen.hold.set()
+    await sending
+    assert [words for _, words in screen.shown][-2:] == ["Half of an answer and mor" + GOES_ON, ANSWER]
+
+
+async def test_nothing_is_shown_before_an_earlier_answer_that_waits(made: Desk) -> None:
+    screen: Any = made.tele
+    screen.failures += [errors.DeliveryThrottled("long", retry_after=600)]
+    with pytest.raises(errors.DeliveryDeferred):
+        await made.delivery.send(address(request_id="01ERR"), "earlier")
+    made.delivery.preview(TO, Writing("Half of an answer"))
+    await made.slept(1.0, 20)
+    assert screen.shown == []
+
+
+async def test_without_a_row_nothing_is_shown(tmp_path: Path) -> None:
+    one = desk(tmp_path, wrap=lambda inner: FaultyJournal(inner, die=lambda: None))
+    journal: Any = one.journal
+    journal.fail(JournalFailure(kind="intend", at=1, times=1, when="before", then="error"))
+    screen: Any = one.tele
+    one.delivery.preview(TO, Writing("Half of an answer"))
+    async with one.passing():
+        await until(lambda: "no preview is shown any more" in one.log.text)
+    assert screen.shown == []
+    await one.delivery.send(TO, ANSWER)
+    assert screen.seen == [ANSWER]
+    await one.close()
+
+
+# ------------------------------------------------------------ crashes
+
+
+async def left(root: Path, screen: Screen) -> None:
+    """A process that ends in the middle of an answer."""
+    one = desk(root, screen)
+    await one.asked()
+    await shows(one, Writing("Half of an answer"))
+    one.delivery.leave(TO)
+    await one.close()
+
+
+async def test_after_a_crash_the_answer_goes_on_in_the_same_message(tmp_path: Path) -> None:
+    screen = Screen()
+    await left(tmp_path, screen)
+    assert screen.seen == ["Half of an answe" + GOES_ON]
+    again = desk(tmp_path, screen)
+    assert await again.delivery.resume(TO) == ()
+    await shows(again, Writing("Another half of"), 2)
+    await again.delivery.send(TO, ANSWER)
+    assert screen.stands == {"m1": ANSWER}
+    assert await again.lines() == [("assistant", ANSWER)]
+    await again.close()
+
+
+async def test_after_a_crash_a_turn_that_does_not_go_on_leaves_a_mark(tmp_path: Path) -> None:
+    screen = Screen()
+    await left(tmp_path, screen)
+    again = desk(tmp_path, screen)
+    await again.delivery.quiet(TO)
+    assert screen.stands == {"m1": "Half of an answe" + INTERRUPTED}
+    assert await again.states() == [("sent", "m1")]
+    await again.delivery.quiet(TO)
+    assert len(screen.shown) == 2, "once"
+    await again.close()
