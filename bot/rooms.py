@@ -27,8 +27,8 @@ from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.membership import Memberships
-from bot.gateway.receipt import Receipts
 from bot.gateway.previews import Previewing
+from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
@@ -237,6 +237,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
             memories=Memories(settings.home / "memory", disk=outside.disk),
             rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
             redact=rooms.redact,
+            settled=rooms.redact.settled,
         ),
         budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
     )
@@ -246,7 +247,6 @@ def policy_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> ToolPol
     """What stands around each tool call."""
     settings, outside = rooms.settings, rooms.outside
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
-            settled=rooms.redact.settled,
     return ToolPolicy(
         registry,
         Rules(paths, **settings.permissions.model_dump()),
@@ -272,7 +272,14 @@ def delivery_of(rooms: Rooms, channels: dict[str, Channel]) -> Delivery:
         ids=ids,
         log=log,
         limits=settings.delivery.limits,
+        previewing=Previewing(streams_of(settings), rooms.redact.settled),
     )
+
+
+def streams_of(settings: config.Settings) -> dict[str, float]:
+    """The channels that show what is being written, and the seconds after which they do."""
+    found = {name: getattr(channel, "streaming", None) for name, channel in settings.channels.items()}
+    return {name: one.after_ms / 1000 for name, one in found.items() if one is not None and one.enabled}
 
 
 def access_of(rooms: Rooms, lists: AccessList) -> Access:
@@ -293,16 +300,9 @@ def turns_of(
         channels=channels,
         manifests=rooms.manifests,
         journal=rooms.journal,
-        previewing=Previewing(streams_of(settings), rooms.redact.settled),
         delivery=delivery,
         access=access,
         approvals=approvals,
-def streams_of(settings: config.Settings) -> dict[str, float]:
-    """The channels that show what is being written, and the seconds after which they do."""
-    found = {name: getattr(channel, "streaming", None) for name, channel in settings.channels.items()}
-    return {name: one.after_ms / 1000 for name, one in found.items() if one is not None and one.enabled}
-
-
         clock=clock,
         log=log,
         max_concurrent=settings.queue.max_concurrent_turns,

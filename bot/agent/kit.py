@@ -50,6 +50,8 @@ class Kit:
     memories: Memories | None = None
     """What is remembered of each chat; None where nothing is."""
     redact: Redact = str
+    settled: Redact = str
+    """Of words that were cut off, those that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
 
     def budget(self, model: str | None = None) -> Budget:
@@ -67,8 +69,6 @@ class Kit:
     async def freeze(self, chat_key: str, channel: str | None) -> Frozen:
         """The prompt of a chat for one epoch, within its part of the window."""
         tools = self.estimator.frame(self.model_name, (), self.registry.definitions)
-    settled: Redact = str
-    """Of words that were cut off, those that cannot be the beginning of a secret."""
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         return await self.prompts.freeze(
             chat_key,

@@ -180,6 +180,11 @@ class TurnRequest:
     """The text of a turn that no chat caused."""
     delivered: tuple[str, ...] = ()
     """Ids of the messages that this turn has delivered already, where a crash cut it off."""
+    preview: Callable[[Callable[[], str]], None] | None = None
+    """Shows what is being said while it comes, until the next `reply.send`: called with what gives the words so far.
+    Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones
+    take the place of those before.
+    """
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
 
@@ -192,11 +197,6 @@ class TurnOutcome:
     delivered: int = 0
     notice: str | None = None
     detail: str = ""
-    preview: Callable[[Callable[[], str]], None] | None = None
-    """Shows what is being said while it comes, until the next `reply.send`: called with what gives the words so far.
-    Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones
-    take the place of those before.
-    """
 
 
 class Agent(Protocol):
