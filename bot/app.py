@@ -25,7 +25,7 @@ from bot.memory import MemoryMonitor
 from bot.rooms import agent_of, approvals_of, channels_of, delivery_of, model_name, rooms_of, turns_of
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
-from bot.tools import permissions
+from bot.tools import findings
 
 Signals = Callable[[asyncio.Event], contextlib.AbstractContextManager[None]]
 
@@ -69,6 +69,7 @@ def assemble(
         learned=rooms.learned,
         windows=rooms.windows,
         model_name=model_name(settings),
+        mcp=rooms.mcp,
         watch=Watch(channels, rooms.manifests, reports, clock=clock, log=log),
         chores=Chores(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
@@ -106,7 +107,7 @@ async def _started(
     """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
     moment on when something may have to be drained.
     """
-    settings = config.load(root, discovery.manifests(), os.environ, permissions.wrong)
+    settings = config.load(root, discovery.manifests(), os.environ, findings.wrong)
     names = [name for name in settings.enabled if only is None or name in only]
     outside = outside or Outside()
     manifests = discovery.manifests()

@@ -49,6 +49,7 @@ from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
 from bot.tools.permissions import Paths, Rules
+from bot.tools.mcp.servers import McpServers
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
@@ -77,6 +78,7 @@ class Rooms:
     learned: LearnedFile
     windows: Windows
 
+    mcp: McpServers
 
 def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Rooms:
     home, clock, disk = settings.home, outside.clock, outside.disk
@@ -105,6 +107,7 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
     )
+        McpServers(settings.mcp, root=settings.root, clock=clock, log=log, redact=redact),
 
 
 def channels_of(rooms: Rooms, names: Iterable[str]) -> dict[str, Channel]:
@@ -165,6 +168,7 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) ->
         recall=rooms.archive,
         membership=memberships,
         permalink=memberships.permalink,
+        catalog=rooms.mcp,
     )
 
 
@@ -186,7 +190,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
-    registry = Registry(builtin_tools(tool_ports(rooms, channels, skills)))
+    registry = Registry(builtin_tools(tool_ports(rooms, channels, skills)), rooms.mcp)
     return AgentPool(
         Kit(
             model=rooms.model,
@@ -345,3 +349,4 @@ def turns_of(
         forget=turns.removals.command,
     )
     return turns
+        servers=rooms.mcp.sources,

@@ -27,6 +27,7 @@ from bot.memory import MemoryMonitor
 from bot.schedule import Chore, Housekeeping
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
+from bot.tools.mcp.servers import McpServers
 
 PAUSE_SECONDS = 1.0
 DRAIN_SECONDS = 4.5
@@ -84,6 +85,7 @@ class Gateway:
     learned: LearnedFile
     windows: Windows
     model_name: str
+    mcp: McpServers
     dashboard: Dashboard | None = None
 
     def parts(self) -> dict[str, Part]:
@@ -108,6 +110,8 @@ class Gateway:
             ),
             "memory": Part(ok=not memory.full, detail=used),
         }
+        for name, trouble in self.mcp.troubles().items():
+            found[f"mcp {name}"] = Part(ok=not trouble, detail=trouble, needed=False)
         for name, channel in self.channels.items():
             health, silence = channel.health(), self.watch.silent(name)
             detail = (
@@ -143,6 +147,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
         await gateway.delivery.open(gateway.reports.tell)
+        gateway.mcp.start()
         checking = asyncio.create_task(_check_model(gateway, say))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
         await _connect_all(gateway, say, stop)
@@ -257,6 +262,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
         "give up reports": gateway.reports.close(),
         "close the model": gateway.model.close(),
+        "end the MCP servers": gateway.mcp.close(),
         "keep what was learnt of models": gateway.learned.save(),
         "close the archive": gateway.archive.close(),
         "close the transcript": gateway.transcript.close(),

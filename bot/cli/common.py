@@ -69,9 +69,9 @@ def manifests() -> dict[str, Manifest]:
 
 def settings(root: Path) -> Settings:
     from bot import config
-    from bot.tools import permissions
+    from bot.tools import findings
 
-    return config.load(root, manifests(), os.environ, permissions.wrong)
+    return config.load(root, manifests(), os.environ, findings.wrong)
 
 
 def now() -> float:

@@ -135,6 +135,26 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
     return tuple(entry for entry in entries if isinstance(entry, str))
 
 
+def servers(filled: Filled) -> Iterator[str]:
+    """MCP servers that are not reached in exactly one way."""
+    section = filled.document.get("mcp")
+    found = section.get("servers") if isinstance(section, dict) else None
+    for name, server in found.items() if isinstance(found, dict) else ():
+        if not isinstance(server, dict):
+            continue
+        loc: Loc = ("mcp", "servers", name)
+        ways = [key for key in ("command", "url") if key in server or (*loc, key) in filled.missing]
+        kind = server.get("type") or ("http" if "url" in ways else "stdio")
+        expected = {"stdio": "command", "http": "url"}.get(str(kind))
+        if expected is not None and ways != [expected]:
+            yield finding(
+                dotted(loc),
+                " and ".join(ways) or "neither command nor url",
+                f"{expected} alone",
+                "say how the server is reached: command for a program, url for an address",
+            )
+
+
 def prompt_files(root: Path, prompt: Prompt) -> Iterator[str]:
     """Files of prompts that are not there."""
     for name, source in prompt.sources(root).items():

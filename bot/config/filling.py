@@ -92,7 +92,7 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
     if absent:
         filled.missing[loc] = absent[0]
         return _MISSING
-    plain = any(part in _PLAIN_KEYS for part in loc)
+    plain = _plain(loc, names)
     if names:
         filled.hidden.add(loc)
         if not plain:
@@ -104,6 +104,14 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
             filled.literal.append(loc)
     filled.secrets |= _passwords(whole)
     return whole
+
+
+def _plain(loc: Loc, names: list[str]) -> bool:
+    """Whether what stands there is no secret, wherever it comes from."""
+    if loc[:2] == ("mcp", "servers"):
+        # Paths and addresses come from variables too; the environment and the headers of a server are for secrets.
+        return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
+    return any(part in _PLAIN_KEYS for part in loc)
 
 
 def _passwords(value: str) -> set[str]:

@@ -198,6 +198,8 @@ def _is_on(loc: Loc, filled: Filled, manifests: Mapping[str, Manifest]) -> bool:
             return all(section.get(key) for key in checks.token_keys(manifests[str(loc[1])]).values())
         return enabled is True
     return True
+    if loc[:2] == ("mcp", "servers") and len(loc) > 3:
+        return filled.document["mcp"]["servers"][loc[2]].get("enabled") is not False
 
 
 def _validated(filled: Filled, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
@@ -245,6 +247,7 @@ def _between(file: Any, filled: Filled, manifests: Mapping[str, Manifest]) -> It
     yield from checks.not_built(file, filled)
     yield from checks.operators(manifests, filled)
     yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
+    yield from checks.servers(filled)
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
     if file.llm.api_key and file.llm.provider != "demo":

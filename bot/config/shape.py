@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+_SERVER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9])?")
 
 
 def _address(value: str) -> str:
@@ -137,7 +140,8 @@ class Skills(Shape):
 
 
 class Mcp(Shape):
-    servers: dict[str, dict[str, Any]] = {}
+    servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
+    """By name; their tools are called `mcp__<name>__<tool>`."""
 
 
 class Budgets(Shape):
@@ -154,6 +158,30 @@ class Dashboard(Shape):
     host: str = "127.0.0.1"
     port: Port = 3001
     token: str | None = None
+
+def _server_name(value: str) -> str:
+    if not _SERVER.fullmatch(value) or "__" in value:
+        raise ValueError(
+            "expected at most 32 of A-Z, a-z, 0-9, _ and -, a letter or digit at both ends, no __; rename it"
+        )
+    return value
+
+
+class McpServer(Shape):
+    """A server of the Model Context Protocol: a program (`command`), or an address (`url`)."""
+
+    type: Literal["stdio", "http"] | None = None
+    """Follows from the rest."""
+    command: Annotated[str, Field(min_length=1)] | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Its environment, beside PATH, HOME and the like: nothing else of ours."""
+    url: Address | None = None
+    headers: dict[str, str] = {}
+    enabled: bool = True
+    timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
+    """For one call."""
+
 
 
 class Memory(Shape):
@@ -189,7 +217,6 @@ class ShipFile(Shape):
 
 
 NOT_BUILT = (
-    "mcp",
     "budgets",
     "schedule",
     "engine",

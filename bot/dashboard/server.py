@@ -19,11 +19,14 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How one part of the gateway is. `detail` is for operators; `heard` is the age in seconds of its last sign."""
+    """How one part of the gateway is. `detail` is for operators; `heard` is the age in seconds of its last sign. Without
+    one that is not `needed` the gateway is ready all the same.
+    """
 
     ok: bool
     detail: str = ""
     heard: float | None = None
+    needed: bool = True
 
 
 class Dashboard:
@@ -108,7 +111,7 @@ class Dashboard:
 
     async def _readyz(self, _: web.Request) -> web.Response:
         parts = self._parts()
-        ready = all(part.ok for part in parts.values())
+        ready = all(part.ok for part in parts.values() if part.needed)
         body = {
             "ready": ready,
             "parts": {

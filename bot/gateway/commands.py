@@ -42,7 +42,10 @@ class Commands:
         approvals: ApprovalDesk,
         receipts: Receipts,
         forget: Callable[[Inbound], Awaitable[str]],
+        servers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """`servers` tells of each MCP server how it is."""
+        self._servers = servers
         self._name = name
         self._agent = agent
         self._lanes = lanes
@@ -143,9 +146,11 @@ class Commands:
         else:
             # Others have all the places, or a burst is waited for.
             doing = f"I have not begun yet, {waiting} waiting" if waiting else "I am idle"
+        servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._servers().items()))
         return (
             f"{doing}. Model: {facts['model']}. "
             f"I have {facts['messages']} of at most {facts['maxMessages']} messages of this conversation in mind."
+            + (f" MCP servers: {servers}." if servers else "")
         )
 
     async def _whoami(self, inbound: Inbound) -> str:

@@ -1,0 +1,346 @@
+"""One MCP server: started, listened to, started again when it is gone, and asked to do something."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bot import errors, text
+from bot.config.shape import McpServer
+from bot.contracts import Clock, Json, Log, Redact
+from bot.tools.catalog import Offer
+from bot.tools.mcp import pipes, remote, shapes
+from bot.tools.mcp.results import words_of
+from bot.tools.mcp.tool import ServerTool
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+START_SECONDS = 30.0
+"""For a connection and the list of tools."""
+LONGEST_PAUSE = 300.0
+SOUND_SECONDS = 60.0
+"""After so long a connection was a good one: the pauses begin anew."""
+MOST_TOOLS = 500
+MOST_PAGES = 50
+MOST_HUNG = 3
+"""Calls in a row that were not answered in time, before the connection is given up."""
+LOOK_SECONDS = 10.0
+LAST_WORDS = 2_000
+"""Characters of stderr that are kept for operators."""
+State = Literal["starting", "ready", "down"]
+
+
+class Lost(errors.ShipmateError):
+    """The connection is over, and why."""
+
+
+class Server:
+    """Lives as long as `run` does. Its tools stay known while it is down, and say so when they are called."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServer,
+        *,
+        root: Path,
+        clock: Clock,
+        log: Log,
+        redact: Redact,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.name = name
+        self.state: State = "starting"
+        self.trouble = ""
+        """Why it is down, for operators."""
+        self.tools: Mapping[str, ServerTool] = {}
+        self._settings = settings
+        self._root = root
+        self._clock = clock
+        self._log = log
+        self._redact = redact
+        self._env = env
+        self._client: Client | None = None
+        self._closed = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._handshake: Literal["legacy", "auto"] = "legacy"
+        self._why = ""
+        self._stderr = ""
+        self._hung = 0
+        self.settled = asyncio.Event()
+        """Set once it was ready, or could not be started."""
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self._settings.timeout_ms / 1000
+
+    async def run(self) -> None:
+        """Keep it going until cancelled: after each end a pause, twice as long as the one before."""
+        failures = 0
+        while True:
+            began = self._clock.monotonic()
+            error = await self._outcome(asyncio.create_task(self._connection()))
+            if self._clock.monotonic() - began > SOUND_SECONDS:
+                failures = 0
+            pause = min(LONGEST_PAUSE, 2.0**failures)
+            failures += 1
+            self._down(error)
+            await self._clock.sleep(pause)
+
+    async def _outcome(self, task: asyncio.Task[None]) -> BaseException | None:
+        """How a connection ended. Whatever the library and the server do to each other, it ends there."""
+        try:
+            await asyncio.wait([task])
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        return None if task.cancelled() else task.exception()
+
+    def _down(self, error: BaseException | None) -> None:
+        was, self.state = self.state, "down"
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        cause = str(error) if isinstance(error, Lost) else f"{type(error).__name__}: {error}"
+        if self._why and not isinstance(error, Lost):
+            cause = f"{self._why} ({cause})"
+        stderr = " ".join(self._stderr.split())[-300:]
+        self.trouble = self._redact(text.preview(cause + (f"; stderr: {stderr}" if stderr else ""), 600))
+        self.settled.set()
+        self._log.write("mcp", f"the server {self.name} is down", level="warn", cause=self.trouble, was=was)
+
+    # ------------------------------------------------------------ a connection
+
+    async def _connection(self) -> None:
+        """One connection, from its beginning to its end. Raises what ended it."""
+        self._closed.clear()
+        self._changed.clear()
+        self._why = self._stderr = ""
+        self._hung = 0
+        # Seconds of work, which others need not wait for.
+        await asyncio.to_thread(importlib.import_module, "mcp")
+        from mcp import Client
+        from mcp_types import Implementation
+
+        client = Client(
+            self._transport(),
+            mode=self._handshake,
+            message_handler=self._heard,
+            client_info=Implementation(name="shipmate", version="1"),
+            cache=None,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(START_SECONDS):
+                    await stack.enter_async_context(client)
+                    await self._list(client)
+            except BaseException:
+                # Servers of one age refuse the greeting of the other.
+                self._handshake = "auto" if self._handshake == "legacy" else "legacy"
+                raise
+            follow = asyncio.create_task(self._follow(client))
+            try:
+                await self._serve(client)
+            finally:
+                follow.cancel()
+                # One that does not tell of changes is as good as one without any.
+                await asyncio.gather(follow, return_exceptions=True)
+
+    async def _serve(self, client: Client) -> None:
+        self._client, self.state, self.trouble = client, "ready", ""
+        self.settled.set()
+        try:
+            while True:
+                await self._either(self._closed, self._changed)
+                if self._closed.is_set():
+                    raise Lost(self._why or "the connection ended")
+                self._changed.clear()
+                async with asyncio.timeout(START_SECONDS):
+                    await self._list(client)
+                # However often it says so, it is asked once a second at the most.
+                await self._clock.sleep(1.0)
+        finally:
+            self._client = None
+
+    @staticmethod
+    async def _either(*events: asyncio.Event) -> None:
+        waits = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _transport(self) -> Any:
+        chosen = self._settings
+        if chosen.url is not None:
+            return remote.address(chosen.url, chosen.headers)
+        env = pipes.environment(self._env, chosen.env)
+        return self._process([chosen.command or "", *chosen.args], env)
+
+    @contextlib.asynccontextmanager
+    async def _process(self, words: list[str], env: Mapping[str, str]) -> AsyncIterator[Any]:
+        found = shutil.which(words[0], path=env.get("PATH")) or shutil.which(words[0], path=str(self._root))
+        if found is None:
+            raise Lost(f"there is no program {words[0]!r}")
+        try:
+            running = pipes.process(
+                [found, *words[1:]], folder=self._root, env=env, said=self._said, ended=self._ended
+            )
+            streams = await running.__aenter__()
+        except (OSError, ValueError) as error:
+            raise Lost(f"it cannot be started: {error}") from None
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_exit(running)
+            yield streams
+
+    def _said(self, words: str) -> None:
+        self._stderr = (self._stderr + words)[-LAST_WORDS:]
+
+    def _ended(self, why: str) -> None:
+        self._why = why
+        self._closed.set()
+
+    async def _heard(self, message: object) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._changed.set()
+
+    async def _follow(self, client: Client) -> None:
+        """Older servers tell of changes by themselves; newer ones where somebody has asked them to."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            async with client.listen(tools_list_changed=True) as told:
+                async for _ in told:
+                    self._changed.set()
+
+    async def _list(self, client: Client) -> None:
+        """Take in what tools there are now."""
+        from mcp_types import PaginatedRequestParams
+
+        tools: dict[str, ServerTool] = {}
+        left_out: list[str] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            params = PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await client.session.list_tools(params=params)
+            for tool in page.tools:
+                self._take(tools, left_out, tool)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        added = sorted(tools.keys() - self.tools.keys())
+        gone = sorted(self.tools.keys() - tools.keys())
+        self.tools = tools
+        self._log.write(
+            "mcp",
+            f"the server {self.name} has {len(tools)} tools",
+            level="warn" if left_out else "info",
+            added=added[:20],
+            gone=gone[:20],
+            left_out=left_out[:20],
+        )
+
+    def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any) -> None:
+        shown = shapes.line(tool.name, 80)
+        try:
+            offer = shapes.offer(
+                self.name, tool.name, tool.description or tool.title or "", tool.input_schema
+            )
+        except shapes.Unfit as error:
+            left_out.append(f"{shown}: {error}")
+            return
+        if offer.name in tools or len(tools) >= MOST_TOOLS:
+            left_out.append(
+                f"{shown}: {'its name is taken' if offer.name in tools else 'there are too many'}"
+            )
+            return
+        tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema)
+
+    def offers(self) -> list[Offer]:
+        """What can be called now."""
+        return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
+
+    # ------------------------------------------------------------ calls
+
+    async def call(self, tool: str, arguments: Json) -> str:
+        """Have a tool run. Raises `errors.ToolError` with what the model can act on. Cancelled, the server is told so."""
+        client = self._client
+        if client is None:
+            raise errors.ToolError(
+                f"The MCP server {self.name} is not running now; it is started again by itself. Nothing was done. Go on "
+                "without it, or try again in a few minutes."
+            )
+        result = await self._answer(client, tool, arguments)
+        self._hung = 0
+        words = words_of(result)
+        if result.get("isError"):
+            raise errors.ToolError(words or "The tool failed and does not say why.")
+        return words
+
+    async def _answer(self, client: Client, tool: str, arguments: Json) -> Json:
+        import anyio
+        from mcp import MCPError
+        from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
+        from pydantic import ValidationError
+
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        try:
+            # Not `call_tool`: that runs the patterns of the server's own schema over its answer.
+            answer = await client.session.send_request(
+                request, CallToolResult, request_read_timeout_seconds=self.timeout_seconds
+            )
+        except MCPError as error:
+            raise await self._failed(client, error.code, error.message) from None
+        except (ValidationError, RuntimeError, TypeError) as error:
+            self._log.write(
+                "mcp", f"{self.name} gave no result", level="warn", cause=text.preview(str(error))
+            )
+            raise errors.ToolError(
+                f"The MCP server {self.name} answered with something that is no result. It may have taken effect."
+            ) from None
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise self._gone() from None
+        return answer.model_dump(mode="json", by_alias=True)
+
+    async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        if code == REQUEST_TIMEOUT:
+            self._hung += 1
+            if self._hung >= MOST_HUNG:
+                self._ended(f"{self._hung} calls in a row were not answered in time")
+            return errors.ToolError(
+                f"The MCP server {self.name} did not answer within {self.timeout_seconds:g} s; the call was given up and "
+                "may have taken effect."
+            )
+        if self._closed.is_set() or code == CONNECTION_CLOSED or not await self._answers(client):
+            return self._gone()
+        self._hung = 0
+        return errors.ToolError(f"The MCP server {self.name} refused: {shapes.line(message, 1_000)}")
+
+    async def _answers(self, client: Client) -> bool:
+        """Whether the connection still works, which an error does not tell where each call is a request of its own."""
+        if self._settings.url is None:
+            return True
+        look = asyncio.create_task(self._list(client))
+        await asyncio.wait([look], timeout=LOOK_SECONDS)
+        if look.done() and not look.cancelled() and look.exception() is None:
+            return True
+        look.cancel()
+        self._ended("it does not answer any more")
+        return False
+
+    def _gone(self) -> errors.ToolError:
+        return errors.ToolError(
+            f"The connection to the MCP server {self.name} was lost while it worked; it may have taken effect. Look "
+            "before you try again."
+        )

@@ -1,0 +1,56 @@
+"""All MCP servers of an installation: the tools that can be found there, and how each of them is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bot.config.shape import Mcp
+from bot.contracts import Clock, Log, Redact, Tool
+from bot.tools.catalog import Offer
+from bot.tools.mcp.server import Server
+
+
+class McpServers:
+    """`tools.catalog.Catalog` over the servers of ship.json. Nothing waits for them: they come when they come."""
+
+    def __init__(self, settings: Mcp, *, root: Path, clock: Clock, log: Log, redact: Redact) -> None:
+        self.servers = {
+            name: Server(name, one, root=root, clock=clock, log=log, redact=redact)
+            for name, one in sorted(settings.servers.items())
+            if one.enabled
+        }
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to start them, side by side."""
+        self._running = [
+            asyncio.create_task(server.run(), name=f"mcp {name}") for name, server in self.servers.items()
+        ]
+
+    async def close(self) -> None:
+        """End them all. Safe to call twice and without `start`."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._running = []
+
+    def get(self, name: str) -> Tool | None:
+        return next((tool for one in self.servers.values() if (tool := one.tools.get(name))), None)
+
+    def offers(self) -> Sequence[Offer]:
+        return [offer for server in self.servers.values() for offer in server.offers()]
+
+    def sources(self) -> Mapping[str, str]:
+        return {name: _state(server) for name, server in self.servers.items()}
+
+    def troubles(self) -> Mapping[str, str]:
+        """What each server's trouble is, for operators; "" where there is none."""
+        return {name: server.trouble for name, server in self.servers.items()}
+
+
+def _state(server: Server) -> str:
+    if server.state == "ready":
+        return f"{len(server.tools)} tools"
+    return "not running" if server.state == "down" else "starting"

@@ -1,0 +1,39 @@
+"""A tool of an MCP server as one that the model may call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+import pydantic
+
+from bot.contracts import Effect, Json
+from bot.tools.catalog import Offer
+from bot.tools.mcp import shapes
+
+Run = Callable[[str, Json], Awaitable[str]]
+MARGIN = 5.0
+"""Seconds after its own limit in which the server's connection tells what became of a call."""
+
+
+class ServerTool:
+    """What it does nobody knows, whatever it says of itself: it may do anything."""
+
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
+    ages = True
+
+    def __init__(self, offer: Offer, run: Run, seconds: float, schema: Json) -> None:
+        self.offer = offer
+        self.name = offer.name
+        self.description = str(offer.definition["description"])
+        self.timeout_seconds = seconds + MARGIN
+        self._run = run
+        self._schema = schema
+
+    @functools.cached_property
+    def input(self) -> type[pydantic.BaseModel]:
+        return shapes.arguments(self._schema)
+
+    async def run(self, args: Any) -> str:
+        return await self._run(self.offer.title, args.root)

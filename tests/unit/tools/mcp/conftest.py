@@ -1,0 +1,99 @@
+"""MCP servers as processes and over HTTP, and the client's end of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.config.shape import Mcp
+from bot.system import SystemClock
+from bot.testing.log import MemoryLog
+from bot.tools.mcp.server import Server
+from bot.tools.mcp.servers import McpServers
+
+HERE = Path(__file__).parent
+
+
+class Rig:
+    """Servers of one installation. `clock` decides when they are started again."""
+
+    def __init__(self, root: Path, clock: Any, **servers: dict[str, Any]) -> None:
+        self.log = MemoryLog()
+        self.all = McpServers(
+            Mcp.model_validate({"servers": servers}, strict=False),
+            root=root,
+            clock=clock,
+            log=self.log,
+            redact=lambda words: words.replace("secret-secret-secret", "[hidden]"),
+        )
+
+    def __getitem__(self, name: str) -> Server:
+        return self.all.servers[name]
+
+    async def call(self, name: str, /, **arguments: Any) -> str:
+        """What the model would get, as the dispatch calls it."""
+        tool = self.all.get(name)
+        assert tool is not None, list(self.all.offers())
+        result = await tool.run(tool.input.model_validate(arguments))
+        assert isinstance(result, str)
+        return result
+
+
+def friendly(**more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(HERE / "friendly.py")], **more}
+
+
+def raw(mode: str, **more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(HERE / "raw.py"), mode], **more}
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts servers and waits until each is ready, or has failed."""
+    made: list[Rig] = []
+
+    async def begun(clock: Any = None, **servers: dict[str, Any]) -> Rig:
+        rig = Rig(tmp_path, clock or SystemClock(), **servers)
+        made.append(rig)
+        rig.all.start()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(server.settled.wait() for server in rig.all.servers.values()))
+        return rig
+
+    yield begun
+    for rig in made:
+        await rig.all.close()
+
+
+async def until(true: Callable[[], Any]) -> None:
+    """Wait for something that no event tells of."""
+    async with asyncio.timeout(30):
+        while not true():  # noqa: ASYNC110 - what another process does tells nobody here
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def served(app: Any) -> AsyncIterator[str]:
+    """An application over HTTP, on a free port."""
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
+    )
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started or task.done())
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        server.should_exit = True
+        await task

@@ -1,0 +1,205 @@
+"""MCP servers as processes: real ones of the library, and hand-written ones that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from bot import errors
+from bot.testing.clock import FakeClock
+from bot.testing.log import Entry
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry
+from tests.unit.tools.mcp.conftest import Start, friendly, raw, until
+
+
+async def test_its_tools_are_found_with_their_schemas_and_run(start: Start) -> None:
+    rig = await start(one=friendly())
+    assert rig["one"].state == "ready"
+    offers = {offer.name: offer.definition for offer in rig.all.offers()}
+    add = offers["mcp__one__add"]
+    assert add["description"] == "A tool of the MCP server one, in its own words: Add two numbers."
+    assert add["input_schema"]["required"] == ["a", "b"]
+    assert add["input_schema"]["properties"]["a"]["type"] == "integer"
+    assert await rig.call("mcp__one__add", a=2, b=40) == "42"
+    assert await rig.call("mcp__one__greet", name="花子") == "こんにちは、花子 👋"
+    assert rig.all.sources() == {"one": "7 tools"}
+
+
+async def test_it_may_do_anything_whatever_it_says_of_itself(start: Start) -> None:
+    rig = await start(one=friendly())
+    assert rig.all.get("mcp__one__add").effects == {"read", "write", "run", "network", "message"}
+
+
+async def test_arguments_that_do_not_fit_never_reach_it(start: Start, tmp_path: Path) -> None:
+    rig = await start(one=raw("fine"))
+    tool = rig.all.get("mcp__one__say")
+    for wrong in ({}, {"x": 3}, {"x": None}):
+        with pytest.raises(pydantic.ValidationError):
+            tool.input.model_validate(wrong)
+    runner = Dispatcher(Registry([], rig.all), clock=FakeClock(), log=rig.log)
+    call = {"type": "tool_use", "id": "t1", "name": "mcp__one__say", "input": {"x": 3}}
+    (result,) = await runner.run([call])
+    assert result["is_error"]
+    assert "- x: expected string, got 3" in result["content"]
+    assert not (tmp_path / "called").exists()
+
+
+async def test_it_sees_nothing_of_our_environment_but_what_is_named(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ours")
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-ours")
+    rig = await start(one=friendly(env={"TOKEN": "theirs"}))
+    seen = json.loads(await rig.call("mcp__one__environment"))
+    assert seen["TOKEN"] == "theirs"
+    assert "PATH" in seen
+    assert "ours" not in json.dumps(seen)
+
+
+async def test_what_fails_there_is_told_here(start: Start) -> None:
+    rig = await start(one=friendly(), two=raw("refuses"), three=raw("no_result"))
+    with pytest.raises(errors.ToolError, match="out of paper"):
+        await rig.call("mcp__one__fail")
+    with pytest.raises(errors.ToolError, match="The MCP server two refused: no way"):
+        await rig.call("mcp__two__say", x="a")
+    with pytest.raises(errors.ToolError, match="something that is no result"):
+        await rig.call("mcp__three__say", x="a")
+    assert rig["three"].state == "ready"
+
+
+async def test_tools_may_appear_while_it_runs(start: Start) -> None:
+    rig = await start(one=friendly())
+    assert rig.all.get("mcp__one__grown") is None
+    await rig.call("mcp__one__grow")
+    await until(lambda: rig.all.get("mcp__one__grown"))
+    assert await rig.call("mcp__one__grown") == "I am new."
+
+
+async def test_a_call_that_is_given_up_is_cancelled_there_too(start: Start, tmp_path: Path) -> None:
+    rig = await start(one=friendly())
+    calling = asyncio.create_task(rig.call("mcp__one__wait"))
+    await until((tmp_path / "began").exists)
+    calling.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await calling
+    await until((tmp_path / "cancelled").exists)
+    assert await rig.call("mcp__one__add", a=1, b=1) == "2"
+
+
+async def test_one_that_does_not_answer_is_given_up_and_at_last_started_again(start: Start) -> None:
+    clock = FakeClock()
+    rig = await start(clock, one=raw("deaf", timeoutMs=200))
+    for _ in range(3):
+        assert rig["one"].state == "ready"
+        with pytest.raises(errors.ToolError, match=r"did not answer within 0\.2 s"):
+            await rig.call("mcp__one__say", x="a")
+    await until(lambda: rig["one"].state == "down")
+    assert "3 calls in a row" in rig["one"].trouble
+    await clock.advance(2)
+    await until(lambda: rig["one"].state == "ready")
+
+
+async def test_one_that_dies_says_so_and_comes_back(start: Start) -> None:
+    clock = FakeClock()
+    rig = await start(clock, one=raw("dies"))
+    with pytest.raises(errors.ToolError, match="was lost while it worked"):
+        await rig.call("mcp__one__say", x="a")
+    await until(lambda: rig["one"].state == "down")
+    assert rig.all.offers() == []
+    assert rig.all.sources() == {"one": "not running"}
+    with pytest.raises(errors.ToolError, match="is not running now"):
+        await rig.call("mcp__one__say", x="a")
+    await clock.advance(2)
+    await until(lambda: rig["one"].state == "ready")
+    assert len(rig.all.offers()) == 1
+
+
+async def test_pauses_between_starts_grow(start: Start) -> None:
+    clock = FakeClock()
+    rig = await start(clock, one=raw("crash"))
+
+    def downs() -> list[Entry]:
+        return [one for one in rig.log.of("mcp") if "is down" in one.message]
+
+    for number, pause in enumerate((1, 2, 4, 8), 1):
+        await until(lambda number=number: len(downs()) == number)
+        await clock.advance(pause - 0.5)
+        assert len(downs()) == number
+        await clock.advance(0.6)
+    await until(lambda: len(downs()) == 5)
+
+
+async def test_one_that_cannot_start_says_why_without_secrets(start: Start) -> None:
+    rig = await start(FakeClock(), one=raw("crash"), two={"command": "no-such-program-here"})
+    assert "no token" in rig["one"].trouble
+    assert "secret-secret" not in rig["one"].trouble
+    assert rig["two"].trouble == "there is no program 'no-such-program-here'"
+    assert rig.all.get("mcp__one__say") is None
+
+
+@pytest.mark.parametrize("mode", ["noisy", "binary"])
+async def test_what_is_no_message_is_passed_over(start: Start, mode: str) -> None:
+    rig = await start(FakeClock(), one=raw(mode))
+    if mode == "noisy":
+        assert await rig.call("mcp__one__say", x="a") == "said a"
+    else:
+        assert "no protocol" in rig["one"].trouble
+
+
+async def test_an_answer_beyond_all_measure_ends_the_connection_alone(start: Start) -> None:
+    rig = await start(FakeClock(), one=raw("long_line"), two=raw("fine"))
+    with pytest.raises(errors.ToolError, match="was lost"):
+        await rig.call("mcp__one__say", x="a")
+    await until(lambda: rig["one"].state == "down")
+    assert "a line of more than" in rig["one"].trouble
+    assert await rig.call("mcp__two__say", x="b") == "said b"
+
+
+async def test_a_list_that_breaks_the_protocol_is_none(start: Start) -> None:
+    rig = await start(FakeClock(), one=raw("broken_list"), two=raw("fine"))
+    assert rig["one"].state == "down"
+    assert "ValidationError" in rig["one"].trouble
+    assert [offer.name for offer in rig.all.offers()] == ["mcp__two__say"]
+
+
+async def test_pages_without_an_end_have_one_here(start: Start) -> None:
+    rig = await start(one=raw("pages"))
+    assert len(rig["one"].tools) == 50
+
+
+async def test_nothing_of_a_stubborn_one_is_left(start: Start, tmp_path: Path) -> None:
+    rig = await start(one=raw("stubborn"))
+    child = int((tmp_path / "child").read_text())
+    os.kill(child, 0)
+    await rig.all.close()
+
+    def gone() -> bool:
+        try:
+            return Path(f"/proc/{child}/stat").read_text().split()[2] == "Z"
+        except OSError:
+            return True
+
+    await until(gone)
+
+
+async def test_one_that_never_greets_does_not_hold_up_the_others(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.tools.mcp.server.START_SECONDS", 1.5)
+    rig = await start(FakeClock(), one=raw("silent"), two=raw("fine"))
+    assert await rig.call("mcp__two__say", x="a") == "said a"
+    assert rig["one"].state == "down"
+    assert "TimeoutError" in rig["one"].trouble
+
+
+async def test_large_results_are_the_whole_text_for_the_dispatch(start: Start) -> None:
+    rig = await start(one=friendly())
+    said = await rig.call("mcp__one__lines", count=50_000)
+    assert said.endswith("line 49999")
