@@ -15,6 +15,7 @@ from bot.access_list import AccessList
 from bot.agent.claims.deeds import Witness
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
+from bot.agent.subagents.limits import Limits
 from bot.context.assembly import Prompts
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
@@ -208,6 +209,10 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
             transcript=rooms.transcript,
             archive=rooms.archive,
             steps=rooms.journal,
+            fast_model=llm.fast_model if llm.provider != "demo" else "",
+            tasks=limits_of(settings.subagents),
+            approvals=approvals,
+            artifacts=rooms.artifacts,
             skills=skills,
             prompts=Prompts(
                 settings.root,
@@ -244,6 +249,18 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
             settled=rooms.redact.settled,
         ),
         budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
+    )
+
+
+def limits_of(subagents: config.Subagents) -> Limits:
+    return Limits(
+        calls=subagents.max_model_calls,
+        tokens=subagents.max_tokens,
+        usd=subagents.max_usd,
+        seconds=subagents.max_seconds,
+        side_by_side=subagents.max_concurrent,
+        turn_tokens=subagents.per_turn.max_tokens,
+        turn_usd=subagents.per_turn.max_usd,
     )
 
 

@@ -6,11 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.agent.subagents.limits import Limits
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
-from bot.contracts import Archive, Clock, Ids, Log, Model, ModelReply, ModelRequest, Redact, Skills, Steps
+from bot.contracts import (
+    Approvals,
+    Archive,
+    Artifacts,
+    Clock,
+    Ids,
+    Log,
+    Model,
+    ModelReply,
+    ModelRequest,
+    Redact,
+    Skills,
+    Steps,
+    TaskEvents,
+    Unattended,
+    Unwatched,
+)
 from bot.history.memories import Memories
 from bot.history.transcript import Transcript
 from bot.llm.windows import Windows
@@ -53,6 +70,13 @@ class Kit:
     settled: Redact = str
     """Of words that were cut off, those that cannot be the beginning of a secret."""
     rules: Mapping[str, str] = field(default_factory=dict)
+    fast_model: str = ""
+    """The model that brings results together; "": the one that answers."""
+    tasks: Limits = field(default_factory=Limits)
+    task_events: TaskEvents = field(default_factory=Unwatched)
+    approvals: Approvals = field(default_factory=Unattended)
+    artifacts: Artifacts | None = None
+    """Where transcripts of tasks are kept; None where they are not."""
 
     def budget(self, model: str | None = None) -> Budget:
         """The limits of requests to a model, by default the one that answers."""

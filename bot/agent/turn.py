@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from bot import errors
 from bot.agent import recovery
@@ -12,6 +14,7 @@ from bot.agent.continuing import LENGTH, Asking
 from bot.agent.epochs import Change
 from bot.agent.kit import Kit
 from bot.agent.reply import TrackedReply
+from bot.agent.subagents.tasks import Tasks
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelReply, TurnOutcome
 from bot.telemetry.context import step_scope
@@ -40,32 +43,42 @@ class Refused(errors.ShipmateError):
 
 async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutcome:
     """Run a turn that has begun. Raises `errors.ShipmateError` where the model failed for good."""
-    asking = Asking.begun(kit)
-    with tool_scope(_tool_context(turn)):
-        reply = turn.last_reply()
-        if reply is not None:
-            asking.continued = turn.continued()
-            calls = blocks.tool_uses({"content": reply.content})
-            outcome = await _act(turn, reply, calls, asking, turn.known_results(calls))
-            if outcome is not None and not await turn.take_late():
+    async with Tasks(turn, system, kit) as tasks:
+        with tool_scope(replace(_tool_context(turn), tasks=tasks)):
+            return await _steps(turn, system, Asking.begun(kit), tasks)
+
+
+async def _steps(turn: ActiveTurn, system: list[Json], asking: Asking, tasks: Tasks) -> TurnOutcome:
+    reply = turn.last_reply()
+    if reply is not None:
+        asking.continued = turn.continued()
+        calls = blocks.tool_uses({"content": reply.content})
+        outcome = await _act(turn, reply, calls, asking, tasks, known=turn.known_results(calls))
+        if outcome is not None and not await turn.take_late():
+            return outcome
+    for step in range(1, MAX_STEPS + 1):
+        with step_scope(step):
+            try:
+                reply = asking.taken(await recovery.ask(turn, system, asking.kit, asking))
+            except errors.ShipmateError as error:
+                return await _say_what_came(turn, asking, error)
+            calls = turn.add_reply(reply, asking.continued)
+            if asking.tail:
+                turn.epochs.declare("continuation", Change("tail", {}))
+            outcome = await _act(turn, reply, calls, asking, tasks)
+            if outcome is not None:
                 return outcome
-        for step in range(1, MAX_STEPS + 1):
-            with step_scope(step):
-                try:
-                    reply = asking.taken(await recovery.ask(turn, system, kit, asking))
-                except errors.ShipmateError as error:
-                    return await _say_what_came(turn, asking, error)
-                calls = turn.add_reply(reply, asking.continued)
-                if asking.tail:
-                    turn.epochs.declare("continuation", Change("tail", {}))
-                outcome = await _act(turn, reply, calls, asking, {})
-                if outcome is not None:
-                    return outcome
     return _outcome(turn, TOO_MANY_STEPS)
 
 
 async def _act(
-    turn: ActiveTurn, reply: ModelReply, calls: list[Json], asking: Asking, known: Mapping[str, Json]
+    turn: ActiveTurn,
+    reply: ModelReply,
+    calls: list[Json],
+    asking: Asking,
+    tasks: Tasks,
+    *,
+    known: Mapping[str, Json] = MappingProxyType({}),
 ) -> TurnOutcome | None:
     """Do what a reply asks for. None where the model is to be asked again, else how the turn ended.
 
@@ -74,7 +87,8 @@ async def _act(
     if reply.stop_reason == "refusal":
         raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
     if calls:
-        turn.add_results(await asking.kit.dispatcher.run(calls, reply.cut, turn, known))
+        results = await asking.kit.dispatcher.run(calls, reply.cut, turn, known)
+        turn.add_results(await tasks.merged(calls, results))
         await turn.instruct()
         if not asking.acted(cut=bool(reply.cut)):
             return _outcome(turn, TOO_MANY_CUTS)

@@ -60,6 +60,7 @@ class Settings:
     delivery: shape.Delivery
     permissions: shape.Permissions
     shell: shape.Shell
+    subagents: shape.Subagents
     skills: shape.Skills
     mcp: shape.Mcp
     budgets: shape.Budgets

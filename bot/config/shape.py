@@ -134,6 +134,25 @@ class Shell(Shape):
     """Whether they have that of this machine."""
 
 
+class PerTurn(Shape):
+    max_tokens: Annotated[int, Field(ge=1_000)] = 2_000_000
+    max_usd: Share | None = 5.0
+
+
+class Subagents(Shape):
+    """What one task of the model may cost, and all tasks of a turn together. Null: without limit."""
+
+    max_model_calls: Annotated[int, Field(ge=1, le=1_000)] = 30
+    max_tokens: Annotated[int, Field(ge=1_000)] = 500_000
+    """Read and written, also from the provider's cache."""
+    max_usd: Share | None = 1.0
+    max_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
+    """Without the time in which people are waited for."""
+    max_concurrent: Annotated[int, Field(ge=1, le=1_000)] = 20
+    """Tasks of a turn that work side by side."""
+    per_turn: PerTurn = PerTurn()
+
+
 class Skills(Shape):
     paths: tuple[str, ...] = ()
     """Folders with skills, beside `.claude/skills`."""
@@ -207,6 +226,7 @@ class ShipFile(Shape):
     delivery: Delivery = Delivery()
     permissions: Permissions = Permissions()
     shell: Shell = Shell()
+    subagents: Subagents = Subagents()
     skills: Skills = Skills()
     mcp: Mcp = Mcp()
     budgets: Budgets = Budgets()
@@ -220,7 +240,6 @@ NOT_BUILT = (
     "budgets",
     "schedule",
     "engine",
-    "llm.fastModel",
 )
 """Keys of features to come: their defaults are accepted, anything else is a finding."""
 PROVIDERS_NOT_BUILT = frozenset({"bedrock", "vertex"})

@@ -18,7 +18,8 @@ from bot.contracts._values import (
     Sent,
 )
 
-Effect = Literal["read", "write", "run", "network", "message"]
+Effect = Literal["read", "write", "run", "network", "message", "delegate"]
+"""What a call may do. `delegate`: what it does is done by calls of its own, each judged by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,19 @@ class ArtifactMatches:
 class Artifacts(Protocol):
     """Tool results that are too large for the view, kept whole (`bot.history.artifacts.ArtifactStore`)."""
 
-    async def put(self, text: str, *, chat_key: str, request_id: str, tool: str, tool_use_id: str) -> str:
-        """Keep a redacted text; its id, once it is on disk. Raises `errors.StorageError`."""
+    async def put(
+        self,
+        text: str,
+        *,
+        chat_key: str,
+        request_id: str,
+        tool: str,
+        tool_use_id: str,
+        artifact_id: str | None = None,
+    ) -> str:
+        """Keep a redacted text; its id, once it is on disk. With an `artifact_id` (a ULID) it takes the place of what is
+        kept under that. Raises `errors.StorageError`.
+        """
         ...
 
     async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:

@@ -1,6 +1,7 @@
 """`ArtifactStore`: tool results too large for the model's view, one file each, read back in pages.
 
-A file is one line of JSON about the result and then its text. It is written whole, once, and never changed.
+A file is one line of JSON about the result and then its text. It is written whole and never changed; only the transcript
+of a task that works is replaced as it grows.
 """
 
 from __future__ import annotations
@@ -56,7 +57,16 @@ class ArtifactStore:
         self._steady = Steady(clock)
         self._log = log
 
-    async def put(self, text: str, *, chat_key: str, request_id: str, tool: str, tool_use_id: str) -> str:
+    async def put(
+        self,
+        text: str,
+        *,
+        chat_key: str,
+        request_id: str,
+        tool: str,
+        tool_use_id: str,
+        artifact_id: str | None = None,
+    ) -> str:
         """As `contracts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
         about: Json = {
             "v": 1,
@@ -66,7 +76,7 @@ class ArtifactStore:
             "toolUseId": tool_use_id,
             "ts": int(self._clock.now() * 1000),
         }
-        artifact_id = self._ids.ulid()
+        artifact_id = artifact_id or self._ids.ulid()
         try:
             await asyncio.to_thread(self._put, text, self._path(chat_key, artifact_id), about)
         except OSError as error:

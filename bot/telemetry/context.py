@@ -1,4 +1,4 @@
-"""What is running: chatKey, requestId and step of the turn, local to the task."""
+"""What is running: chatKey, requestId, step and task of the turn, local to the task."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ class Running:
     chat_key: str | None = None
     request_id: str | None = None
     step: int | None = None
+    task: str | None = None
+    """The subagent at work, by the id of its task."""
 
 
 _running: ContextVar[Running] = ContextVar("running", default=Running())  # noqa: B039 (frozen)
@@ -37,6 +39,16 @@ def turn_scope(*, chat_key: str | None = None, request_id: str | None = None) ->
 def step_scope(step: int) -> Iterator[None]:
     """Everything logged inside belongs to this step of the running turn."""
     token = _running.set(replace(_running.get(), step=step))
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+@contextmanager
+def task_scope(task: str) -> Iterator[None]:
+    """Everything logged inside belongs to this task of the running turn."""
+    token = _running.set(replace(_running.get(), task=task))
     try:
         yield
     finally:

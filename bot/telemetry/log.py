@@ -84,8 +84,10 @@ class JsonlLog:
         request_id: str | None = None,
         **details: Any,
     ) -> None:
-        line = self._line(kind, message, level, details)
         running = context.current()
+        if running.task is not None:
+            details.setdefault("task", running.task)
+        line = self._line(kind, message, level, details)
         step = details.get("step", running.step)
         where: Line = {
             "duration": None if duration is None else round(float(duration), 3),

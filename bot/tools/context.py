@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from bot import errors
-from bot.contracts import ArchiveLine, Message, Reply
+from bot.contracts import Approvals, ArchiveLine, Message, Reply
+
+TaskMode = Literal["fresh", "fork"]
 
 
 class Injection(Protocol):
@@ -30,6 +32,21 @@ class Injection(Protocol):
         Returns those that went in: the newest ones, where their size allows not all of them.
         """
         ...
+
+
+class Tasks(Protocol):
+    """Work that is done in a conversation of its own (`bot.agent.subagents`)."""
+
+    async def run(self, words: str, description: str, mode: TaskMode) -> str:
+        """Carry out what these words ask for, as the tool call that runs; a summary of what came of it. Raises
+        `errors.ToolError`.
+        """
+        ...
+
+
+def _themselves(approvals: Approvals) -> Approvals:
+    """Those of the turn."""
+    return approvals
 
 
 def _nobody(_: Path) -> None:
@@ -59,9 +76,14 @@ class ToolExecutionContext:
     """Brings what the turn has come to so far to the disk, so that a crash costs nothing of it."""
     touched: Callable[[Path], object] = _nobody
     """Told of each file and folder of the project that a tool has used."""
+    tasks: Tasks | None = None
+    """None inside a task: it cannot give out others."""
+    approvals: Callable[[Approvals], Approvals] = _themselves
+    """How the turn asks people, given how turns do."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
+_call: ContextVar[str] = ContextVar("tool_call", default="")
 
 
 @contextlib.contextmanager
@@ -87,3 +109,18 @@ def touch(path: Path) -> None:
     turn = _current.get(None)
     if turn is not None:
         turn.touched(path)
+
+
+@contextlib.contextmanager
+def call_scope(name: str) -> Iterator[None]:
+    """Run a block inside the tool call with this id."""
+    token = _call.set(name)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def call_id() -> str:
+    """The id of the tool call that runs; "" outside of one."""
+    return _call.get()

@@ -1,8 +1,11 @@
-"""Running the tool calls of one step: validated, timed, side by side where they only read, results in order."""
+"""Running the tool calls of one step: validated, timed, side by side where they only read or give work away, results in
+order.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -13,6 +16,7 @@ import pydantic
 
 from bot import errors, text
 from bot.contracts import Artifacts, Clock, Effect, Found, Json, Log, Redact, Tool
+from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.registry import Registry
 from bot.tools.sizing import Sizing
@@ -26,7 +30,8 @@ UNRECORDED = (
     "twice. Tell the person, or try again later."
 )
 LOG_PREVIEW = 4_000  # characters
-_SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read"})
+_READS: frozenset[Effect] = frozenset({"read"})
+_SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
 
 
@@ -96,20 +101,33 @@ class Dispatcher:
         sizing = Sizing(self._registry, self._artifacts, self._log)
         left = [call for call in calls if call["id"] not in known]
         results = dict(known)
-        if all(self._effects(call) <= _SIDE_BY_SIDE for call in left):
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._judged(call, cut, recorder, sizing)) for call in left]
-            results |= {call["id"]: task.result() for call, task in zip(left, tasks, strict=True)}
-        else:
-            for call in left:
-                results[call["id"]] = await self._judged(call, cut, recorder, sizing)
+        for beside, run in itertools.groupby(left, key=lambda call: self._effects(call) <= _SIDE_BY_SIDE):
+            for some in [list(run)] if beside else [[call] for call in run]:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(self._judged(call, cut, recorder, sizing)) for call in some]
+                results |= {call["id"]: task.result() for call, task in zip(some, tasks, strict=True)}
         return await sizing.step(calls, [results[call["id"]] for call in calls])
+
+    def narrowed(self, registry: Registry, around: Callable[[Around], Around]) -> Dispatcher:
+        """The same with fewer tools, and more around each call. Raises ValueError for a tool that this one has not."""
+        if any(self._registry.get(name) is not registry.get(name) for name in registry.names()):
+            raise ValueError("a narrowed dispatcher has a tool of its own")
+        return Dispatcher(
+            registry,
+            clock=self._clock,
+            log=self._log,
+            log_content=self._log_content,
+            redact=self._redact,
+            artifacts=self._artifacts,
+            around=around(self._around),
+        )
 
     async def _judged(
         self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing
     ) -> Json:
         run = partial(self._recorded, call, cut, recorder, sizing)
-        return await (run() if call["id"] in cut else self._around(call, run))
+        with context.call_scope(call["id"]):
+            return await (run() if call["id"] in cut else self._around(call, run))
 
     async def _recorded(
         self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing
@@ -117,7 +135,7 @@ class Dispatcher:
         if recorder is None or call["id"] in cut:
             return await self._one(call, cut, sizing)
         effects = self._effects(call)
-        if effects <= _SIDE_BY_SIDE:
+        if effects <= _READS:
             began_at = self._clock.now()
             result = await self._one(call, cut, sizing)
             recorder.looked(call, result, began_at)

@@ -109,7 +109,7 @@ class Policy:
         # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
         await turn.settle()
         try:
-            verdict = await self.approvals.decide(approval)
+            verdict = await turn.approvals(self.approvals).decide(approval)
         except errors.StorageError as error:
             self._note(call, decision, "unrecorded", cause=str(error))
             return "Nobody could be asked: the question cannot be written down. Tell the person, or try again later."

@@ -61,6 +61,10 @@ class Registry:
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name) or self._more.get(name)
 
+    def without(self, barred: Callable[[str], bool]) -> Registry:
+        """The same without the tools whose names are barred."""
+        return Registry((tool for name, tool in self._tools.items() if not barred(name)), self._more)
+
     def names(self) -> list[str]:
         """Of those that every request declares."""
         return list(self._tools)

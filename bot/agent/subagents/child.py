@@ -1,0 +1,398 @@
+"""One task: a conversation of its own with the model. Nothing of it enters the view of the turn that asked for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from bot import errors
+from bot.agent.continuing import Asking, joined
+from bot.agent.kit import Kit
+from bot.agent.subagents import limits, transcript, wording
+from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
+from bot.agent.subagents.loading import Loading
+from bot.agent.subagents.report import Order, Report
+from bot.agent.tally import Tally
+from bot.context import blocks, masking, repair, view
+from bot.context.nested import Contents, Nested
+from bot.contracts import Approval, Approvals, Json, Message, ModelReply, ModelRequest, Verdict
+from bot.tools import excerpt
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import Around
+from bot.tools.registry import Registry
+
+REFUSALS = 3
+"""Refused calls after which a person is asked whether a task should go on."""
+MAX_TRIES = 3
+SHORT_RESULT = 500
+"""Characters to which a tool result may be cut where nothing else helps."""
+PURPOSE = "subagent"
+STEERED = "the person wrote something new, which comes first"
+NOT_WANTED = "its calls were refused again and again"
+CUTS = "its answers kept reaching the length limit"
+WINDOW = "it does not fit into what the language model can read"
+
+
+class Declined(errors.ShipmateError):
+    """The model declined a task."""
+
+    person = "The language model declined this task."
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a task begins with: `prefix` is shared with the conversation (() where nothing is), `first` its own."""
+
+    system: Sequence[Json]
+    tools: Sequence[Json]
+    prefix: tuple[Message, ...]
+    first: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What a task has of its turn: the rights of its context, the purse of all tasks, and where its costs are counted."""
+
+    context: ToolExecutionContext
+    allowance: Allowance
+    tally: Tally
+    limits: Limits
+
+
+class Child:
+    """A task at work. Its tools are those of `registry`, all of which the turn has too, and each call is judged as one
+    of the turn would be.
+    """
+
+    def __init__(
+        self, order: Order, start: Start, root: Root, *, registry: Registry, report: Report, kit: Kit
+    ) -> None:
+        self._order = order
+        self._start = start
+        self._root = root
+        self._report = report
+        self._kit = kit
+        self.tools_used: list[str] = []
+        self.errors = 0
+        self.kept = False
+        """Whether its transcript is on disk."""
+        self.heard: Callable[[], object] = lambda: None
+        """Told at the first sign of the model: from then on the provider's cache has what was sent."""
+        self._own: list[Message] = [start.first]
+        self._all: list[Message] = [start.first]
+        self._touched: list[Path] = []
+        self._refused: list[str] = []
+        self._over = ""
+        self._last = ""
+        seen = root.context.injection if start.prefix else None
+        self._loading = Loading(order.request_id, kit.max_injected, seen)
+        self._dispatcher = kit.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
+
+    @property
+    def words(self) -> str:
+        """What it has said last."""
+        said = (
+            blocks.plain_text(one["content"]) for one in reversed(self._own) if one["role"] == "assistant"
+        )
+        return next((words for words in said if words.strip()), "")
+
+    async def work(self) -> str:
+        """Carry the task out; its last words. Raises `LimitReached`, `Declined`, `errors.ModelError`."""
+        asking = Asking.begun(self._kit)
+        await self.keep()
+        with tool_scope(self._context()):
+            while True:
+                reply = asking.taken(await self._ask(asking))
+                if reply.stop_reason == "refusal":
+                    raise Declined
+                calls = self._add(reply, asking.continued)
+                await self.keep()
+                if calls:
+                    await self._act(calls, reply, asking)
+                elif not self._goes_on(reply, asking):
+                    break
+        if self._last and len(self._own) > 2:
+            raise LimitReached(self._last)
+        return blocks.plain_text(self._own[-1]["content"]) if self._own[-1]["role"] == "assistant" else ""
+
+    def release(self) -> None:
+        """It is over: what it held of messages goes."""
+        self._own, self._all, self._loading.messages = [], [], []
+
+    # ------------------------------------------------------------ asking the model
+
+    async def _ask(self, asking: Asking) -> ModelReply:
+        """One answer, with less in the request where it does not fit."""
+        for left in reversed(range(MAX_TRIES)):
+            if self._too_large():
+                self._lighten(cut=False)
+            try:
+                return await self._answer(asking)
+            except errors.ThinkingUnbound:
+                if not left:
+                    raise
+                self._own = blocks.without_thinking(self._own)
+            except errors.OutputOverflow as error:
+                self._kit.windows.refused(self._kit.model_name, error)
+                asking.max_tokens = min(error.limit or asking.max_tokens // 2, asking.max_tokens - 1)
+                if not left or asking.max_tokens < limits.LEAST_ANSWER:
+                    raise Halted(WINDOW) from error
+            except errors.ContextOverflow as error:
+                self._kit.windows.refused(self._kit.model_name, error)
+                if not left or not self._lighten(cut=True):
+                    raise Halted(WINDOW) from error
+        raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
+
+    async def _answer(self, asking: Asking) -> ModelReply:
+        kit, root = self._kit, self._root
+        request = self._request(asking)
+        prompt = kit.estimator.request(request)
+        totals = self._report.totals
+        most, self._last = limits.next_call(root.limits, totals, request.model, prompt, request.max_tokens)
+        request = replace(request, max_tokens=most)
+        if self._last and totals.model_calls:
+            # No more is to come: what there is has to be said now.
+            request = self._request(replace(asking, max_tokens=most), wording.LAST_STEP)
+        room = limits.expected(request.model, prompt, most)
+        async with root.allowance.room(room) as bill:
+            began = kit.clock.monotonic()
+            reply = await self._stream(request)
+            bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
+        kit.learn(request, reply)
+        root.tally.asked(reply.usage, reply.cost_usd)
+        self._report.answered(reply, kit.clock.monotonic() - began)
+        return reply
+
+    async def _stream(self, request: ModelRequest) -> ModelReply:
+        reply: ModelReply | None = None
+        async for event in self._kit.model.stream(request):
+            self.heard()
+            if isinstance(event, ModelReply):
+                reply = event
+        if reply is None:
+            raise errors.StreamBroken("the model's stream ended without a reply")
+        return reply
+
+    def _request(self, asking: Asking, last: str = "") -> ModelRequest:
+        """The next request. What is shared ends in a breakpoint, so that all who share it read it from the cache."""
+        tail: list[Message] = [*asking.tail]
+        if last:
+            tail.append({"role": "user", "content": [{"type": "text", "text": last}]})
+        request = view.render(
+            model=self._kit.model_name,
+            max_tokens=asking.max_tokens,
+            system=self._start.system,
+            tools=self._start.tools,
+            history=self._start.prefix,
+            injected=self._loading.messages,
+            current=[*self._own, *tail],
+        )
+        return repair.sound(replace(request, purpose=PURPOSE), paused=asking.paused)[0]
+
+    def _add(self, reply: ModelReply, continued: int) -> list[Json]:
+        """Append what the model said; returns its tool calls."""
+        content = blocks.redacted(reply.content, self._kit.redact)
+        content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn")
+        if continued and self._own[-1]["role"] == "assistant":
+            content = joined(self._own.pop()["content"], content)
+        if content:
+            self._note({"role": "assistant", "content": content})
+        return [block for block in content if block.get("type") == "tool_use"]
+
+    def _goes_on(self, reply: ModelReply, asking: Asking) -> bool:
+        """Whether the model has not said all that it is to say."""
+        if self._last:
+            return False
+        if reply.stop_reason == "pause_turn" and not asking.continued:
+            return asking.pause()
+        spoke = bool(blocks.plain_text(reply.content).strip())
+        words = self._own[-1]["role"] == "assistant" and blocks.plain_text(self._own[-1]["content"]).strip()
+        if reply.stop_reason in {"max_tokens", "pause_turn"}:
+            return asking.go_on(spoke=spoke) if words else asking.again()
+        if words:
+            return False
+        if reply.stop_reason == "model_context_window_exceeded":
+            return self._lighten(cut=True) and asking.smaller()
+        return asking.prompt()
+
+    # ------------------------------------------------------------ its tools
+
+    async def _act(self, calls: list[Json], reply: ModelReply, asking: Asking) -> None:
+        """Run what it calls, in the turn's stead. Raises `LimitReached` where it may not go on."""
+        if self._last:
+            raise LimitReached(self._last)
+        loaded = len(self._loading.messages)
+        results = await self._dispatcher.run(calls, reply.cut)
+        self._note({"role": "user", "content": results})
+        if fresh := self._loading.messages[loaded:]:
+            # It stands before what was thought already, which would be refused behind it.
+            self._own = blocks.without_thinking(self._own)
+            self._all += fresh
+        await self._instruct()
+        await self.keep()
+        if self._over:
+            raise Halted(self._over)
+        if not asking.acted(cut=bool(reply.cut)):
+            raise Halted(CUTS)
+        if len(self._refused) >= REFUSALS:
+            await self._whether_to_go_on()
+
+    async def _call(self, around: Around, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+        """What stands around each call of a task: all that stands around those of the turn, and what is told of it."""
+        began, ran = self._kit.clock.monotonic(), False
+
+        async def through() -> Json:
+            nonlocal ran
+            ran = True
+            return await run()
+
+        result = await around(call, through)
+        failed = bool(result.get("is_error"))
+        if not ran:
+            self._refused.append(call["name"])
+        self.errors += failed
+        self.tools_used.append(call["name"])
+        self._report.called(call["name"], self._kit.clock.monotonic() - began, failed=failed)
+        return result
+
+    async def _whether_to_go_on(self) -> None:
+        """Ask the person, who knows what this is for: a task that is refused again and again gets nowhere by itself."""
+        order, context = self._order, self._root.context
+        refused = ", ".join(self._refused)
+        name = f"{order.id}:{self._report.totals.tool_calls}"
+        question = Approval(
+            request_id=order.request_id,
+            call_id=name,
+            chat_key=order.chat_key,
+            tool="task",
+            fingerprint=name,
+            shown=f"task\ndescription: {order.label}\nrefused: {refused}",
+            why=f"{len(self._refused)} calls of this task were refused; it goes on only if somebody wants it to",
+            rule="",
+            channel=context.channel,
+            user_id=context.user_id,
+            granted=True,
+            lasting=False,
+        )
+        with self.waiting():
+            verdict = await self._kit.approvals.decide(question)
+        self._refused.clear()
+        if verdict.ended != "approved":
+            raise Halted(STEERED if verdict.ended == "steered" else NOT_WANTED)
+
+    def _context(self) -> ToolExecutionContext:
+        """The turn as the task's tools see it: the same person, chat and rights, and what they may have been led by."""
+        return replace(
+            self._root.context,
+            reply=None,
+            injection=self._loading,
+            # What it was asked follows from what the turn sees, and counts as that.
+            view=lambda: [*self._root.context.view(), *self._loading.messages, *self._own[1:]],
+            touched=self._touched.append,
+            tasks=None,
+            approvals=lambda one: _Asked(one, self),
+        )
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A person is waited for: that time is not the task's."""
+        self._report.waits()
+        try:
+            yield
+        finally:
+            self._report.goes_on()
+
+    def decided(self, verdict: Verdict) -> None:
+        """A person was asked. One who wrote something instead is answered first."""
+        if verdict.ended == "steered":
+            self._over = STEERED
+
+    @property
+    def label(self) -> str:
+        return self._order.label
+
+    async def _instruct(self) -> None:
+        """Append the instructions for what its tools have touched."""
+        if not self._touched:
+            return
+        nested = Nested(self._kit.root, Contents(), self._kit.log)
+        while self._touched:
+            nested.touch(self._touched.pop())
+        found = blocks.redacted(await nested.attached(), self._kit.redact)
+        seen = [block for message in (*self._start.prefix, *self._own) for block in message["content"]]
+        if fresh := [block for block in found if block not in seen]:
+            self._note({"role": "user", "content": fresh})
+
+    # ------------------------------------------------------------ its messages
+
+    def _note(self, message: Message) -> None:
+        self._own.append(message)
+        self._all.append(message)
+
+    def _too_large(self) -> bool:
+        budget, kit = self._kit.budget(), self._kit
+        own = kit.estimator.messages(kit.model_name, self._own)
+        whole = own + kit.estimator.messages(kit.model_name, self._start.prefix)
+        return own > budget.soft or (budget.hard is not None and whole > budget.hard)
+
+    def _lighten(self, *, cut: bool) -> bool:
+        """Mask old results, or else (`cut`) cut the longest; whether that changed anything. The transcript has them."""
+        keep = self._kit.keep_observations
+        words = masking.masks(self._own, ages=self._ages, keep=keep, pointer=_pointer)
+        if not words and cut:
+            words = blocks.shortened_results(self._own, SHORT_RESULT)
+        if words:
+            # What was thought behind what has changed would be refused.
+            self._own = blocks.without_thinking([blocks.masked(one, words) for one in self._own])
+        return bool(words)
+
+    def _ages(self, name: str) -> bool:
+        tool = self._kit.registry.get(name)
+        return tool is not None and tool.ages
+
+    async def keep(self) -> None:
+        """Bring the transcript to the disk, as far as it has come. A disk that refuses does not stop the task."""
+        kit, order = self._kit, self._order
+        if kit.artifacts is None:
+            self.kept = False
+            return
+        head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
+        try:
+            await kit.artifacts.put(
+                kit.redact(transcript.rendered(head, self._all)),
+                chat_key=order.chat_key,
+                request_id=order.request_id,
+                tool="task",
+                tool_use_id=order.call_id,
+                artifact_id=order.id,
+            )
+            self.kept = True
+        except errors.StorageError as error:
+            self.kept = False
+            kit.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
+
+
+def _pointer(words: str) -> masking.Pointer | None:
+    """Where the whole of a result is that is shown in part."""
+    found = excerpt.read(words)
+    if found is None or found.artifact is None:
+        return None
+    return masking.Pointer(found.artifact, found.lines)
+
+
+class _Asked:
+    """`contracts.Approvals` as a task asks: the person is told which task it is for."""
+
+    def __init__(self, approvals: Approvals, child: Child) -> None:
+        self._approvals = approvals
+        self._child = child
+
+    async def decide(self, asked: Approval) -> Verdict:
+        with self._child.waiting():
+            why = f"{asked.why} (in the task “{self._child.label}”)"
+            verdict = await self._approvals.decide(replace(asked, why=why))
+        self._child.decided(verdict)
+        return verdict

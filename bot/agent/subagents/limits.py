@@ -1,0 +1,176 @@
+"""What a task may cost: by itself, and all tasks of a turn together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from bot import errors
+from bot.contracts import ModelReply, TaskTotals, Usage
+from bot.llm import prices
+
+ANSWER_TOKENS = 1_024
+"""What an answer takes, as long as it is not known."""
+LEAST_ANSWER = 256
+"""Tokens below which an answer is not worth asking for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`calls` of the model, `tokens` (read and written, from the cache too), `usd` and `seconds` of one task; tokens and
+    US dollars of all tasks of a turn together. None: without limit. What has no known price costs nothing here.
+    """
+
+    calls: int = 30
+    tokens: int = 500_000
+    usd: float | None = 1.0
+    seconds: float = 900.0
+    side_by_side: int = 20
+    turn_tokens: int = 2_000_000
+    turn_usd: float | None = 5.0
+
+
+class LimitReached(errors.ShipmateError):
+    """A task has come to one of its limits. `words` say so: “stopped at …”."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"a task came to its limit: {limit}")
+        self.words = f"stopped at its limit of {limit}"
+
+
+class Halted(LimitReached):
+    """A task may not go on for another reason than a limit."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.words = f"stopped: {reason}"
+
+
+@dataclass(slots=True)
+class Room:
+    """What a call may cost at the most; once it has been answered, what it did."""
+
+    tokens: int
+    usd: float
+
+
+def tokens(usage: Usage) -> int:
+    """All of them, whatever they cost."""
+    return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def added(totals: TaskTotals, reply: ModelReply) -> TaskTotals:
+    """The totals with one more answer."""
+    old, new = totals.usage, reply.usage
+    return replace(
+        totals,
+        model_calls=totals.model_calls + 1,
+        usage=Usage(
+            old.input_tokens + new.input_tokens,
+            old.output_tokens + new.output_tokens,
+            old.cache_read_tokens + new.cache_read_tokens,
+            old.cache_write_tokens + new.cache_write_tokens,
+        ),
+        cost_usd=totals.cost_usd + (reply.cost_usd or 0.0),
+        unpriced=totals.unpriced + (reply.cost_usd is None),
+    )
+
+
+def expected(model: str, prompt: int, answer: int) -> Room:
+    """What a call may come to that reads so many tokens and writes so many, none of them cached."""
+    usd = prices.cost_usd(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
+    return Room(prompt + answer, usd or 0.0)
+
+
+def next_call(limits: Limits, totals: TaskTotals, model: str, prompt: int, most: int) -> tuple[int, str]:
+    """How many tokens the answer to a prompt may have, and the limit that leaves no room for another call after it, ""
+    where there is room. Raises `LimitReached` where there is none for this one.
+    """
+    left = limits.tokens - tokens(totals.usage) - prompt
+    if totals.model_calls >= limits.calls:
+        raise LimitReached(_calls(limits))
+    if left < LEAST_ANSWER:
+        raise LimitReached(_tokens(limits))
+    usd = expected(model, prompt, ANSWER_TOKENS).usd
+    if limits.usd is not None and totals.cost_usd + usd > limits.usd:
+        raise LimitReached(_usd(limits.usd))
+    last = ""
+    if totals.model_calls + 1 >= limits.calls:
+        last = _calls(limits)
+    elif left < prompt + 2 * ANSWER_TOKENS:
+        last = _tokens(limits)
+    elif limits.usd is not None and totals.cost_usd + 2 * usd > limits.usd:
+        last = _usd(limits.usd)
+    return min(most, left), last
+
+
+def seconds(limits: Limits) -> str:
+    """The limit of time, in words."""
+    return f"{limits.seconds:g} seconds"
+
+
+def _calls(limits: Limits) -> str:
+    return f"{limits.calls} model calls"
+
+
+def _tokens(limits: Limits) -> str:
+    return f"{limits.tokens:,} tokens"
+
+
+def _usd(usd: float) -> str:
+    return f"${usd:.2f}"
+
+
+class Allowance:
+    """What the tasks of one turn may still spend. A call takes its room before it is made and gives back what it did not
+    need; one for which there is none waits as long as others are under way that may give some back.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._tokens = 0
+        self._usd = 0.0
+        self._under_way = 0
+        self._news = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def room(self, asked: Room) -> AsyncIterator[Room]:
+        """Room for one call, for as long as the block runs: whoever was answered sets what it did cost. Raises
+        `LimitReached` where there is none, and there will be none.
+        """
+        while not self._fits(asked):
+            if not self._under_way:
+                raise LimitReached(self._limit(asked))
+            await self._news.wait()
+        taken = Room(asked.tokens, asked.usd)
+        bill = Room(0, 0.0)
+        self._add(taken, 1)
+        self._under_way += 1
+        try:
+            yield bill
+        finally:
+            self._add(taken, -1)
+            self._add(bill, 1)
+            self._under_way -= 1
+            self._news.set()
+            self._news = asyncio.Event()
+
+    def _fits(self, asked: Room) -> bool:
+        limits = self._limits
+        usd = limits.turn_usd is None or self._usd + asked.usd <= limits.turn_usd
+        return usd and self._tokens + asked.tokens <= limits.turn_tokens
+
+    def _limit(self, asked: Room) -> str:
+        tokens_left = self._limits.turn_tokens - self._tokens
+        what = (
+            f"{self._limits.turn_tokens:,} tokens"
+            if asked.tokens > tokens_left
+            else _usd(self._limits.turn_usd or 0.0)
+        )
+        return f"{what} for all tasks of a turn"
+
+    def _add(self, room: Room, sign: int) -> None:
+        self._tokens += sign * room.tokens
+        self._usd += sign * room.usd

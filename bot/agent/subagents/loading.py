@@ -1,0 +1,50 @@
+"""Older messages that a task loads: they stand before what it was asked, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot import text
+from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS
+from bot.context import estimate, prompt
+from bot.contracts import ArchiveLine, Message
+from bot.tools.context import Injection
+
+
+class Loading:
+    """`tools.context.Injection` of one task. `seen` is that of the turn where the task sees what the turn does, else
+    None; `request_id` is that of the turn.
+    """
+
+    def __init__(self, request_id: str, most: int, seen: Injection | None) -> None:
+        self.messages: list[Message] = []
+        self._request_id = request_id
+        self._most = most
+        self._seen = seen
+        self._keys: set[tuple[int, str, str]] = set()
+
+    def room(self) -> int:
+        full = estimate.tokens(self.messages) >= INJECTED_TOKENS
+        return 0 if full else self._most - len(self.messages)
+
+    def in_view(self, line: ArchiveLine) -> bool:
+        if str((line.meta or {}).get("requestId") or "") >= self._request_id or _key(line) in self._keys:
+            return True
+        return self._seen is not None and self._seen.in_view(line)
+
+    async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        taken: list[ArchiveLine] = []
+        left = INJECTED_TOKENS - estimate.tokens(self.messages)
+        for line in reversed(lines[-self.room() :]):
+            short = line.model_copy(update={"text": text.shorten_middle(line.text, INJECTED_LINE)})
+            left -= estimate.text_tokens(short.text) + 2 * estimate.BLOCK_TOKENS
+            if left < 0 and taken:
+                break
+            taken.insert(0, short)
+            self._keys.add(_key(line))
+        self.messages += prompt.loaded_messages(taken)
+        return taken
+
+
+def _key(line: ArchiveLine) -> tuple[int, str, str]:
+    return line.ts, line.role, line.message_id or line.text

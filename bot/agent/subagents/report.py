@@ -1,0 +1,125 @@
+"""What is told of one task while it works: to whoever watches, and to the operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bot.agent.subagents import limits
+from bot.agent.subagents.limits import Limits
+from bot.contracts import Clock, Log, ModelReply, TaskEvent, TaskEventKind, TaskEvents, TaskTotals
+from bot.llm.log import usage_object
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for. `id` is a ULID, `call_id` the tool call; `label` and `prompt` are without our secrets."""
+
+    id: str
+    call_id: str
+    chat_key: str
+    request_id: str
+    label: str
+    prompt: str
+    mode: str
+
+
+class Report:
+    """Counts what a task comes to, and tells each thing once. Time in which people are waited for does not count."""
+
+    def __init__(self, order: Order, most: Limits, *, events: TaskEvents, clock: Clock, log: Log) -> None:
+        self._order = order
+        self._limits = most
+        self._events = events
+        self._clock = clock
+        self._log = log
+        self._totals = TaskTotals()
+        self._began: float | None = None
+        self._waits = 0
+        self._waits_since = 0.0
+        self._over = False
+        self._tell("queued")
+
+    @property
+    def totals(self) -> TaskTotals:
+        return replace(self._totals, seconds=self.seconds)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has worked."""
+        if self._began is None:
+            return 0.0
+        now = self._waits_since if self._waits else self._clock.monotonic()
+        return now - self._began
+
+    def started(self) -> None:
+        self._began = self._clock.monotonic()
+        self._log.write("task", "a task begins", mode=self._order.mode, tool_use_id=self._order.call_id)
+        self._tell("started")
+
+    def answered(self, reply: ModelReply, seconds: float) -> None:
+        """The model has answered."""
+        self._totals = limits.added(self._totals, reply)
+        self._tell("model", seconds=seconds)
+
+    def called(self, tool: str, seconds: float, *, failed: bool) -> None:
+        """A tool call has ended."""
+        self._totals = replace(self._totals, tool_calls=self._totals.tool_calls + 1)
+        self._tell("tool", tool=tool, seconds=seconds, error="it failed" if failed else "")
+
+    def waits(self) -> None:
+        """A person is waited for."""
+        if not self._waits:
+            self._waits_since = self._clock.monotonic()
+        self._waits += 1
+
+    def goes_on(self) -> None:
+        """The person has answered, or nobody did."""
+        self._waits -= 1
+        if not self._waits and self._began is not None:
+            self._began += self._clock.monotonic() - self._waits_since
+
+    def ended(self, error: str = "") -> None:
+        """It has come to its end, or (`error`) to a limit."""
+        self._close("ended", error)
+
+    def failed(self, error: str) -> None:
+        """It has failed; what was told before counts."""
+        self._close("failed", error)
+
+    def _close(self, kind: TaskEventKind, error: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        totals = self.totals
+        self._log.write(
+            "task",
+            f"the task has {kind}",
+            level="warn" if error else "info",
+            duration=totals.seconds * 1000,
+            error=error or None,
+            model_calls=totals.model_calls,
+            tool_calls=totals.tool_calls,
+            usage=usage_object(totals.usage),
+            cost_usd=None if totals.unpriced else round(totals.cost_usd, 6),
+            artifact=self._order.id,
+        )
+        self._tell(kind, error=error)
+
+    def _tell(self, kind: TaskEventKind, *, tool: str = "", seconds: float = 0.0, error: str = "") -> None:
+        order = self._order
+        self._events.told(
+            TaskEvent(
+                kind,
+                order.id,
+                order.call_id,
+                order.request_id,
+                order.chat_key,
+                self._clock.now(),
+                order.label,
+                self.totals,
+                self._limits.calls,
+                tool,
+                seconds,
+                error,
+            )
+        )

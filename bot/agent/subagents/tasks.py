@@ -1,0 +1,193 @@
+"""The tasks of one turn: the root at which everything is registered that one of them has started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from bot import errors
+from bot.agent.active import ActiveTurn
+from bot.agent.kit import Kit
+from bot.agent.subagents import limits, merging, wording
+from bot.agent.subagents.child import Child, Root, Start
+from bot.agent.subagents.findings import Result, Status
+from bot.agent.subagents.limits import Allowance, LimitReached
+from bot.agent.subagents.report import Order, Report
+from bot.context import blocks, prompt
+from bot.contracts import Json, TurnRequest
+from bot.telemetry.context import task_scope
+from bot.tools import context
+from bot.tools.context import TaskMode
+from bot.tools.registry import Registry
+
+BARRED = frozenset({"task", "chat_send"})
+SCHEDULES = "schedule_"
+"""What a task never has: the tools `BARRED`, and those whose names begin with this."""
+BROKEN = "Something went wrong in it."
+STOPPED = "It was stopped."
+
+
+class Tasks:
+    """`tools.context.Tasks` of a turn, for the block in which that works: what is left of them then is ended.
+
+    `system` is what stands before the messages of the turn.
+    """
+
+    def __init__(self, turn: ActiveTurn, system: Sequence[Json], kit: Kit) -> None:
+        self._turn = turn
+        self._system = system
+        self._kit = kit
+        self._allowance = Allowance(kit.tasks)
+        self._slots = asyncio.Semaphore(kit.tasks.side_by_side)
+        self._warm: dict[int, asyncio.Event] = {}
+        self._running: set[asyncio.Task[str]] = set()
+        self._results: dict[str, Result] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del kind, error, trace
+        left = list(self._running)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+    async def run(self, words: str, description: str, mode: TaskMode) -> str:
+        """As `tools.context.Tasks.run`."""
+        turn, kit = context.current(), self._kit
+        order = Order(
+            kit.ids.ulid(),
+            context.call_id(),
+            turn.chat_key,
+            turn.request_id,
+            kit.redact(wording.label(description, words)),
+            kit.redact(words),
+            mode,
+        )
+        with task_scope(order.id):
+            report = Report(order, kit.tasks, events=kit.task_events, clock=kit.clock, log=kit.log)
+            start = self._forked(order) if mode == "fork" else self._fresh(order)
+            root = Root(turn, self._allowance, self._turn.epochs.tally, kit.tasks)
+            child = Child(order, start, root, registry=allowed(kit.registry), report=report, kit=kit)
+            try:
+                return await self._worked(child, order, report)
+            except asyncio.CancelledError:
+                report.failed(STOPPED)
+                raise
+            finally:
+                report.failed(BROKEN)  # unless something else was told
+                child.release()
+
+    async def merged(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:
+        """The results of a step; those of several tasks are brought together behind the last one of them."""
+        found = [self._results[call["id"]] for call in calls if call["id"] in self._results]
+        self._results.clear()
+        if sum(one.status in {"whole", "cut"} for one in found) < 2:
+            return list(results)
+        words = await merging.merged(found, self._allowance, self._turn.epochs.tally, self._kit)
+        last = found[-1].call_id
+        return [
+            {**one, "content": f"{one['content']}\n\n{words}"} if one["tool_use_id"] == last else one
+            for one in results
+        ]
+
+    # ------------------------------------------------------------ one task
+
+    async def _worked(self, child: Child, order: Order, report: Report) -> str:
+        """Carry a task out. Raises `errors.ToolError` where it has failed."""
+        limit = ""
+        try:
+            words = await self._in_turn(child, order, report)
+        except LimitReached as error:
+            words, limit = child.words, error.words
+        except errors.ShipmateError as error:
+            report.failed(error.person)
+            self._results[order.call_id] = self._result(child, order, report, error.person, "failed")
+            raise errors.ToolError(
+                f"The task failed: {error.person}\n{wording.footer(order.id, report.totals, kept=child.kept)}"
+            ) from error
+        report.ended(f"It was {limit}." if limit else "")
+        words = self._kit.redact(words)
+        shown = wording.stopped(limit, words) if limit else wording.summary(words)
+        status: Status = "cut" if limit else "silent" if shown == wording.NO_SUMMARY else "whole"
+        self._results[order.call_id] = self._result(child, order, report, shown, status)
+        return f"{shown}\n\n{wording.footer(order.id, report.totals, kept=child.kept)}"
+
+    @staticmethod
+    def _result(child: Child, order: Order, report: Report, words: str, status: Status) -> Result:
+        spent = limits.tokens(report.totals.usage)
+        return Result(
+            order.call_id,
+            order.label,
+            order.prompt,
+            words,
+            status,
+            tuple(child.tools_used),
+            child.errors,
+            spent,
+        )
+
+    async def _in_turn(self, child: Child, order: Order, report: Report) -> str:
+        """Begin when it may: forks of one step after the first of them has brought what they share into the cache."""
+        warm = self._warm.get(len(self._turn.view)) if order.mode == "fork" else None
+        leads = order.mode == "fork" and warm is None
+        if leads:
+            warm = self._warm[len(self._turn.view)] = asyncio.Event()
+            child.heard = warm.set
+        elif warm is not None:
+            await warm.wait()
+        try:
+            async with self._slots:
+                report.started()
+                return await self._within(child.work(), report)
+        finally:
+            if leads and warm is not None:
+                warm.set()
+
+    async def _within(self, work: Coroutine[Any, Any, str], report: Report) -> str:
+        """Let it work within its time. Raises `LimitReached`."""
+        seconds, clock = self._kit.tasks.seconds, self._kit.clock
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        try:
+            while not task.done():
+                left = seconds - report.seconds
+                if left <= 0:
+                    raise LimitReached(limits.seconds(self._kit.tasks))
+                # While a person is waited for no time passes for it: looked at again after a while.
+                nap = asyncio.create_task(clock.sleep(max(left, 1.0)))
+                try:
+                    await asyncio.wait([task, nap], return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    nap.cancel()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+            self._running.discard(task)
+
+    # ------------------------------------------------------------ what it begins with
+
+    def _fresh(self, order: Order) -> Start:
+        request = TurnRequest(order.request_id, order.chat_key, prompt=order.prompt)
+        first = prompt.user_message(request, int(self._kit.clock.now() * 1000))
+        return Start(wording.system(self._kit.root), allowed(self._kit.registry).definitions, (), first)
+
+    def _forked(self, order: Order) -> Start:
+        """All that the turn has sent, its last answer, the same words for every result, and then what is asked."""
+        turn = self._turn
+        shown = [*turn.store.view(), *turn.injected, *turn.view]
+        prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
+        return Start(self._system, self._kit.registry.definitions, prefix, wording.directive(order.prompt))
+
+
+def allowed(registry: Registry) -> Registry:
+    """The tools of a task: those of its turn, without what is barred."""
+    return registry.without(lambda name: name in BARRED or name.startswith(SCHEDULES))

@@ -1,0 +1,50 @@
+"""`task`: a piece of work that is done in a conversation of its own; only its summary comes back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors
+from bot.contracts import Effect
+from bot.tools import context
+from bot.tools.context import TaskMode
+from bot.tools.registry import ToolPorts
+
+LONGEST = 7 * 86_400.0
+"""Seconds: limits of its own end a task long before, but a person may be waited for in it again and again."""
+
+
+class TaskInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str = Field(min_length=1, max_length=50_000, description="All it needs to know.")
+    description: str = Field(default="", max_length=200, description="A few words for people.")
+    mode: TaskMode = "fresh"
+
+
+class Task:
+    """Gives work to `bot.agent.subagents`, through the turn that it runs in."""
+
+    name = "task"
+    description = (
+        "Have a worker with a fresh context do a piece of work; only its summary comes back. For exploring, searching "
+        "or comparing several files or pages, and wherever the steps are noise. Several calls in one step work side "
+        "by side. Not for one file, one command, or what needs this conversation; fork, which has it, only where "
+        "the work really needs that."
+    )
+    input = TaskInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"delegate"})
+    timeout_seconds = LONGEST
+    ages = False
+
+    async def run(self, args: TaskInput) -> str:
+        tasks = context.current().tasks
+        if tasks is None:
+            raise errors.ToolError("There are no tasks inside of a task. Do it with calls of your own.")
+        return await tasks.run(args.prompt, args.description, args.mode)
+
+
+def build(_: ToolPorts) -> Task:
+    return Task()
