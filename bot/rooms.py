@@ -49,8 +49,8 @@ from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
-from bot.tools.permissions import Paths, Rules
 from bot.tools.mcp.servers import McpServers
+from bot.tools.permissions import Paths, Rules
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
@@ -78,8 +78,8 @@ class Rooms:
     model: WatchedModel
     learned: LearnedFile
     windows: Windows
-
     mcp: McpServers
+
 
 def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Rooms:
     home, clock, disk = settings.home, outside.clock, outside.disk
@@ -107,8 +107,8 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         model_of(settings, outside, log),
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
-    )
         McpServers(settings.mcp, root=settings.root, clock=clock, log=log, redact=redact),
+    )
 
 
 def channels_of(rooms: Rooms, names: Iterable[str]) -> dict[str, Channel]:
@@ -168,8 +168,8 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) ->
         isolation=Isolation(root, required=shell.isolation == "required", network=shell.network),
         recall=rooms.archive,
         membership=memberships,
-        permalink=memberships.permalink,
         catalog=rooms.mcp,
+        permalink=memberships.permalink,
     )
 
 
@@ -364,6 +364,6 @@ def turns_of(
         approvals=approvals,
         receipts=Receipts(rooms.journal),
         forget=turns.removals.command,
+        servers=rooms.mcp.sources,
     )
     return turns
-        servers=rooms.mcp.sources,

@@ -198,9 +198,9 @@ def _is_on(loc: Loc, filled: Filled, manifests: Mapping[str, Manifest]) -> bool:
         if enabled is None:
             return all(section.get(key) for key in checks.token_keys(manifests[str(loc[1])]).values())
         return enabled is True
-    return True
     if loc[:2] == ("mcp", "servers") and len(loc) > 3:
         return filled.document["mcp"]["servers"][loc[2]].get("enabled") is not False
+    return True
 
 
 def _validated(filled: Filled, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
@@ -247,8 +247,8 @@ def _known(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
 def _between(file: Any, filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
     yield from checks.not_built(file, filled)
     yield from checks.operators(manifests, filled)
-    yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
     yield from checks.servers(filled)
+    yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')
     if file.llm.api_key and file.llm.provider != "demo":

@@ -158,26 +158,6 @@ class Skills(Shape):
     """Folders with skills, beside `.claude/skills`."""
 
 
-class Mcp(Shape):
-    servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
-    """By name; their tools are called `mcp__<name>__<tool>`."""
-
-
-class Budgets(Shape):
-    per_chat_usd_per_day: Share | None = None
-    per_user_usd_per_day: Share | None = None
-
-
-class Schedule(Shape):
-    timezone: Annotated[str, Field(min_length=1)] = "UTC"
-
-
-class Dashboard(Shape):
-    enabled: bool = True
-    host: str = "127.0.0.1"
-    port: Port = 3001
-    token: str | None = None
-
 def _server_name(value: str) -> str:
     if not _SERVER.fullmatch(value) or "__" in value:
         raise ValueError(
@@ -201,6 +181,26 @@ class McpServer(Shape):
     timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = 60_000
     """For one call."""
 
+
+class Mcp(Shape):
+    servers: dict[Annotated[str, AfterValidator(_server_name)], McpServer] = {}
+    """By name; their tools are called `mcp__<name>__<tool>`."""
+
+
+class Budgets(Shape):
+    per_chat_usd_per_day: Share | None = None
+    per_user_usd_per_day: Share | None = None
+
+
+class Schedule(Shape):
+    timezone: Annotated[str, Field(min_length=1)] = "UTC"
+
+
+class Dashboard(Shape):
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: Port = 3001
+    token: str | None = None
 
 
 class Memory(Shape):
