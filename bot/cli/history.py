@@ -82,11 +82,11 @@ def _store(root: Path) -> ChatStore:
 async def _chats(root: Path) -> list[ChatInfo]:
     if not (root / HOME / "chats").is_dir():
         return []
-    store = _store(root)
+    archive = _archive(root)
     try:
-        return await store.chats()
+        return await archive.chats()
     finally:
-        await store.close()
+        await archive.close()
 
 
 async def _found(

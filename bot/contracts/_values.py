@@ -179,7 +179,7 @@ class LogLine(Frozen):
 class HistoryQuery:
     """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
     inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied. What was removed,
-    and what an edit has taken the place of, is left out but where `everything` counts. Where `counted` is false, nothing
+    and what an edit has taken the place of, is left out but where `everything` counts. Where `counted` is false, little
     is read behind the last line of the window, however long the chat is, and the page's `total` may end there.
     """
 

@@ -30,7 +30,7 @@ _MEMO = 200_000
 _MIXED, _LIGHT = 0.7, 0.5  # the weights of pairs with one particle, and of two
 
 # Scripts that write without spaces, or join words: every character and every pair is a token.
-_PAIRED = (
+PAIRED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u309f\u30a0-\u30ff\u3105-\u312f"
     "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -39,9 +39,9 @@ _SIGNS = "\u00a9\u00ae\u2190-\u2bff\U0001f000-\U0001f3fa\U0001f400-\U0001fbff"
 _LINKS = r"[.\-'/:@+#&_]+"
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)"
 _ASCII = re.compile(rf"{_NUMBER}|[A-Za-z0-9]+(?:{_LINKS}[A-Za-z0-9]+)*(?:\+\+|#)?")
-_LETTER = rf"(?:[^\W_{_PAIRED}]|[{_MARKS}])"
-_ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{_PAIRED}]+|[{_SIGNS}]")
-_PAIRED_RUN = re.compile(rf"[{_PAIRED}]+")
+_LETTER = rf"(?:[^\W_{PAIRED}]|[{_MARKS}])"
+_ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PAIRED}]+|[{_SIGNS}]")
+_PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
 _SIGN = re.compile(rf"[{_SIGNS}]")
 _APART = re.compile(_LINKS)
 _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z][A-Z][a-z][a-z]")
@@ -79,6 +79,11 @@ class Term:
 def tokens(text: str) -> list[str]:
     """The tokens of a text, as often as they are in it. Never fails, whatever the text."""
     return list(_tokens(text))
+
+
+def is_paired(token: str) -> bool:
+    """Whether a token is a character or a pair of a script that has no spaces: hardly ever a word by itself."""
+    return _PAIRED_RUN.match(token) is not None
 
 
 def has_tokens(text: str, count: int) -> bool:

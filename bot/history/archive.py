@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +89,7 @@ class ChatStore:
             numbers = await asyncio.to_thread(self._scan_main, name, window)
             for number in reversed(numbers):
                 if window.full:
+                    window.stop()
                     break
                 await asyncio.to_thread(self._scan_archive, self._shelf.archive(name, number), window)
         except OSError as error:
@@ -112,10 +113,12 @@ class ChatStore:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
         return list(found.removed.values())
 
-    async def chats(self) -> list[ChatInfo]:
-        """Every chat that has an archive, the one last spoken in first. Reads every file."""
+    async def chats(self, known: Mapping[str, tuple[int, int | None]] | None = None) -> list[ChatInfo]:
+        """Every chat that has an archive, the one last spoken in first. Reads every file, but of chats of which is `known`,
+        by the names of their files, how many lines they have and the time of the newest.
+        """
         try:
-            return await asyncio.to_thread(self._chats)
+            return await asyncio.to_thread(self._chats, known or {})
         except OSError as error:
             raise errors.StorageError(f"the archive cannot be read: {error}") from error
 
@@ -184,19 +187,24 @@ class ChatStore:
                 self._revised.popitem(last=False)
         return said
 
-    def _chats(self) -> list[ChatInfo]:
-        found = [info for name in self._shelf.chats() if (info := self._info(name))]
+    def _chats(self, known: Mapping[str, tuple[int, int | None]]) -> list[ChatInfo]:
+        found = [info for name in self._shelf.chats() if (info := self._info(name, known.get(name)))]
         return sorted(found, key=lambda info: info.last_ts or 0, reverse=True)
 
-    def _info(self, name: str) -> ChatInfo | None:
+    def _info(self, name: str, known: tuple[int, int | None] | None) -> ChatInfo | None:
+        """Of a chat without a line: None."""
         with jsonl.locked(self._folder, shared=True):
             newest = self._disk.open(self._shelf.main(name))
             numbers = self._shelf.numbers(name)
         older = [self._shelf.archive(name, number) for number in numbers]
-        count, last_ts = self._counted(newest, None)
-        for path in reversed(older):
-            some, last_ts = self._counted(self._disk.open(path), last_ts)
-            count += some
+        if known is not None:
+            newest.close()
+            count, last_ts = known
+        else:
+            count, last_ts = self._counted(newest, None)
+            for path in reversed(older):
+                some, last_ts = self._counted(self._disk.open(path), last_ts)
+                count += some
         key = rotation.chat_key(self._disk, name, [*older[:1], self._shelf.main(name)])
         return ChatInfo(name if key is None else key, count, last_ts) if count else None
 

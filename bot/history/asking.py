@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from bot.history import analysis, ranking
-from bot.history.index import ROLES, Chat
+from bot.history.filling import ROLES, Chat
 from bot.history.kin import kin
 from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
 from bot.history.streams import Stream
@@ -78,7 +78,8 @@ class Asked:
         self._add(tally, terms)
         tally.consider(self._rows_of_time())
         if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
-            found = [(analysis.tokens(self.text(line)), score) for line, score in first]
+            # Characters and pairs that lines have in common say nothing: they are parts of words.
+            found = [(self._words(line), score) for line, score in first]
             known = {term.token for term in terms}
             counts = self._counts(_offered(found, known))
             # What is everywhere takes long to look at and says nothing.
@@ -90,6 +91,9 @@ class Asked:
     def _add(self, tally: ranking.Tally, terms: Sequence[analysis.Term]) -> None:
         for posting in self._postings(terms):
             tally.add(posting)
+
+    def _words(self, line: int) -> list[str]:
+        return [token for token in analysis.tokens(self.text(line)) if not analysis.is_paired(token)]
 
     def text(self, line: int) -> str:
         row = self._db.execute("SELECT at, size FROM lines WHERE line = ?", (line,)).fetchone()
@@ -131,8 +135,7 @@ class Asked:
             elif count:
                 self._budget -= count
                 self._anchors.append(term.token)
-                often = self._match(f"~{term.token}")
-                found.append(Posting(term.weight, count, self._match(term.token), often))
+                found.append(Posting(term.weight, count, self._match(term.token)))
         if common:
             found += self._common(common[:_MOST_COMMON] if self._anchors else common, counts)
         return found

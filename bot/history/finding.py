@@ -11,7 +11,8 @@ from typing import NamedTuple
 from bot.contracts import ArchiveLine
 from bot.history import analysis, ranking
 from bot.history.asking import Asked, Counts
-from bot.history.index import ROLES, Chat, chat_named
+from bot.history.filling import ROLES, Chat
+from bot.history.index import chat_named
 from bot.history.moments import moments
 from bot.history.ranking import PLACE_BITS, Weights
 from bot.history.reranking import Reranker

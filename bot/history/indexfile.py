@@ -9,22 +9,25 @@ from pathlib import Path
 
 from bot.history import analysis
 
-VERSION = f"1.{analysis.VERSION}"
+VERSION = f"2.{analysis.VERSION}"
 BUSY_SECONDS = 5.0
 
-# The index holds tokens and places of lines, no text: that is read from the archive, which stays the truth. Tokens
-# begin with the number of their chat, so that no question reaches into another one.
+# The index holds tokens, places of lines and the words of each chat, no text: that is read from the archive, which stays
+# the truth. Tokens begin with the number of their chat, so that no question reaches into another one.
 _TABLES = """
 CREATE TABLE chats (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, size INTEGER NOT NULL DEFAULT 0,
     last_at INTEGER NOT NULL DEFAULT 0, last_hash BLOB NOT NULL DEFAULT x'', lines INTEGER NOT NULL DEFAULT 0,
     tokens INTEGER NOT NULL DEFAULT 0, session INTEGER NOT NULL DEFAULT 0, place INTEGER NOT NULL DEFAULT 0,
-    last_ts INTEGER, mark TEXT
+    last_ts INTEGER, mark TEXT, count INTEGER NOT NULL DEFAULT 0, newest INTEGER
 );
 CREATE TABLE sessions (id INTEGER PRIMARY KEY, first_ts INTEGER NOT NULL, last_ts INTEGER NOT NULL);
 CREATE TABLE lines (
     line INTEGER PRIMARY KEY, at INTEGER NOT NULL, size INTEGER NOT NULL, ts INTEGER NOT NULL, role INTEGER NOT NULL
 );
+CREATE TABLE runs (
+    chat INTEGER NOT NULL, run TEXT NOT NULL, token TEXT NOT NULL, PRIMARY KEY (chat, run, token)
+) WITHOUT ROWID;
 CREATE TABLE revised (key TEXT PRIMARY KEY, ts INTEGER NOT NULL, request TEXT NOT NULL) WITHOUT ROWID;
 CREATE VIRTUAL TABLE tokens USING fts5(
     t, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '._-+#@:/=~&'"

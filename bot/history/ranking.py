@@ -32,17 +32,15 @@ LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 class Weights:
     """Everything that can be tuned, in one place."""
 
-    k1: float = 1.2
-    """How much a word that comes again adds (BM25)."""
-    b: float = 0.5
+    k1: float = 1.0
+    """How much the length of a line counts beside its words (BM25)."""
+    b: float = 0.45
     """How much long lines have to give up (BM25)."""
-    repeated: float = 2.5
-    """How often a word is taken to be in a line that has it more than once."""
-    neighbour: float = 0.35
+    neighbour: float = 0.38
     """The share of the score of the lines next to it that a line gets."""
     further: float = 0.1
     """The same of those two places away."""
-    session: float = 0.4
+    session: float = 0.48
     """The share of the score of its session."""
     session_k: float = 1.5
     """How soon more lines of a session with the same word add little."""
@@ -54,15 +52,15 @@ class Weights:
     """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.6
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
-    kin: float = 0.4
+    kin: float = 0.5
     """The weight of words of the same family as one of the question (`kin.py`)."""
     feedback_lines: int = 6
     """How many of the best lines say what else to look for."""
     feedback_terms: int = 8
     """How many of their words are looked for."""
-    feedback: float = 0.08
+    feedback: float = 0.12
     """What the best of these words counts beside the question's own."""
-    looked: int = 80
+    looked: int = 60
     """How many of the best lines are read, for what the next five are worth as shares of the best score."""
     speaker: float = 0.15
     """A line of who is asked about: the person, unless the question says otherwise."""
@@ -70,7 +68,7 @@ class Weights:
     """A line in which somebody speaks of themselves."""
     number: float = 0.2
     """A line with a number, where one is asked for."""
-    tiny: float = 0.3
+    tiny: float = 0.45
     """What a line of hardly a word loses."""
     asks: float = 0.3
     """What a line loses that is a question and nothing else."""
@@ -83,14 +81,11 @@ DEFAULT = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """Where a term is. `count` is the number of lines that have it; `rows` may be only those worth looking at, and
-    `often` are the rows that have it more than once.
-    """
+    """Where a term is. `count` is the number of lines that have it; `rows` may be only those worth looking at."""
 
     weight: float
     count: int
     rows: Sequence[int]
-    often: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +131,6 @@ class Tally:
         worth = posting.weight * rarity(posting.count, self._field.lines) * (weights.k1 + 1)
         once = [worth * favour / (1 + norm) for norm, favour in self._classes]
         self._gain(posting.rows, once)
-        if posting.often:
-            often = weights.repeated
-            more = [
-                worth * favour * (often / (often + norm) - 1 / (1 + norm)) for norm, favour in self._classes
-            ]
-            self._gain(posting.often, more)
         if weights.session:
             counts = Counter(map(rshift, posting.rows, repeat(_SESSION)))
             rare = rarity(len(counts), self._field.sessions)

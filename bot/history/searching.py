@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from bot import errors
 from bot.contracts import ArchiveLine, Disk, HistoryPage, HistoryQuery, Hit, Log, Recalled, RecallQuery
-from bot.history import analysis, indexfile, names
+from bot.history import analysis, indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
 from bot.history.finding import Wish
+from bot.history.index import Index
 from bot.history.moments import moments
 from bot.history.recall import Recall
 from bot.history.reranking import Reranker
@@ -58,6 +59,7 @@ class SearchedArchive:
         self._recall: Recall | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._dirty: dict[str, None] = {}
+        self._keys: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._whole = False
         self._trouble = ""
@@ -70,13 +72,28 @@ class SearchedArchive:
         self._touch(names.encode(line.chat_key))
 
     async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage:
+        """As `contracts.Archive.search`: literal text by the index, where that narrows it down."""
+        if query.keyword and not query.everything:
+            try:
+                page = await self._on_thread(lambda: self._matching(names.encode(chat_key), query))
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
+                page = None
+            if page is not None:
+                return page
         return await self._store.search(chat_key, query)
 
     async def removals(self, chat_key: str) -> list[ArchiveLine]:
         return await self._store.removals(chat_key)
 
     async def chats(self) -> list[ChatInfo]:
-        return await self._store.chats()
+        """As `ChatStore.chats`; what the index tells of a chat is not counted again."""
+        try:
+            known = await self._on_thread(self._counted)
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
+            known = {}
+        return await self._store.chats(known)
 
     async def close(self) -> None:
         """Write what waits. What is not indexed then is at the next start."""
@@ -108,9 +125,7 @@ class SearchedArchive:
             raise errors.StorageError(f"the archive cannot be searched: {error}") from error
 
     async def kept(self, channel: str) -> list[str]:
-        """As `contracts.Recalls.kept`, the ones last spoken in first as far as that is known. A chat whose name is too
-        long to tell its key is left out.
-        """
+        """As `contracts.Recalls.kept`, the ones last spoken in first as far as that is known."""
         found = await asyncio.to_thread(self._names)
         try:
             times = await self._on_thread(self._times)
@@ -119,8 +134,19 @@ class SearchedArchive:
             times = {}
         # What is not indexed yet was written just now.
         found.sort(key=lambda name: times.get(name, 1 << 62), reverse=True)
-        keys = (names.decode(name) for name in found)
+        keys = await asyncio.to_thread(lambda: [self._key(name) for name in found])
         return [key for key in keys if key is not None and key.startswith(f"{channel}:")]
+
+    def _key(self, name: str) -> str | None:
+        """The key of a chat; where it is too long to be the name of a file, its lines tell it."""
+        plain = names.decode(name)
+        if plain is None and name not in self._keys:
+            shelf = rotation.Shelf(self._folder, self._disk)
+            key = rotation.chat_key(self._disk, name, [shelf.archive(name, 1), shelf.main(name)])
+            if key is None:
+                return None  # nothing that tells it was written yet
+            self._keys[name] = key
+        return plain if plain is not None else self._keys[name]
 
     async def _literally(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
         """Where nothing in the question can be ranked (`who are you`), it is looked for as it stands."""
@@ -207,6 +233,11 @@ class SearchedArchive:
             self._recall = Recall.opened(self._path, self._folder, self._disk, reranker=self._reranker)
         return self._recall
 
+    def _counted(self) -> dict[str, tuple[int, int | None]]:
+        """Of the chats that are indexed to their ends, how many lines they have, and the time of the last one."""
+        index = self._opened().index
+        return {name: told for name, told in index.told().items() if not index.behind(name)}
+
     def _times(self) -> dict[str, int]:
         return self._opened().index.last_times()
 
@@ -219,15 +250,24 @@ class SearchedArchive:
             with contextlib.suppress(OSError):
                 indexfile.remove(self._path)
 
+    def _matching(self, name: str, query: HistoryQuery) -> HistoryPage | None:
+        index = self._opened().index
+        return matching.page(index, name, query) if self._caught_up(index, name) else None
+
+    def _caught_up(self, index: Index, name: str) -> bool:
+        """Take in what is missing of a chat; False where that is too much to wait for."""
+        behind = index.behind(name)
+        if behind > self._wait_bytes:
+            return False
+        while behind and index.catch_up(name):
+            pass
+        return True
+
     def _recalled(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
         recall = self._opened()
         for key in chat_keys:
-            name = names.encode(key)
-            behind = recall.index.behind(name)
-            if behind > self._wait_bytes:
+            if not self._caught_up(recall.index, names.encode(key)):
                 return self._looked_through(chat_keys, query)
-            while behind and recall.index.catch_up(name):
-                pass
         return _hits(recall, chat_keys, query)
 
     def _looked_through(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:

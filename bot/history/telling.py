@@ -12,7 +12,13 @@ LONGEST = 4_000
 _TINY = 4  # tokens
 _SHORT = 60  # characters of lines whose tokens are counted
 _QUESTION = 90
-_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち", re.IGNORECASE)
+# In English also where the person is left out: "Finally bought a boat", "Back from Rome".
+_FIRST_PERSON = re.compile(
+    r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち"
+    r"|^(?:(?:just|finally|only|again|well|so|and|then)[\s,]{1,3}){0,3}(?!\w*thing\b|morning|evening)(?:[a-z]{2,20}(?:ed|ing)|made|went|got|had|saw|bought|"
+    r"took|came|ate|ran|met|gave|found|spent|won|lost|left|began|wrote|drove|flew|back|done)\b",
+    re.IGNORECASE,
+)
 _ENDED = re.compile(r"[.!。！;；]\s*\S")
 _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
 _ASKS_NUMBER = re.compile(

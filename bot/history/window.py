@@ -57,6 +57,7 @@ class Window:
         self._found: list[ArchiveLine] = []
         self._total = 0
         self._unreadable = 0
+        self._stopped = False
 
     @property
     def full(self) -> bool:
@@ -78,8 +79,10 @@ class Window:
             first, last = min(first, line.ts), max(last, line.ts)
             if self._matches(line):
                 self._take(line)
-                if self.full:
+                # Where text is looked for, the rest of a file is read for the count of what has it.
+                if self.full and not self._keyword:
                     self._unreadable += unreadable
+                    self.stop()
                     return None
         self._unreadable += unreadable
         return Span(first, last, unreadable)
@@ -96,8 +99,12 @@ class Window:
             self._unreadable += span.unreadable
         return outside
 
+    def stop(self) -> None:
+        """Not everything is looked at."""
+        self._stopped = True
+
     def page(self) -> HistoryPage:
-        return HistoryPage(self._found[::-1], self._total, self._unreadable)
+        return HistoryPage(self._found[::-1], self._total, self._unreadable, counted=not self._stopped)
 
     def _take(self, line: ArchiveLine) -> None:
         if self._query.offset <= self._total < self._query.offset + self._query.limit:

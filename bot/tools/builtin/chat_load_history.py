@@ -129,18 +129,17 @@ class ChatLoadHistory:
     async def _newest(
         self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[str], room: int
     ) -> _Found:
-        # How many there are in all is counted only where all lines are read anyway, for a word; of one more is known
-        # elsewhere. Of several chats the newest together are wanted.
-        counted = args.keyword is not None
+        # How many there are in all is told where it is known without reading all lines; else whether there is one more.
+        # Of several chats the newest together are wanted.
         window = HistoryQuery(
-            limit=room + (not counted) + (0 if len(chats) == 1 else args.offset),
+            limit=room + 1 + (0 if len(chats) == 1 else args.offset),
             offset=args.offset if len(chats) == 1 else 0,
             keyword=args.keyword,
             role=args.role,
             before=_milliseconds(args.before),
             after=_milliseconds(args.after),
             skip=turn.injection.in_view,
-            counted=counted,
+            counted=False,
         )
         pages = [await self._ports.archive.search(chat, window) for chat in chats]
         total = sum(page.total for page in pages)
@@ -148,7 +147,7 @@ class ChatLoadHistory:
         if len(pages) > 1:
             every = sorted((line for page in pages for line in page.lines), key=lambda line: line.ts)
             lines = every[: len(every) - args.offset][-room:]
-        return _Found(lines, lines, total, counted=counted)
+        return _Found(lines, lines, total, counted=all(page.counted for page in pages))
 
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext) -> ArchiveLine:
         """With where it is from, as far as that says something."""

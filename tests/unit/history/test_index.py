@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bot.contracts import ArchiveLine, HistoryQuery
 from bot.history.archive import ChatStore
-from bot.history.index import SESSION_GAP, Index
+from bot.history.filling import SESSION_GAP
+from bot.history.index import Index
 from bot.history.names import encode
 from bot.history.recall import Recall
 from bot.system import SystemDisk

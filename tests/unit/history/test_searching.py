@@ -179,3 +179,48 @@ async def test_the_chats_of_a_channel_are_listed(desk: Desk) -> None:
         "web:chat:1",
     ]
     assert (desk.folder / f"{encode(KEY)}.jsonl").exists()
+
+
+async def test_a_chat_whose_key_is_too_long_for_a_file_is_listed_by_its_key(desk: Desk) -> None:
+    long = "slack:chat:" + "長" * 100
+    assert await desk.archive.kept("slack") == []
+    await desk.say("a", key=long)
+    for _ in range(2):
+        assert await desk.archive.kept("slack") == [long]
+    assert await desk.find("a", long) == ["a"]
+    (desk.folder / f"{encode(long + '2')}.jsonl").write_bytes(b"not a line\n")
+    assert await desk.archive.kept("slack") == [long], "nothing tells the key of the other one"
+
+
+async def test_the_list_of_chats_is_the_same_with_and_without_the_index(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        await desk.say(f"line {number}")
+    await desk.say("", role="system", messageId="x", meta={"deleted": True})
+    await desk.say("b", key="slack:chat:C1")
+    store = ChatStore(desk.folder, disk=SystemDisk(), log=desk.log, clock=FakeClock())
+    with (desk.folder / f"{encode(KEY)}.jsonl").open("ab") as file:
+        file.write(b"\nno line\n")
+    expected = await store.chats()
+    assert [info.lines for info in expected] == [1, 5]
+    assert await desk.archive.chats() == expected
+    await desk.archive.recall([KEY, "slack:chat:C1"], RecallQuery("line", desk.ts))
+    counted: list[object] = []
+    monkeypatch.setattr(ChatStore, "_counted", staticmethod(lambda *told: counted.append(told)))
+    assert await desk.archive.chats() == expected
+    assert counted == [], "no line was read"
+    monkeypatch.undo()
+    with (desk.folder / f"{encode(KEY)}.jsonl").open("ab") as file:
+        file.write(b"written by somebody else\n")
+    assert await desk.archive.chats() == await store.chats()
+    assert [info.lines for info in await desk.archive.chats()] == [1, 6]
+
+
+async def test_the_list_of_chats_needs_no_index(desk: Desk) -> None:
+    await desk.say("a")
+    await desk.archive.caught_up()
+    await desk.archive._on_thread(desk.archive._forget)
+    desk.archive._path = desk.folder  # none can be opened
+    assert [info.lines for info in await desk.archive.chats()] == [1]
+    assert any("cannot be used" in entry.message for entry in desk.log.entries)
