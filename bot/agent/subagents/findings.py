@@ -18,8 +18,8 @@ MOST = 5
 LENGTH = 300
 """Characters of one."""
 BASE, LEAST_SURE, MOST_SURE = 3, 1, 5
-ALIKE = 0.6
-"""The part of their words that two findings share that say the same."""
+SAME, ALIKE = 0.9, 0.75
+"""The part of their words that two findings share that say the same, or speak of the same."""
 
 _BULLET = re.compile(r"^[-*•・–] ?(?=\S)(.+)$", re.MULTILINE)
 _NUMBERED = re.compile(r"^(?:\d{1,2}[.)、．]|[一二三四五六七八九十]、) ?(?=\S)(.+)$", re.MULTILINE)
@@ -33,9 +33,8 @@ _FAILED = re.compile(
 _SURE = re.compile(
     r"(?<!not )(?<!never )(?<!n't )\b(?:successfully|confirmed)\b|已确认|確認済み", re.IGNORECASE
 )
-_NEGATION = re.compile(
-    r"\b(?:no|not|never|none|without|cannot|\w+n[’']t)\b|不|没|未|無|ない|ません", re.IGNORECASE
-)
+_NEGATION = re.compile(r"\b(?:no|not|never|none|without|cannot|\w+n[’']t)\b", re.IGNORECASE)
+_NEGATION_INSIDE = re.compile(r"没有|不|没|未|無|ない|ません")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -99,17 +98,18 @@ class _Meaning:
     numbers: frozenset[str]
     denies: bool
 
-    def near(self, other: _Meaning) -> bool:
+    def shared(self, other: _Meaning) -> float:
         together = self.words | other.words
-        return bool(together) and len(self.words & other.words) / len(together) >= ALIKE
+        return len(self.words & other.words) / len(together) if together else 0.0
 
     def same(self, other: _Meaning) -> bool:
-        return self.near(other) and self.numbers == other.numbers and self.denies == other.denies
+        alike = self.numbers == other.numbers and self.denies == other.denies
+        return alike and self.shared(other) >= SAME
 
     def against(self, other: _Meaning) -> bool:
         """One denies what the other says, or they count differently. Numbers that only one has say nothing."""
         counted = bool(self.numbers) and bool(other.numbers) and self.numbers != other.numbers
-        return self.near(other) and (counted or self.denies != other.denies)
+        return (counted or self.denies != other.denies) and self.shared(other) >= ALIKE
 
 
 def overview(results: Sequence[Result]) -> Overview:
@@ -175,11 +175,11 @@ def _plain(words: str) -> str:
 
 def _meaning(words: str) -> _Meaning:
     folded = unicodedata.normalize("NFKC", words).casefold()
-    kept = _NEGATION.sub(" ", folded)
+    kept = _NEGATION_INSIDE.sub("", _NEGATION.sub(" ", folded))
     return _Meaning(
         frozenset(part for word in _WORD.findall(kept) for part in _parts(word)),
         frozenset(_NUMBER.findall(folded)),
-        bool(_NEGATION.search(folded)),
+        bool(_NEGATION.search(folded) or _NEGATION_INSIDE.search(folded)),
     )
 
 
