@@ -1,0 +1,146 @@
+"""An answer that is shown while the model writes it: in one message, through real client libraries, over deaths and stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from bot.testing.anthropic import KEY
+from bot.testing.anthropic_script import Frame, Halt, reply, tool_use
+from tests.blackbox.conftest import ANN, PERSON, World
+
+WORDS = "Die Antwort ist zweiundvierzig, 你好, und mehr braucht niemand zu wissen. " * 3
+ANSWER = WORDS.strip()
+
+
+def with_gates(*gates: tuple[float, Frame]) -> Callable[[list[Frame]], list[Frame]]:
+    """Frames that wait at these parts of the answer."""
+
+    def edit(frames: list[Frame]) -> list[Frame]:
+        for part, gate in sorted(gates, key=lambda one: -one[0]):
+            frames.insert(int(part * len(frames)), gate)
+        return frames
+
+    return edit
+
+
+def streaming(world: World, *channels: str, after: int = 0) -> None:
+    world.only(*channels)
+    world.model.chunk = 4
+    for name in channels:
+        world.config["channels"][name]["streaming"] = {"afterMs": after}
+
+
+def told(words: str, *gates: tuple[float, Frame]) -> Any:
+    return reply(tool_use("chat_send", {"text": words}), edit=with_gates(*gates))
+
+
+def shown(world: World) -> list[str]:
+    """Every text that was ever sent to Telegram, final or not."""
+    calls = [*world.telegram.called("sendMessage"), *world.telegram.called("editMessageText")]
+    return [str(call.params["text"]) for call in calls]
+
+
+async def goes_on(world: World, length: int = 20) -> str:
+    """Wait until part of an answer is shown."""
+    await world.telegram.until(
+        lambda: any(text.endswith(" …") and len(text) > length for text in world.texts()), 40
+    )
+    return world.texts()[-1]
+
+
+async def test_telegram_shows_an_answer_as_it_is_written_in_one_message(world: World) -> None:
+    streaming(world, "telegram")
+    await world.start()
+    first, second = asyncio.Event(), asyncio.Event()
+    world.model.then(told(ANSWER, (0.3, first), (0.7, second)), reply())
+    world.telegram.say("and?")
+    early = await goes_on(world)
+    assert ANSWER.startswith(early.removesuffix(" …"))
+    first.set()
+    await goes_on(world, len(early) + 20)
+    second.set()
+    await world.telegram.until(lambda: world.texts() == [ANSWER], 40)
+    tally = world.telegram.tally(PERSON)
+    assert (tally.posted, tally.visible, tally.deleted) == (1, 1, 0)
+    assert tally.edited >= 2
+    await world.turns(1)
+    assert [line["text"] for line in world.archive()] == ["and?", ANSWER]
+
+
+async def test_slack_does_so_in_the_thread(world: World) -> None:
+    streaming(world, "slack")
+    await world.start()
+    gate = asyncio.Event()
+    world.model.then(told(ANSWER, (0.5, gate)), reply())
+    asked = await world.slack.say("and?", channel="D0ANN", user=ANN)
+    await world.slack.until(
+        lambda: any(seen.text.endswith(" …") for seen in world.slack.replies("D0ANN", asked)), 40
+    )
+    gate.set()
+    await world.slack.until(
+        lambda: [seen.text for seen in world.slack.replies("D0ANN", asked)] == [ANSWER], 40
+    )
+    assert world.slack.tally("D0ANN").posted == 1
+
+
+async def test_after_a_restart_the_answer_goes_on_in_the_same_message(world: World) -> None:
+    streaming(world, "telegram")
+    await world.start()
+    gate = asyncio.Event()
+    world.model.then(told(ANSWER, (0.3, gate), (0.6, Halt.STALL)))
+    world.telegram.say("and?")
+    early = await goes_on(world)
+    gate.set()
+    await goes_on(world, len(early) + 20)
+    await world.process.kill()
+    gate = asyncio.Event()
+    world.model.then(told("Another one, " + ANSWER, (0.5, gate)), reply())
+    await world.start()
+    await world.telegram.until(lambda: world.texts()[-1].startswith("Another one"), 40)
+    gate.set()
+    await world.telegram.until(lambda: world.texts() == ["Another one, " + ANSWER], 40)
+    assert world.telegram.tally(PERSON).posted == 1
+    await world.turns(1)
+    assert [line["text"] for line in world.archive()] == ["and?", "Another one, " + ANSWER]
+
+
+async def test_a_stop_ends_it_with_a_mark_in_the_same_message(world: World) -> None:
+    streaming(world, "telegram")
+    await world.start()
+    world.model.then(told(ANSWER, (0.5, Halt.STALL)))
+    world.telegram.say("and?")
+    await goes_on(world)
+    world.telegram.say("/stop")
+    await world.telegram.until(lambda: world.texts()[0].endswith("\n\n(stopped)"), 40)
+    assert ANSWER.startswith(world.texts()[0].removesuffix("\n\n(stopped)"))
+    assert [text for text in world.texts() if text.endswith(" …")] == []
+
+
+async def test_a_model_that_breaks_off_for_good_leaves_a_mark(world: World) -> None:
+    streaming(world, "telegram")
+    await world.start()
+    world.model.then(*[told(ANSWER, (0.5, Halt.CUT))] * 3)
+    world.telegram.say("and?")
+    await world.telegram.until(lambda: len(world.texts()) == 2, 60)
+    half, notice = world.texts()
+    assert ANSWER.startswith(half.removesuffix("\n\n(interrupted)"))
+    assert "try again" in notice
+    await world.turns(1)
+
+
+async def test_no_part_of_a_secret_is_ever_shown(world: World) -> None:
+    streaming(world, "telegram")
+    await world.start()
+    said = f"Your key is {KEY} and that is all there is to say about it, really."
+    gate, later = asyncio.Event(), asyncio.Event()
+    # Half of the key has come, then all of it.
+    world.model.then(told(said, (0.4, gate), (0.8, later)), reply())
+    world.telegram.say("which key?")
+    assert await goes_on(world, 5) == "Your key is …"
+    gate.set()
+    assert (await goes_on(world, 20)).startswith("Your key is [redacted]")
+    later.set()
+    await world.telegram.until(lambda: world.texts() == [said.replace(KEY, "[redacted]")], 40)
+    assert not any(KEY[:6] in text for text in shown(world))
