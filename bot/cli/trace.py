@@ -18,7 +18,19 @@ from bot.cli.stats import Sums
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
 
-_TELLS = ("purpose", "model", "name", "tool", "reason", "status", "stopReason", "error", "cause")
+_TELLS = (
+    "purpose",
+    "model",
+    "name",
+    "tool",
+    "reason",
+    "status",
+    "stopReason",
+    "task",
+    "artifact",
+    "error",
+    "cause",
+)
 """What is shown of the details of a line of the log."""
 
 

@@ -1,0 +1,165 @@
+"""Tasks in the real process: side by side, asked about, stopped, cut off by kill -9, and found again afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from functools import partial
+from typing import Any
+
+from bot.contracts import Json
+from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests.blackbox.conftest import PERSON, World, eventually
+
+SUMMARY = "only the last text of it"
+
+
+def is_task(body: Json) -> bool:
+    return "carry out one task" in json.dumps(body.get("system", ""))
+
+
+def is_synthesis(body: Json) -> bool:
+    return "bring the results" in json.dumps(body.get("system", ""))
+
+
+def steps(body: Json) -> int:
+    return sum(message["role"] == "assistant" for message in body["messages"])
+
+
+def asked(body: Json) -> str:
+    return str(body["messages"][0]["content"][-1]["text"])
+
+
+def results(body: Json) -> list[Any]:
+    return [
+        block
+        for message in body["messages"]
+        for block in message["content"]
+        if isinstance(block, dict) and block["type"] == "tool_result"
+    ]
+
+
+async def shipmate(world: World, *words: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bot", *words, "--dir", str(world.root),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    return out.decode()
+
+
+async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:
+    """A turn that asks for three tasks, these, and what brings them together."""
+    if is_synthesis(body):
+        return reply("All of them are noisy.")
+    if not is_task(body):
+        if not results(body):
+            names = ({"prompt": f"Look at {name}", "description": f"Datei {name}"} for name in "abc")
+            return reply(*(tool_use("task", one) for one in names))
+        return (
+            reply(tool_use("chat_send", {"text": "All three are noisy."}))
+            if len(results(body)) == 3
+            else reply("")
+        )
+    name = asked(body).split()[-1]
+    if steps(body) == 0:
+        # None goes on before all have begun.
+        if sum(map(is_task, world.model.bodies)) == 3:
+            met.set()
+        await met.wait()
+        return reply(tool_use("read_file", {"path": f"{name}.txt"}))
+    if name == "c" and steps(body) == 1:
+        return reply(tool_use("write_file", {"path": "c.md", "content": "quiet"}))
+    return reply(f"- {name} is noisy, {SUMMARY}")
+
+
+async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: World) -> None:
+    """Three read, one of them wants to write and a person is asked; the person gets one answer."""
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    for name in "abc":
+        (world.root / f"{name}.txt").write_text(f"NOISE of {name} 雑音\n" * 20, encoding="utf-8")
+
+    world.model.script(partial(noisy, world, asyncio.Event()))
+    await world.start()
+    world.telegram.say("How noisy are they?")
+    chats = world.telegram.chats
+
+    def question() -> int:
+        messages = chats[PERSON].messages if PERSON in chats else {}
+        return next((number for number, one in messages.items() if "reply_markup" in one), 0)
+
+    await world.telegram.until(lambda: question() > 0)
+    shown = chats[PERSON].messages[question()]
+    assert "in the task “Datei c”" in shown["text"]
+    assert "c.md" in shown["text"]
+    assert not (world.root / "c.md").exists()
+    button = shown["reply_markup"]["inline_keyboard"][0][0]["callback_data"]
+    world.telegram.press(question(), button, user_id=PERSON)
+    await world.telegram.until(lambda: "All three are noisy." in world.texts())
+    await world.turns(1)
+    assert (world.root / "c.md").read_text() == "quiet"
+
+    # The turn has seen the summaries and the synthesis, and nothing of the steps.
+    turns = [body for body in world.model.bodies if not is_task(body) and not is_synthesis(body)]
+    told = results(turns[1])
+    assert [SUMMARY in one["content"] for one in told] == [True, True, True]
+    assert "All of them are noisy." in told[2]["content"]
+    assert "NOISE" not in json.dumps(turns, ensure_ascii=False)
+    fast = next(body for body in world.model.bodies if is_synthesis(body))
+    assert fast["model"] == "claude-haiku-5-5"
+    assert {
+        tool["name"] for body in world.model.bodies if is_task(body) for tool in body["tools"]
+    }.isdisjoint({"task", "chat_send"})
+
+    # Everything of it is told to the operator under the turn's name, and counted.
+    answers = [line for line in world.log() if line["kind"] == "llm_response"]
+    assert len({line["requestId"] for line in answers}) == 1
+    purposes = [line["details"]["purpose"] for line in answers]
+    assert purposes.count("subagent") == 7
+    assert purposes.count("synthesis") == 1
+    trace = await shipmate(world, "trace", answers[0]["requestId"])
+    names = {one["content"].rpartition("read_artifact ")[2].partition("]")[0] for one in told}
+    assert len(names) == 3
+    for name in names:
+        assert f"artifact={name}" in trace
+        (kept,) = (world.root / ".ship" / "artifacts").glob(f"*/{name}.txt")
+        assert "NOISE" in kept.read_text(encoding="utf-8")
+    world.telegram.say("/stats")
+    await world.telegram.until(lambda: any(str(len(answers)) in one for one in world.texts()[-1:]))
+    assert await world.process.stop() == 0
+
+
+async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World) -> None:
+    world.only("telegram")
+    never = asyncio.Event()
+
+    def script(body: Json) -> Reply:
+        if is_task(body):
+            return Reply(hold=never)
+        if any(block["type"] == "tool_result" for block in body["messages"][-1]["content"]):
+            return reply("It was interrupted.")
+        return reply(*(tool_use("task", {"prompt": f"part {n}"}) for n in range(4)))
+
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("Work on it")
+    await eventually(lambda: sum(map(is_task, world.model.bodies)) == 4)
+    world.telegram.say("/stop")
+    await world.telegram.until(lambda: "Stopped." in world.texts())
+    await world.turns(1)
+    ended = [
+        line for line in world.log() if line["kind"] == "task" and line["message"] == "the task has failed"
+    ]
+    assert [line["details"]["error"] for line in ended] == ["It was stopped."] * 4
+
+    world.telegram.say("Once more")
+    await eventually(lambda: sum(map(is_task, world.model.bodies)) == 8)
+    await world.process.kill()
+    await world.start()
+    await world.telegram.until(lambda: "It was interrupted." in world.texts())
+    last = results(world.model.bodies[-1])[-4:]
+    assert all("Interrupted" in one["content"] and one["is_error"] for one in last)
+    assert sum(map(is_task, world.model.bodies)) == 8
+    assert await world.process.stop() == 0
