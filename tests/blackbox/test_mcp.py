@@ -38,6 +38,7 @@ async def begin(world: World, **permissions: list[str]) -> None:
     world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
     world.config["permissions"] = permissions
+    world.config["dashboard"] = {"port": 0}
     world.config["mcp"] = {
         "servers": {
             "friends": program("friendly.py"),
@@ -55,7 +56,10 @@ async def test_a_tool_is_found_approved_and_run(world: World) -> None:
     await begin(world)
     world.telegram.say("greet Hanako")
     chat = world.telegram.chats
-    buttons = lambda: [one for one in chat[PERSON].messages.values() if "reply_markup" in one]  # noqa: E731
+
+    def buttons() -> list[dict[str, Any]]:
+        return [one for one in chat[PERSON].messages.values() if "reply_markup" in one]
+
     await world.telegram.until(lambda: PERSON in chat and bool(buttons()))
     (asked,) = buttons()
     assert "mcp__friends__greet" in asked["text"]
@@ -94,7 +98,7 @@ async def test_after_a_kill_what_was_found_is_still_declared(world: World) -> No
     await told(world, "Done.")
     assert later(world, 2) == later(world, 3) == before
     assert "is_error" not in result(world, 3)
-    address = next(line.split()[-1] for line in world.process.lines if "http://" in line)
+    address = world.process.ready_line.split()[-1]
     async with aiohttp.ClientSession() as session, session.get(f"{address}/readyz") as answer:
         parts = (await answer.json())["parts"]
     assert parts["mcp friends"]["ok"]

@@ -216,7 +216,7 @@ def _is(name: Any, value: Any) -> bool:
     if wanted is None:
         return True
     if isinstance(value, bool):
-        return name == "boolean"
+        return bool(name == "boolean")
     if name == "integer" and isinstance(value, float):
         return value.is_integer()
     return isinstance(value, wanted)
@@ -224,7 +224,7 @@ def _is(name: Any, value: Any) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     """Equal as JSON: true is not 1."""
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def _shown(value: Any) -> str:

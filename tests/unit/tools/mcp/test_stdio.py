@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pydantic
@@ -121,6 +123,10 @@ async def test_one_that_dies_says_so_and_comes_back(start: Start) -> None:
     assert len(rig.all.offers()) == 1
 
 
+def _counts(found: Callable[[], list[Entry]], number: int) -> bool:
+    return len(found()) == number
+
+
 async def test_pauses_between_starts_grow(start: Start) -> None:
     clock = FakeClock()
     rig = await start(clock, one=raw("crash"))
@@ -129,7 +135,7 @@ async def test_pauses_between_starts_grow(start: Start) -> None:
         return [one for one in rig.log.of("mcp") if "is down" in one.message]
 
     for number, pause in enumerate((1, 2, 4, 8), 1):
-        await until(lambda number=number: len(downs()) == number)
+        await until(partial(_counts, downs, number))
         await clock.advance(pause - 0.5)
         assert len(downs()) == number
         await clock.advance(0.6)
