@@ -15,7 +15,7 @@ from bot.access_list import AccessList
 from bot.agent.claims.deeds import Witness
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import Limits as TaskLimits
 from bot.context.assembly import Prompts
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
@@ -197,15 +197,7 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
             model=rooms.model,
             model_name=model_name(settings),
             registry=registry,
-            dispatcher=Dispatcher(
-                registry,
-                clock=clock,
-                log=log,
-                log_content=llm.log_messages,
-                redact=rooms.redact,
-                artifacts=rooms.artifacts,
-                around=Witness(policy_of(rooms, registry, approvals), registry),
-            ),
+            dispatcher=dispatcher_of(rooms, registry, approvals),
             transcript=rooms.transcript,
             archive=rooms.archive,
             steps=rooms.journal,
@@ -252,8 +244,20 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
     )
 
 
-def limits_of(subagents: config.Subagents) -> Limits:
-    return Limits(
+def dispatcher_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> Dispatcher:
+    return Dispatcher(
+        registry,
+        clock=rooms.outside.clock,
+        log=rooms.log,
+        log_content=rooms.settings.llm.log_messages,
+        redact=rooms.redact,
+        artifacts=rooms.artifacts,
+        around=Witness(policy_of(rooms, registry, approvals), registry),
+    )
+
+
+def limits_of(subagents: config.Subagents) -> TaskLimits:
+    return TaskLimits(
         calls=subagents.max_model_calls,
         tokens=subagents.max_tokens,
         usd=subagents.max_usd,
