@@ -11,6 +11,7 @@ from functools import partial
 
 from bot import errors
 from bot.contracts import Inbound, Inbox, InboxRecord, Journal, Log
+from bot.gateway.arrears import Arrears
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person, same_message
 from bot.gateway.running import Running, Turn
@@ -120,6 +121,7 @@ class Changes:
         self,
         *,
         journal: Journal,
+        arrears: Arrears,
         lanes: Lanes,
         running: Running,
         added: Callable[[Inbound], None],
@@ -128,6 +130,7 @@ class Changes:
         log: Log,
     ) -> None:
         self._journal = journal
+        self._arrears = arrears
         self._lanes = lanes
         self._running = running
         self._added = added
@@ -143,7 +146,7 @@ class Changes:
 
     def _in_memory(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest | None:
         if change.kind == "edit" and outdated(change, records):
-            return partial(self._finish, change, "outdated")
+            return partial(self._arrears.finish, change.request_id, "outdated")
         return self._edit(change) if change.kind == "edit" else self._delete(change)
 
     def _edit(self, edit: Inbound) -> Rest | None:
@@ -174,14 +177,14 @@ class Changes:
         except errors.StorageError as error:
             self._complain(error)
             return  # not finished: after a restart it replaces the message again
-        await self._finish(edit, "replaced")
+        await self._arrears.finish(edit.request_id, "replaced")
 
     async def _withdrawn(self, gone: Sequence[Inbound], deletion: Inbound, stop: Turn | None) -> None:
         for inbound in gone:
-            await self._finish(inbound, "withdrawn")
+            await self._arrears.finish(inbound.request_id, "withdrawn")
         if stop is not None:
             await self._stop(stop)
-        await self._finish(deletion, "withdrew")
+        await self._arrears.finish(deletion.request_id, "withdrew")
 
     async def _on_file(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
         """The message is neither waiting nor being answered here."""
@@ -192,9 +195,9 @@ class Changes:
                 return
             record = original(change, records)
             if record is None:
-                await self._finish(change, "recorded before its message")
+                await self._arrears.finish(change.request_id, "recorded before its message")
             elif record.state in {"done", "dead"}:
-                await self._finish(change, "recorded")
+                await self._arrears.finish(change.request_id, "recorded")
             elif change.kind == "delete":
                 await self._withdrawn([record.inbound], change, None)
             else:
@@ -206,13 +209,7 @@ class Changes:
         except errors.StorageError as error:
             self._complain(error)
             return
-        await self._finish(edit, "replaced" if waited else "recorded")
-
-    async def _finish(self, inbound: Inbound, outcome: str) -> None:
-        try:
-            await self._journal.finish(inbound.request_id, outcome)
-        except errors.StorageError as error:
-            self._complain(error)
+        await self._arrears.finish(edit.request_id, "replaced" if waited else "recorded")
 
     def _complain(self, error: errors.StorageError) -> None:
         self._log.write("error", "a change could not be recorded", level="error", cause=str(error))

@@ -19,6 +19,7 @@ from bot.contracts import (
     Sent,
 )
 from bot.gateway.address import Address
+from bot.gateway.arrears import Arrears
 from bot.gateway.items import Item, original
 from bot.gateway.outbox import REPEATED, REPLACED, Courier
 from bot.gateway.previews import places
@@ -97,6 +98,7 @@ class Completion:
         shelf: Shelf,
         *,
         journal: Outbox,
+        arrears: Arrears,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -104,6 +106,7 @@ class Completion:
         self._waiting = waiting
         self._shelf = shelf
         self._journal = journal
+        self._arrears = arrears
         self._clock = clock
         self._steady = Steady(clock)
         self._log = log
@@ -152,7 +155,7 @@ class Completion:
         if not owed:
             return
         # What was cancelled may have been about to write them; those that are there stay as they are.
-        await self._courier.intend(list(owed.values()))
+        await self._arrears.intend(list(owed.values()))
         try:
             found = await self._journal.deliveries(to.request_id)
         except errors.StorageError as error:
@@ -164,6 +167,9 @@ class Completion:
             if original(row.id) in owed
         ]
         left = self._items(to, await self._left(to, rows), found)
+        # What the disk has refused is on file before anybody looks for it.
+        there = {row.id for row in found}
+        left += [item for item in items if item.owed and item.message.id not in there]
         if left:
             left = [replace(item, lost=self._courier.unsure(item.message)) for item in left]
             await self._courier.put_off(to, left, 0.0)

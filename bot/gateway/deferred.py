@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from bot import errors
 from bot.contracts import Channel, Clock, DeliveryRecord, Journal, Log
 from bot.gateway.address import Address
+from bot.gateway.arrears import Arrears
 from bot.gateway.completion import Completion
 from bot.gateway.outbox import Courier
 from bot.gateway.waiting import Waiting, due, left
@@ -34,6 +35,7 @@ class Deferred:
         *,
         channels: Mapping[str, Channel],
         journal: Journal,
+        arrears: Arrears,
         clock: Clock,
         log: Log,
         ready: Callable[[], Awaitable[bool]],
@@ -43,6 +45,7 @@ class Deferred:
         self._waiting = waiting
         self._channels = channels
         self._journal = journal
+        self._arrears = arrears
         self._clock = clock
         self._log = log
         self._ready = ready
@@ -74,7 +77,7 @@ class Deferred:
 
     async def _close(self, row: DeliveryRecord) -> None:
         """A row that nobody will send: its turn was stopped, or failed, while it was being delivered."""
-        if row.kind == "preview" and row.message_id is not None:
+        if row.kind in {"preview", "progress"} and row.message_id is not None:
             # Nobody has said that it is no whole answer; what it shows says so by itself.
             await self._journal.mark(row.id, "sent", message_id=row.message_id, detail=STOPPED)
             return
@@ -94,8 +97,8 @@ class Deferred:
             await self._clock.sleep(RETRY_SECONDS)
         while True:
             self._waiting.changed.clear()
-            settled = await self._courier.settle()
-            wait = min(self._begin(), math.inf if settled else RETRY_SECONDS)
+            # What is put off goes out once the journal can say that it did.
+            wait = self._begin() if await self._arrears.settle() else RETRY_SECONDS
             timer = asyncio.ensure_future(self._clock.sleep(wait)) if wait < math.inf else None
             changed = asyncio.ensure_future(self._waiting.changed.wait())
             try:

@@ -11,12 +11,14 @@ from dataclasses import replace
 from bot import errors, text
 from bot.contracts import Archive, Channel, Clock, Ids, Journal, Log, Manifest, Outbound, Redact, Sent
 from bot.gateway.address import Address
+from bot.gateway.arrears import Arrears
 from bot.gateway.changing import Desk
 from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
 from bot.gateway.items import Item, original
 from bot.gateway.outbox import Courier
 from bot.gateway.previews import NONE, Previewing, Previews
+from bot.gateway.progress import Progress
 from bot.gateway.targets import Targets
 from bot.gateway.waiting import Waiting
 
@@ -48,10 +50,12 @@ class Delivery:
         self._log = log
         self._waiting = Waiting()
         self._targets = Targets(journal, log)
+        self.arrears = Arrears(journal, log)
+        self.arrears.refused = self._waiting.changed.set
         self._courier = Courier(
             channels,
             manifests,
-            journal=journal,
+            arrears=self.arrears,
             targets=self._targets,
             waiting=self._waiting,
             clock=clock,
@@ -60,9 +64,16 @@ class Delivery:
         )
         desk = Desk(self._courier, journal, clock, ids, log)
         self._previews = Previews(desk, self._waiting, manifests, previewing)
+        self.progress = Progress(desk, manifests, previewing.after)
         self._shelf = Shelf(archive, clock, log)
         self._completion = Completion(
-            self._courier, self._waiting, self._shelf, journal=journal, clock=clock, log=log
+            self._courier,
+            self._waiting,
+            self._shelf,
+            journal=journal,
+            arrears=self.arrears,
+            clock=clock,
+            log=log,
         )
         self.deferred = Deferred(
             self._completion,
@@ -70,6 +81,7 @@ class Delivery:
             self._waiting,
             channels=channels,
             journal=journal,
+            arrears=self.arrears,
             clock=clock,
             log=log,
             ready=self._load,
@@ -88,11 +100,12 @@ class Delivery:
     async def close(self) -> None:
         """Begin nothing more; what still waits is in the journal."""
         await self._previews.close()
+        await self.progress.close()
         await self.deferred.stop()
 
     async def settle(self) -> None:
         """Record what the disk refused, where it takes it now."""
-        await self._courier.settle()
+        await self.arrears.settle()
 
     async def send(
         self,
@@ -137,7 +150,7 @@ class Delivery:
         place = await self._previews.take(to, messages[0].id) if kind == "reply" else None
         items = [Item(message, owed or kind == "reply") for message in messages]
         items[0] = replace(items[0], place=place)
-        return items, asyncio.ensure_future(self._courier.intend(messages))
+        return items, asyncio.ensure_future(self.arrears.intend(messages))
 
     async def _delivered(self, to: Address, items: list[Item], prepared: Future[None]) -> list[Sent]:
         shown: list[Part] = []
@@ -166,6 +179,7 @@ class Delivery:
         await self._load()
         delivered = await self._completion.resume(to)
         await self._previews.adopt(to)
+        await self.progress.adopt(to)
         return delivered
 
     def preview(self, to: Address, words: Callable[[], str]) -> None:
@@ -175,18 +189,21 @@ class Delivery:
     async def ended(self, to: Address) -> None:
         """A turn is over, here or (`quiet`) before a restart: what was shown of an answer says that it is no whole one."""
         await self._previews.end(to)
+        await self.progress.end(to)
 
     def leave(self, to: Address) -> None:
         """A turn will go on after a restart."""
         self._previews.leave(to)
+        self.progress.leave(to)
 
     async def quiet(self, to: Address) -> None:
         """A turn that an earlier process had begun does not go on: what shows it goes."""
         try:
             await self._previews.adopt(to)
+            await self.progress.adopt(to)
         except errors.StorageError as error:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
-        await self._previews.end(to)
+        await self.ended(to)
         await self.indicate(to, working=False)
 
     async def told(self, to: Address) -> bool:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from bot import errors
 from bot.contracts import Agent, DeliveryRecord, Inbound, InboxRecord, Journal, Log
+from bot.gateway.arrears import Arrears
 from bot.gateway.changes import as_changed, completed, on_file, original, outdated
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.queueing import belongs, taken_in_at
@@ -69,6 +70,7 @@ class Opening:
         *,
         agent: Agent,
         journal: Journal,
+        arrears: Arrears,
         lanes: Lanes,
         running: Running,
         aside: Callable[[Inbound], bool],
@@ -81,6 +83,7 @@ class Opening:
     ) -> None:
         self._agent = agent
         self._journal = journal
+        self._arrears = arrears
         self._lanes = lanes
         self._running = running
         self._aside = aside
@@ -114,7 +117,7 @@ class Opening:
             if row.inbound.kind == "delete":
                 await self._removed(row.inbound)
         closed = [row for row in rows if row.outcome]
-        await asyncio.gather(*(self._finish(row.inbound, row.outcome) for row in closed))
+        await asyncio.gather(*(self._arrears.finish(row.inbound.request_id, row.outcome) for row in closed))
         for row in closed:
             self._silence(row)
         left = [row for row in rows if not row.outcome]
@@ -190,13 +193,13 @@ class Opening:
         inside = {one.request_id for portion in begun.values() for one in portion.rest}
         for row in rows:
             inbound = row.inbound
-            if any(delivery.kind in {"reply", "preview"} for delivery in row.deliveries):
+            if any(delivery.kind in {"reply", "preview", "progress"} for delivery in row.deliveries):
                 self._again(inbound.request_id)
             if any(map(_begun_notice, row.deliveries)):
                 self._notices(inbound.request_id)
             if stopped(inbound) and not is_stop(inbound):
                 self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
-                self._lanes.beside(self._finish(inbound, "stopped"))
+                self._lanes.beside(self._arrears.finish(inbound.request_id, "stopped"))
                 self._silence(row)
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]
@@ -209,12 +212,6 @@ class Opening:
         """A turn that an earlier process had begun does not go on: what shows it would stay for ever."""
         if row.claimed and row.for_the_model and self._old(row.inbound):
             self._lanes.beside(self._quiet(row.inbound))
-
-    async def _finish(self, inbound: Inbound, outcome: str) -> None:
-        try:
-            await self._journal.finish(inbound.request_id, outcome)
-        except errors.StorageError as error:
-            self._complain("a change could not be recorded", error)
 
     def _complain(self, what: str, error: errors.StorageError) -> None:
         self._log.write("error", what, level="error", cause=str(error))

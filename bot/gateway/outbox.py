@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import cast
 
 from bot import errors
-from bot.contracts import Channel, Clock, Edits, Log, Manifest, Outbound, Outbox, OutboxState, Pace, Sent
+from bot.contracts import Channel, Clock, Edits, Log, Manifest, Outbound, OutboxState, Pace, Sent
 from bot.gateway.address import Address
+from bot.gateway.arrears import Arrears
 from bot.gateway.grace import to_its_end
 from bot.gateway.items import Item, PutOff, original
 from bot.gateway.pace import UNSAID, Budget, Pacer, patience
@@ -33,7 +34,6 @@ REPLACED = "repeated"
 """The `detail` of an uncertain row whose text went out once more, in rows of their own."""
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 
-_Change = tuple[str, OutboxState, str | None, str | None]
 Arrived = Callable[[Outbound, Sent], Awaitable[None]]
 """Told of each message that is in the chat, before its row says so."""
 
@@ -46,7 +46,7 @@ class Courier:
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
         *,
-        journal: Outbox,
+        arrears: Arrears,
         targets: Targets,
         waiting: Waiting,
         clock: Clock,
@@ -55,7 +55,7 @@ class Courier:
     ) -> None:
         self._channels = channels
         self._manifests = manifests
-        self._journal = journal
+        self._arrears = arrears
         self._targets = targets
         self._waiting = waiting
         self._clock = clock
@@ -64,8 +64,6 @@ class Courier:
         self.tell: Callable[[str, str], object] = _nobody
         """Told what operators should know: a subject, and words."""
         self._pacer = Pacer(clock)
-        self._owed: list[_Change] = []
-        self._settling = asyncio.Lock()
         self._unsure: set[str] = set()
 
     async def deliver(
@@ -165,48 +163,10 @@ class Courier:
         message_id: str | None = None,
         detail: str | None = None,
     ) -> None:
-        """Record a state. A disk that refuses does not keep the message from people; what it owes is recorded as soon
-        as it takes something: else a message that is in the chat would count as not yet sent.
-        """
+        """Record a state, now or as soon as the disk takes it."""
         if state != "sending":
             self._unsure.discard(message.id)
-        change = (message.id, state, message_id, detail)
-        try:
-            if self._owed:
-                self._owed.append(change)
-                await self._settle()
-            else:
-                await self._record(change)
-        except errors.StorageError as error:
-            if change not in self._owed:
-                self._owed.append(change)
-            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
-            self._waiting.changed.set()
-
-    async def settle(self) -> bool:
-        """Record what the disk refused; False where it still does."""
-        try:
-            await self._settle()
-        except errors.StorageError:
-            return False
-        return True
-
-    async def _settle(self) -> None:
-        async with self._settling:
-            while self._owed:
-                await self._record(self._owed[0])
-                del self._owed[0]
-
-    async def _record(self, change: _Change) -> None:
-        outbound_id, state, message_id, detail = change
-        await self._journal.mark(outbound_id, state, message_id=message_id, detail=detail)
-
-    async def intend(self, messages: list[Outbound]) -> None:
-        try:
-            await self._journal.intend(messages)
-        except errors.StorageError as error:
-            # An answer that cannot be recorded is still better delivered than lost.
-            self._log.write("error", "the outbox cannot be written", level="error", cause=str(error))
+        await self._arrears.mark(message.id, state, message_id=message_id, detail=detail)
 
     async def _one(
         self, to: Address, item: Item, arrived: Arrived, prepared: Future[None] | None
@@ -330,7 +290,7 @@ class Courier:
             replace(message, id=f"{message.id}-{n}", text=part)
             for n, part in enumerate(self._channels[to.channel].split(words), 1)
         ]
-        await asyncio.gather(self.intend(again), self.mark(message, "uncertain", detail=REPLACED))
+        await asyncio.gather(self._arrears.intend(again), self.mark(message, "uncertain", detail=REPLACED))
         return again
 
     def _later(self, to: Address, item: Item, *, unknown: bool) -> errors.DeliveryFailed:

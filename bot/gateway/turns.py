@@ -71,7 +71,7 @@ class Turns:
         self._agent = agent
         self._channels = channels
         self._manifests = manifests
-        self._journal = journal
+        self._arrears = delivery.arrears
         self._delivery = delivery
         self._clock = clock
         self._log = log
@@ -88,7 +88,7 @@ class Turns:
         approvals.floor = Floor(self._running, self.lanes.parked, self._unread)
         late: dict[str, str] = {}
         self.opening = Opening(
-            agent=agent, journal=journal, lanes=self.lanes, running=self._running, aside=self._aside,
+            agent=agent, journal=journal, arrears=delivery.arrears, lanes=self.lanes, running=self._running, aside=self._aside,
             again=self._again.add, notices=self._notices.add, late=late, removed=self._removed,
             quiet=lambda inbound: delivery.quiet(Address.of(inbound)), log=log,
         )  # fmt: skip
@@ -101,7 +101,7 @@ class Turns:
             off_file=self.backlog.stop, late=late,
         )  # fmt: skip
         self.changes = Changes(
-            journal=journal, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
+            journal=journal, arrears=delivery.arrears, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
             settling=self.backlog.settling, log=log,
         )  # fmt: skip
         self.refuses_files: Callable[[], bool] = bool
@@ -217,7 +217,7 @@ class Turns:
     ) -> None:
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
             # The journal keeps its order, so nobody need wait for the claim before the work begins.
-            claimed = asyncio.ensure_future(self._recorded(self._journal.claim(inbound.request_id)))
+            claimed = asyncio.ensure_future(self._arrears.claim(inbound.request_id))
             try:
                 outcome = await self._told(inbound) or await handle()
             except errors.ShipmateError as error:
@@ -334,10 +334,7 @@ class Turns:
     def _claim(self, inbounds: Sequence[Inbound]) -> None:
         """Record that they are being answered. The journal keeps its order, so nobody waits for that."""
         for inbound in inbounds:
-            self.lanes.beside(self._claimed(inbound))
-
-    async def _claimed(self, inbound: Inbound) -> None:
-        await self._recorded(self._journal.claim(inbound.request_id))
+            self.lanes.beside(self._arrears.claim(inbound.request_id))
 
     async def _close(self, turn: Turn) -> None:
         """What was answered together with the first message is done: nothing asks it again."""
@@ -389,7 +386,7 @@ class Turns:
 
     async def _finish(self, inbound: Inbound, outcome: str) -> None:
         await self._intake.archived(inbound)
-        await self._recorded(self._journal.finish(inbound.request_id, outcome))
+        await self._arrears.finish(inbound.request_id, outcome)
 
     async def _recorded(self, change: Awaitable[None]) -> None:
         """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""

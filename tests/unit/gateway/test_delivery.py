@@ -275,7 +275,7 @@ async def test_what_was_sent_while_the_journal_refused_is_recorded_though_nothin
         await bench.slept(5)
         monkeypatch.setattr(bench.journal, "mark", mark)
         await bench.slept(5)
-        await until(lambda: not bench.delivery._courier._owed)
+        await until(lambda: not bench.delivery.arrears.owes)
     else:
         await bench.delivery.close()
         monkeypatch.setattr(bench.journal, "mark", mark)

@@ -226,7 +226,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
         raise errors.StorageError("the process ends here")
 
     monkeypatch.setattr(first.turns.removals, "deleted", died)
-    monkeypatch.setattr(first.turns.changes, "_finish", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(first.delivery.arrears, "finish", lambda *_: asyncio.sleep(0))
     await first.say("", message_id="m", kind="delete")
     await first.idle()
     assert await first.archive.removals(KEY) == []

@@ -1,0 +1,92 @@
+"""What the journal has to be told and does not take now: owed, and told in order as soon as it takes something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from bot import errors
+from bot.contracts import Journal, Log, Outbound, OutboxState
+
+Change = Callable[[], Awaitable[object]]
+
+
+class Arrears:
+    """Changes of the journal that are made whatever the disk says. One that refuses keeps no message from people and
+    ends no turn; what it refuses is owed, and what comes after it too: else what is in the chat would count as not yet
+    sent, and what was answered as not yet answered.
+    """
+
+    def __init__(self, journal: Journal, log: Log) -> None:
+        self._journal = journal
+        self._log = log
+        self._owed: list[Change] = []
+        self._settling = asyncio.Lock()
+        self.refused: Callable[[], object] = _unheard
+        """Called when something is owed: who hears it tries again by `settle`."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether something is not on disk yet."""
+        return bool(self._owed)
+
+    async def claim(self, request_id: str) -> None:
+        """As `contracts.Inbox.claim`."""
+        await self._made(lambda: self._journal.claim(request_id))
+
+    async def finish(self, request_id: str, outcome: str) -> None:
+        """As `contracts.Inbox.finish`."""
+        await self._made(lambda: self._journal.finish(request_id, outcome))
+
+    async def intend(self, messages: Sequence[Outbound]) -> None:
+        """As `contracts.Outbox.intend`."""
+        await self._made(lambda: self._journal.intend(messages))
+
+    async def mark(
+        self,
+        outbound_id: str,
+        state: OutboxState,
+        *,
+        message_id: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """As `contracts.Outbox.mark`."""
+        await self._made(lambda: self._journal.mark(outbound_id, state, message_id=message_id, detail=detail))
+
+    async def settle(self) -> bool:
+        """Make what is owed; False where the disk still refuses it."""
+        async with self._settling:
+            while self._owed:
+                # At once, which the journal writes as one: a message must not be on file as meant to be sent, and not
+                # as sent, for longer than it takes.
+                owed = list(self._owed)
+                done = await asyncio.gather(*(change() for change in owed), return_exceptions=True)
+                failed = [result for result in done if isinstance(result, BaseException)]
+                if any(not isinstance(result, errors.StorageError) for result in failed):
+                    raise next(one for one in failed if not isinstance(one, errors.StorageError))
+                if failed:
+                    return False
+                del self._owed[: len(owed)]
+            return True
+
+    async def _made(self, change: Change) -> None:
+        if self._owed:
+            self._owed.append(change)
+            await self.settle()
+            return
+        try:
+            await change()
+        except errors.StorageError as error:
+            self._owed.append(change)
+            self._log.write(
+                "error",
+                "a change waits until the journal can be written",
+                level="error",
+                cause=str(error),
+                owed=len(self._owed),
+            )
+            self.refused()
+
+
+def _unheard() -> None:
+    """Nobody tries again by themselves: the next change does."""

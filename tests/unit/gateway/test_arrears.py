@@ -1,0 +1,81 @@
+"""A disk that is full for a while: what the journal did not take is told it afterwards, in order, by a process that goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Outbound
+from bot.gateway.arrears import Arrears
+from bot.testing.clock import FakeClock
+from bot.testing.journal import FaultyJournal, JournalFailure
+from bot.testing.log import MemoryLog
+from bot.testing.memory_journal import MemoryJournal
+from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.outgoing import TO, Desk, until
+
+REFUSED = JournalFailure("write", times=None)
+
+
+async def test_a_turn_whose_end_the_disk_refused_is_closed_without_a_restart(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = bench.journal.finish
+
+    async def full(*_: Any) -> None:
+        raise errors.StorageError("the disk is full")
+
+    await bench.delivery.open(lambda *_: None)
+    monkeypatch.setattr(bench.journal, "finish", full)
+    await bench.say("你好")
+    assert await bench.tele.until(1) == ["re: 你好"]
+    await bench.idle()
+    assert len(await bench.journal.unfinished()) == 1
+    monkeypatch.setattr(bench.journal, "finish", finish)
+    await until(lambda: bench.clock.sleeping > 0)
+    await bench.clock.advance(10)
+    await until(lambda: not bench.delivery.arrears.owes)
+    assert await bench.journal.unfinished() == []
+    await bench.delivery.close()
+
+
+async def test_what_is_cut_off_while_the_disk_is_full_goes_out_once_it_has_room(tmp_path: Path) -> None:
+    journals: list[FaultyJournal] = []
+    desk = Desk(tmp_path, wrap=lambda file: journals.append(FaultyJournal(file)) or journals[0])
+    await desk.asked()
+    await desk.delivery.open(lambda *_: None)
+    desk.tele.failures = [errors.DeliveryThrottled("not now", retry_after=5)]
+    journals[0].fail(REFUSED)
+    sending = asyncio.create_task(desk.delivery.send(TO, "早上好"))
+    await until(lambda: not desk.tele.failures)
+    sending.cancel()
+    await asyncio.wait([sending])
+    journals[0].mend()
+    async with desk.passing():
+        await desk.tele.until(1)
+    await desk.delivery.close()
+    assert await desk.states() == [("sent", "m1")]
+    assert desk.tele.texts == ["早上好"]
+    await desk.close()
+
+
+async def test_what_is_owed_is_told_in_order_and_nothing_passes_it() -> None:
+    clock, log = FakeClock(), MemoryLog()
+    journal = FaultyJournal(MemoryJournal(clock))
+    arrears, heard = Arrears(journal, log), []
+    arrears.refused = lambda: heard.append("refused")
+    message = Outbound("o1", "r1", "tele:chat:77", {"chat": "77"}, "hi", "reply")
+    journal.fail(JournalFailure("intend"))
+    journal.fail(JournalFailure("mark"))
+    await arrears.intend([message])
+    await arrears.mark("o1", "sending")
+    assert arrears.owes
+    assert heard == ["refused"]
+    await arrears.mark("o1", "sent", message_id="m1")
+    assert not arrears.owes
+    assert [(row.state, row.message_id) for row in await journal.deliveries("r1")] == [("sent", "m1")]
+    assert len(log.of("error")) == 1
