@@ -10,6 +10,7 @@ environment, pipes and signals of its own. What is about starting itself does wi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import atexit
 import functools
 import gc
@@ -70,8 +71,10 @@ class Forked:
         return await asyncio.shield(self._end)
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        # It may be gone, and its end not told yet.
+        with contextlib.suppress(ProcessLookupError):
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
 
 async def start(argv: Sequence[str], env: Mapping[str, str]) -> Forked:
