@@ -10,8 +10,8 @@ environment, pipes and signals of its own. What is about starting itself does wi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
