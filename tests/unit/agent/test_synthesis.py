@@ -12,7 +12,7 @@ from bot.agent.subagents.limits import Limits
 from bot.contracts import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
-from tests.unit.agent.test_subagents import Fake, Routed, asked, priced, told, work
+from tests.unit.agent.tasking import Fake, Routed, asked, priced, told, work
 from tests.unit.gateway.outgoing import until
 
 __all__ = ["work"]

@@ -14,7 +14,7 @@ from bot.contracts import Json, ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Look, Provider, thinking
-from tests.unit.agent.test_subagents import Routed, asked, events, told, work
+from tests.unit.agent.tasking import Routed, asked, events, told, work
 from tests.unit.gateway.outgoing import until
 
 __all__ = ["work"]
