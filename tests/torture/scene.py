@@ -116,8 +116,9 @@ class SlackSide:
         await self.world.slack.say(words, channel="D0ANN", user=ANN)
 
     async def bring_again(self) -> None:
-        if self.world.slack.unacked():
-            await self.world.slack.clock.advance(301)  # type: ignore[attr-defined]
+        # Slowly, and only while somebody listens: Slack gives up after three times, and a start takes a moment.
+        if self.world.slack.sockets and self.world.slack.unacked():
+            await self.world.slack.clock.advance(3)  # type: ignore[attr-defined]
 
     async def replies(self, words: str) -> list[str]:
         # Words that joined a turn are answered in the thread of the message that began it.
