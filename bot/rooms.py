@@ -50,7 +50,7 @@ from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
-from bot.tools.permissions import Paths, Rules
+from bot.tools.permissions import Narrowing, Paths, Rules
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
@@ -282,6 +282,7 @@ def policy_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> ToolPol
         log=rooms.log,
         redact=rooms.redact,
         approvals=approvals,
+        narrowing=Narrowing(SkillFolder(settings.root, settings.skills.paths, rooms.log), paths),
     )
 
 

@@ -18,6 +18,8 @@ from bot.contracts import Log, Skill
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
+_ENTRY = regex.compile(r"[^\s,()]+(?:\([^()]*\))?")
+"""One of `allowed-tools`: a name, and in brackets what may hold spaces and commas."""
 NAME_LIMIT = 64
 DESCRIPTION_LIMIT = 1_024
 BODY_LIMIT = 100_000  # characters
@@ -117,10 +119,10 @@ def _parse(source: str, folder: str) -> _Found:
     description = " ".join(str(head.get("description") or "").split())
     if not description:
         raise ValueError("it has no description")
-    allowed = head.get("allowed-tools") or ()
-    tools = allowed.split() if isinstance(allowed, str) else [str(tool) for tool in allowed]
+    allowed = head.get("allowed-tools", head.get("allowed_tools", head.get("allowedTools"))) or ()
+    listed = allowed if isinstance(allowed, str) else " ".join(map(str, allowed))
     body = (match.group(2) if match else source).strip()
     return _Found(
-        Skill(name, text.head(description, DESCRIPTION_LIMIT), tuple(tool.strip(",") for tool in tools)),
+        Skill(name, text.head(description, DESCRIPTION_LIMIT), tuple(_ENTRY.findall(listed))),
         text.shorten_middle(body, BODY_LIMIT),
     )

@@ -14,7 +14,18 @@ from bot import errors, text
 from bot.contracts import Approval, Approvals, Clock, Json, Log, Redact, Tool, Unattended, Verdict
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import Call, Decision, Now, Paths, Role, Rules, Subject, fingerprint, taint
+from bot.tools.permissions import (
+    Call,
+    Decision,
+    Narrowing,
+    Now,
+    Paths,
+    Role,
+    Rules,
+    Subject,
+    fingerprint,
+    taint,
+)
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.showing import shortened, visible
 from bot.tools.registry import Registry
@@ -44,6 +55,7 @@ class Policy:
     log: Log
     redact: Redact = str
     approvals: Approvals = field(default_factory=Unattended)
+    narrowing: Narrowing | None = None
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
         """Run a call, or give the result that says why it was not run."""
@@ -53,13 +65,20 @@ class Policy:
             # There is no such tool, or its input is wrong: the model is told, and nothing runs.
             return await run()
         turn = context.current()
-        decision = self._judge(asked, turn)
+        decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
         if decision.outcome == "ask":
             refusal = await self._approved(asked, call, turn, decision)
         else:
             refusal = _refusal(decision) if decision.outcome == "deny" else None
             self._note(call, decision, "allowed" if refusal is None else "denied")
         return await run() if refusal is None else _not_run(call, refusal)
+
+    async def _narrowed(self, asked: Call, turn: ToolExecutionContext) -> Decision | None:
+        """What the skills say that the turn has loaded; None where they leave it to the rules."""
+        if self.narrowing is None:
+            return None
+        now = Now(datetime.fromtimestamp(self.clock.now(), self.zone))
+        return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """What the rules say, as of now. Words of somebody who might not do the same themselves count as untrusted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.tools.permissions.findings import wrong
 from bot.tools.permissions.grammar import Malformed, parse
+from bot.tools.permissions.narrowing import Narrowing
 from bot.tools.permissions.paths import Paths, ReadLink
 from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.subject import Call, Decision, Now, Role, Subject, fingerprint
@@ -12,6 +13,7 @@ __all__ = [
     "Call",
     "Decision",
     "Malformed",
+    "Narrowing",
     "Now",
     "Paths",
     "ReadLink",

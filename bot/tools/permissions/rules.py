@@ -80,6 +80,11 @@ class Rules:
             strictest.outcome, strictest.source, strictest.reason, strictest.rule, granted, lasting
         )
 
+    def permits(self, call: Call, subject: Subject, now: Now) -> bool:
+        """Whether one of the allow rules is for this call. What else there is to say of it is not asked here."""
+        asked = Asked(self._paths, call.arguments)
+        return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool).allow)
+
     def _judge(self, call: Call, asked: Asked, subject: Subject, now: Now) -> Decision:
         tool = self._of(call.tool)
         doubt: _Rule | None = None

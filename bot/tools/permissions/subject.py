@@ -13,7 +13,7 @@ from bot.contracts import Effect
 
 Role = Literal["operator", "member", "nobody"]
 Outcome = Literal["allow", "ask", "deny"]
-Source = Literal["rule", "default", "taint", "protected"]
+Source = Literal["rule", "default", "taint", "protected", "skill"]
 
 
 @dataclass(frozen=True, slots=True)
