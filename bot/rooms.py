@@ -50,6 +50,7 @@ from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
 from bot.tools.mcp.servers import McpServers
+from bot.tools.limits import Limits
 from bot.tools.permissions import Narrowing, Paths, Rules
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
@@ -165,7 +166,12 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) ->
         clock=rooms.outside.clock,
         memory=rooms.memory_files,
         project=Project(root),
-        isolation=Isolation(root, required=shell.isolation == "required", network=shell.network),
+        isolation=Isolation(
+            root,
+            required=shell.isolation == "required",
+            network=shell.network,
+            limits=Limits(**shell.limits.model_dump()),
+        ),
         recall=rooms.archive,
         membership=memberships,
         catalog=rooms.mcp,

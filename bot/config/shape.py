@@ -127,11 +127,26 @@ class Permissions(Shape):
     deny: tuple[str, ...] = ()
 
 
+class ShellLimits(Shape):
+    """What one command may use up. Null: as the machine has it."""
+
+    memory_mb: Annotated[int, Field(ge=16)] | None = 4_096
+    """Of each of its processes."""
+    processes: Annotated[int, Field(ge=4)] | None = 512
+    file_mb: Annotated[int, Field(ge=1)] | None = 1_024
+    """Of each file that it writes."""
+    cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
+    """Of each of its processes."""
+
+
 class Shell(Shape):
     isolation: Literal["required", "off"] = "required"
-    """Commands run only where bubblewrap stands around them; `off`: as they are, with all that Shipmate's user may do."""
+    """Commands run only where bubblewrap, or name spaces and Landlock, stand around them; `off`: as they are, with all that
+    Shipmate's user may do.
+    """
     network: bool = False
     """Whether they have that of this machine."""
+    limits: ShellLimits = ShellLimits()
 
 
 class PerTurn(Shape):

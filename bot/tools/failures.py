@@ -190,7 +190,9 @@ def _file_system(error: OSError, tool: str, redact: Redact) -> str:
 # Commands.
 
 _NOT_FOUND = re.compile(r"(?m)^(?:\S+: )?(?:line )?(?:\d+: )?(?P<name>[^\s:]+): (?:command )?not found$")
-_NO_FILE = re.compile(r"(?m)^bwrap: execvp (?P<name>[^\s:]+): No such file or directory$")
+_NO_FILE = re.compile(
+    r"(?m)^(?:bwrap: execvp |\S+ (?:line )?\d+: exec: )(?P<name>[^\s:]+): (?:No such file or directory|not found)$"
+)
 _DENIED = re.compile(r"(?m): (?:Permission denied|Operation not permitted)\.?$")
 _NETWORK = re.compile(
     r"(?mi)\b(?:Could not resolve host|Temporary failure in name resolution|Name or service not known"

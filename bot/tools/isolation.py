@@ -1,9 +1,12 @@
-"""What stands around a command: bubblewrap, with the project's folder and the system's programs and nothing else."""
+"""What stands around a command: bubblewrap, or else name spaces and Landlock (`bot.tools.confine`), with the project's folder
+and the system's programs and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 import secrets
 import shutil
@@ -14,7 +17,8 @@ from pathlib import Path
 
 from bot import errors
 from bot.offlimits import is_hidden
-from bot.tools import processes
+from bot.tools import confine, processes
+from bot.tools.limits import Limits
 from bot.tools.permissions.shell import plain
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -35,14 +39,16 @@ _FACTS = (
     "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/passwd", "/etc/pki/tls/certs",
     "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 )  # fmt: skip
+_DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero")
 _NET = ("/etc/hosts", "/etc/resolv.conf")
 _CODE = Path(__file__).resolve().parents[2]
+_CONFINE = confine.__file__
 OURS = (Path(sys.prefix).resolve(), _CODE / "bot", _CODE / "channels")
 """Where the code of Shipmate is."""
 MISSING = (
     "Commands run only where they are kept apart from the rest of the machine, and that is not to be had here: "
-    "whoever runs me can install bubblewrap (apt install bubblewrap, dnf install bubblewrap). Tell the person, and go "
-    "on without commands."
+    "whoever runs me can install bubblewrap (apt install bubblewrap, dnf install bubblewrap), or allow name spaces to users "
+    "on a kernel that has Landlock. Tell the person, and go on without commands."
 )
 
 
@@ -56,6 +62,7 @@ class Isolation:
     required: bool = True
     network: bool = False
     which: Callable[[str], str | None] = shutil.which
+    limits: Limits = field(default_factory=Limits)
     _works: dict[str, bool] = field(default_factory=dict)
     """Programs that were seen to work, and whether they can give a command a `/proc` of its own."""
 
@@ -68,7 +75,10 @@ class Isolation:
         before = await asyncio.to_thread(_own, root)
         words = list(plain(command) or (_shell(), "-c", command))
         if self.required:
-            words = [*await self._around(root), "--", *words]
+            words = [*await self._around(root), *self.limits.around(words)]
+        else:
+            # Outside of a space of its own, all that the user runs would be counted.
+            words = dataclasses.replace(self.limits, processes=None).around(words)
         notes: list[str] = []
         try:
             ended = await processes.run(words, folder=root, environment=ENVIRONMENT, seconds=seconds)
@@ -79,12 +89,21 @@ class Isolation:
     async def _around(self, root: Path) -> list[str]:
         program = await self._program()
         if program is None:
-            raise errors.ToolError(MISSING)
-        return [
-            program,
-            *_wall(root, network=self.network, proc=self._works[program]),
-            *await asyncio.to_thread(lambda: list(_masks(root))),
-        ]
+            return await self._confined(root)
+        masks = [word for one in await asyncio.to_thread(lambda: list(_hidden(root))) for word in _mask(one)]
+        return [program, *_wall(root, network=self.network, proc=self._works[program]), *masks, "--"]
+
+    async def _confined(self, root: Path) -> list[str]:
+        """The same without bubblewrap. Raises `errors.ToolError` where that is not to be had either."""
+        closed = await asyncio.to_thread(lambda: [one.path for one in _hidden(root)])
+        words = _confinement(root, closed, network=self.network)
+        if _CONFINE not in self._works:
+            trial = [*_confinement(root, [], network=self.network), "true"]
+            done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
+            if done.status != 0:
+                raise errors.ToolError(MISSING)
+            self._works[_CONFINE] = False
+        return words
 
     async def _program(self) -> str | None:
         """Bubblewrap, where it is and does what it should; tried until it did once."""
@@ -128,22 +147,42 @@ def _wall(root: Path, *, network: bool, proc: bool = True) -> Iterator[str]:
             yield from ("--ro-bind", str(ours), str(ours))
 
 
-def _masks(root: Path) -> Iterator[str]:
-    """Arguments that put nothing in the place of what does not exist for the model. Blocking."""
+def _confinement(root: Path, closed: Sequence[str], *, network: bool) -> list[str]:
+    """The same as words that start `bot.tools.confine`."""
+    facts = (*_SYSTEM, *_FACTS, *(_NET if network else ()))
+    fixed = [str(ours) for ours in OURS if ours.is_relative_to(root) and ours != root and ours.is_dir()]
+    spec = {
+        "root": str(root),
+        "read": [fact for fact in facts if Path(fact).exists()],
+        "devices": [one for one in _DEVICES if Path(one).exists()],
+        "closed": closed,
+        "fixed": fixed,
+        "network": network,
+    }
+    return [sys.executable, "-I", "-S", _CONFINE, json.dumps(spec)]
+
+
+def _mask(entry: os.DirEntry[str]) -> Iterator[str]:
+    """Arguments that put nothing in the place of an entry."""
+    if entry.is_dir(follow_symlinks=False):
+        yield from ("--tmpfs", entry.path, "--remount-ro", entry.path)
+    else:
+        yield from ("--ro-bind", os.devnull, entry.path)
+
+
+def _hidden(root: Path) -> Iterator[os.DirEntry[str]]:
+    """What does not exist for the model. Blocking."""
     left, seen = [root], 0
     while left:
         for entry in _entries(left.pop()):
             seen += 1
             if seen > VISITS:
                 raise errors.ToolError("The project has too many files to hide what commands may not see.")
-            folder = entry.is_dir(follow_symlinks=False)
             if entry.is_symlink():
                 continue  # what it leads to is hidden itself, or outside
             if is_hidden(entry.name):
-                yield from ("--tmpfs", entry.path, "--remount-ro", entry.path) if folder else (
-                    "--ro-bind", os.devnull, entry.path,
-                )  # fmt: skip
-            elif folder:
+                yield entry
+            elif entry.is_dir(follow_symlinks=False):
                 left.append(Path(entry.path))
 
 

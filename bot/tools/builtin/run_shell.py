@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
@@ -27,12 +25,15 @@ class RunShell:
 
     name = "run_shell"
     input = RunShellInput
-    effects: ClassVar[frozenset[Effect]] = frozenset({"run", "write"})
     timeout_seconds = LONGEST + 30.0
     ages = True
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation
+        outside: frozenset[Effect] = frozenset({"network"})
+        self.effects: frozenset[Effect] = frozenset({"run", "write"})
+        if isolation.network or not isolation.required:
+            self.effects |= outside
         net = "" if isolation.network else ", without network"
         self.description = f"Run a command in the project's folder{net}."
 

@@ -15,9 +15,10 @@ import pytest
 from bot import errors
 from bot.contracts import Json
 from bot.testing.model import tool_use
-from bot.tools import isolation, processes
+from bot.tools import confine, isolation, processes
 from bot.tools.builtin import run_shell
 from bot.tools.isolation import ENVIRONMENT, Isolation
+from bot.tools.limits import Limits
 from bot.tools.registry import ToolPorts
 
 from .conftest import Workbench
@@ -31,9 +32,13 @@ def _bubblewrap_works() -> bool:
     return program is not None and subprocess.run(trial, capture_output=True, check=False).returncode == 0
 
 
-isolated = pytest.mark.skipif(
-    not _bubblewrap_works(), reason="bubblewrap is not installed or may not work here"
-)
+def _landlock_works(tmp: Path) -> bool:
+    words = isolation._confinement(tmp, [], network=False)
+    return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+
+
+isolated = pytest.mark.parametrize("desk", ["bubblewrap", "landlock"], indirect=True)
+"""What holds behind each of the walls."""
 
 
 class Desk:
@@ -58,7 +63,14 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(
+    tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Desk:
+    wall = getattr(request, "param", None)
+    if (wall == "bubblewrap" and not _bubblewrap_works()) or (
+        wall == "landlock" and not _landlock_works(tmp_path)
+    ):
+        pytest.skip(f"{wall} is not to be had here")
     monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
     root = tmp_path / "project"
     for name in (".env", "ship.json", ".ship/journal.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
@@ -66,7 +78,10 @@ def desk(tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch) -> D
         (root / name).write_text(CANARY)
     (root / "seen.txt").write_text("seen\n")
     (tmp_path / "outside.txt").write_text(CANARY)
-    return Desk(root, tools)
+    made = Desk(root, tools)
+    if wall == "landlock":
+        made.isolation = Isolation(root, which=lambda _: None)
+    return made
 
 
 @pytest.fixture
@@ -100,9 +115,10 @@ async def test_it_knows_and_sees_nothing_of_ours(desk: Desk) -> None:
     assert CANARY not in found
     for path in (".env", "ship.json", ".ship/journal.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
         assert CANARY not in (await desk.call(f"cat {path}"))["content"]
-    assert "No such file" in await desk.failed(f"cat {desk.root.parent}/outside.txt")
-    assert "No such file" in await desk.failed(f"ls {Path.home()}")
-    assert len((await desk.said("ls /proc | grep -c '^[0-9]*$'")).splitlines()) == 1
+    for look in (f"cat {desk.root.parent}/outside.txt", f"ls {Path.home()}"):
+        told = await desk.failed(look)
+        assert "No such file" in told or "Permission denied" in told
+    assert len((await desk.said("ls /proc | grep -c '^[0-9]*$'; true")).splitlines()) <= 3
 
 
 @isolated
@@ -162,7 +178,11 @@ async def test_a_bomb_of_processes_ends_at_the_limit(desk: Desk) -> None:
     assert "876543" not in _commands()
 
 
-async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(desk: Desk) -> None:
+async def test_without_isolation_nothing_runs_and_the_tool_says_how_to_get_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "_DEVICES", ("/dev/null", "/dev/not-there"))
+    monkeypatch.setattr(isolation, "_CONFINE", str(desk.root / "seen.txt"))
     desk.isolation = Isolation(desk.root, which=lambda _: None)
     assert await desk.failed("touch made") == isolation.MISSING
     assert "apt install bubblewrap" in isolation.MISSING
@@ -182,7 +202,7 @@ async def test_where_no_proc_may_be_mounted_it_goes_without(desk: Desk) -> None:
     desk.isolation = Isolation(desk.root, which=lambda _: str(partly))
     said = await desk.said("echo words")
     assert "--tmpfs /proc" in said
-    assert said.endswith("-- echo words")
+    assert said.endswith("sh echo words")
 
 
 @isolated
@@ -207,7 +227,7 @@ def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
 def test_a_project_with_too_many_files_is_not_half_hidden(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masks = list(isolation._masks(desk.root))
+    masks = [word for one in isolation._hidden(desk.root) for word in isolation._mask(one)]
     assert {masks[at + 1] for at, word in enumerate(masks) if word == "--tmpfs"} == {
         str(desk.root / name) for name in (".ship", ".git", "sub/deep/.Git")
     }
@@ -216,7 +236,59 @@ def test_a_project_with_too_many_files_is_not_half_hidden(
     }
     monkeypatch.setattr(isolation, "VISITS", 3)
     with pytest.raises(errors.ToolError, match="too many files"):
-        list(isolation._masks(desk.root))
+        list(isolation._hidden(desk.root))
+
+
+# ------------------------------------------------------------------ limits
+
+
+LIMITED = {
+    "memory": ("python3 -c 'x = bytearray(200_000_000)'", Limits(memory_mb=64), "MemoryError"),
+    "files": ("head -c 3000000 /dev/zero > big; stat -c %s big; exit 3", Limits(file_mb=1), "1048576"),
+    "time": ("while :; do :; done", Limits(cpu_seconds=1), "exit code 137"),
+}
+
+
+@isolated
+@pytest.mark.parametrize("what", LIMITED)
+async def test_a_command_gets_so_much_of_the_machine(desk: Desk, what: str) -> None:
+    command, limits, told = LIMITED[what]
+    desk.isolation.limits = limits
+    assert told in await desk.failed(command)
+
+
+async def test_limits_hold_without_isolation_too(bare: Desk) -> None:
+    bare.isolation.limits = Limits(file_mb=1)
+    assert "1048576" in await bare.failed(LIMITED["files"][0])
+    bare.isolation.limits = Limits(None, None, None, None)
+    assert await bare.said("head -c 3000000 /dev/zero > big; stat -c %s big") == "3000000"
+
+
+@isolated
+@pytest.mark.skipif(os.getuid() == 0, reason="the limit of processes does not hold for root")
+async def test_a_command_has_so_many_processes(desk: Desk) -> None:
+    desk.isolation.limits = Limits(processes=8)
+    assert "ork" in await desk.failed("for n in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 5 & done; wait")
+
+
+@isolated
+async def test_it_can_do_nothing_to_what_stands_around_it(desk: Desk) -> None:
+    said = await desk.call(
+        "kill -9 1; kill -9 -1; mount -t tmpfs none /mnt; umount /tmp; unshare -r true; echo alive"
+    )
+    assert "alive" in said["content"] or said["is_error"]
+    assert (desk.root / "seen.txt").read_text() == "seen\n"
+    assert CANARY not in (await desk.call("umount .env; cat .env; mount"))["content"]
+
+
+def test_what_stands_in_for_bubblewrap_says_where_it_cannot(tmp_path: Path) -> None:
+    words = isolation._confinement(tmp_path, [str(tmp_path / "not-there")], network=False)
+    done = subprocess.run(
+        [*words, "touch", str(tmp_path / "made")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == confine.CANNOT
+    assert "cannot be kept apart" in done.stderr
+    assert not (tmp_path / "made").exists()
 
 
 # ------------------------------------------------------------------ any process

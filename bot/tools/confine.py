@@ -1,0 +1,162 @@
+"""Stands around a command where bubblewrap is not to be had: name spaces of its own, and Landlock.
+
+It is run as a program, `python -I -S confine.py SPEC WORD…`, and imports nothing but the standard library. SPEC is JSON:
+`root` may be read and written, `read` be read and run from, `devices` be used, `closed` (in the root) does not exist, `fixed` (in
+the root) cannot be written; `network` is that of the machine. It ends as the command does, with 125 where it cannot stand around
+it: then nothing was run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import struct
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+CANNOT = 125
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
+    0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+_PDEATHSIG, _CAPBSET_DROP, _NO_NEW_PRIVS = 1, 24, 38
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+"""System calls of Landlock, the same on every architecture."""
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_IOCTL = 1 << 15
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""What can be forbidden to do with files, by version."""
+_SCOPED = 6
+"""The version from which on signals and abstract sockets can be kept inside."""
+_LAST_CAPABILITY = 63
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _must(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [None if one is None else os.fsencode(one) for one in (source, target, kind, data)]
+    _must(_libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]))
+
+
+def _bind(source: str, target: str, *, writable: bool = True) -> None:
+    _mount(source, target, None, _BIND | _REC)
+    if not writable:
+        _mount("none", target, None, _BIND | _REMOUNT | _RDONLY | _NOSUID)
+
+
+def _alone(*, network: bool) -> None:
+    """Name spaces of its own, in which we are who we were."""
+    user, group = os.getuid(), os.getgid()
+    flags = _NEWUSER | _NEWNS | _NEWPID | _NEWIPC | _NEWUTS | (0 if network else _NEWNET)
+    _must(_libc.unshare(flags))
+    for name, words in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path(f"/proc/self/{name}").write_text(words, encoding="ascii")
+
+
+def _furnish(spec: dict[str, Any]) -> None:
+    """An empty /tmp, the root, and nothing in the place of what is closed."""
+    root = spec["root"]
+    _mount("none", "/", None, _REC | _PRIVATE)
+    kept = {path: os.open(path, os.O_PATH) for path in (root, *spec["fixed"])}
+    _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, "mode=1777")  # noqa: S108 - it is empty, and nobody else sees it
+    Path(root).mkdir(parents=True, exist_ok=True)
+    _bind(f"/proc/self/fd/{kept[root]}", root)
+    for path in spec["fixed"]:
+        _bind(f"/proc/self/fd/{kept[path]}", path, writable=False)
+    for path in spec["closed"]:
+        if Path(path).is_dir():
+            _mount("tmpfs", path, "tmpfs", _RDONLY | _NOSUID | _NODEV)
+        else:
+            _bind(os.devnull, path, writable=False)
+    for handle in kept.values():
+        os.close(handle)
+
+
+def _landlock(spec: dict[str, Any]) -> None:
+    """Nothing may be done with any file that is not named."""
+    version = _must(_libc.syscall(_CREATE, None, ctypes.c_size_t(0), 1))
+    rights = _RIGHTS[min(version, 5)]
+    scoped = struct.pack("=QQQ", rights, 0, 3) if version >= _SCOPED else struct.pack("=Q", rights)
+    rules = _must(_libc.syscall(_CREATE, scoped, ctypes.c_size_t(len(scoped)), 0))
+    look = _EXECUTE | _READ_FILE | _READ_DIR
+    allowed = [(path, look) for path in spec["read"]] + [(path, rights) for path in (spec["root"], "/tmp")]  # noqa: S108
+    allowed += [(path, _READ_FILE | _WRITE_FILE | _IOCTL) for path in spec["devices"]]
+    for path, may in allowed:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        what = (
+            may
+            if Path(path).is_dir()
+            else may & ~_READ_DIR & (_EXECUTE | _WRITE_FILE | _READ_FILE | _IOCTL | 1 << 14)
+        )
+        _must(_libc.syscall(_ADD, rules, 1, struct.pack("=Qi", what & rights, handle), 0))
+        os.close(handle)
+    _must(_libc.syscall(_RESTRICT, rules, 0))
+    os.close(rules)
+
+
+def _harmless() -> None:
+    """No capability, now or after any program is started; and it does not outlive who started it."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        _libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
+    _must(_libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def _become(spec: dict[str, Any], words: list[str]) -> NoReturn:
+    _must(_libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    _harmless()
+    _landlock(spec)
+    os.chdir(spec["root"])
+    try:
+        os.execvp(words[0], words)  # noqa: S606 - this is what it is for
+    except OSError as error:
+        sys.stderr.write(f"{words[0]}: {error.strerror}\n")
+        os._exit(127)
+
+
+def _reap(child: int) -> NoReturn:
+    """Be the first process of a space of its own: when it ends, so does all that is in it."""
+    _must(_libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            os._exit(_code(status))
+
+
+def _code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def main(spec: dict[str, Any], words: list[str]) -> NoReturn:
+    """Run the words, and end as they do."""
+    try:
+        _alone(network=spec["network"])
+        _furnish(spec)
+        first = os.fork()
+        if first == 0:
+            child = os.fork()
+            if child == 0:
+                _become(spec, words)
+            _reap(child)
+    except OSError as error:
+        sys.stderr.write(f"the command cannot be kept apart: {error.strerror}\n")
+        os._exit(CANNOT)
+    os._exit(_code(os.waitpid(first, 0)[1]))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), sys.argv[2:])
