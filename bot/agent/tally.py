@@ -72,15 +72,16 @@ class Tally:
     def resumed(self, recorded: Iterable[StepRecord]) -> None:
         """A turn goes on that a crash cut off: what the model had answered in it, no line tells yet."""
         for step in recorded:
-            usage = (step.result or {}).get("usage")
-            if step.kind == "model" and isinstance(usage, dict):
-                self._add(usage, (step.result or {}).get("costUsd"))
+            result = step.result or {}
+            usage = result.get("usage")
+            if isinstance(usage, dict):
+                self._add(usage, result.get("costUsd"), result.get("calls", 1), result.get("unpriced"))
 
-    def _add(self, usage: Mapping[str, Any], cost_usd: float | None) -> None:
-        self._counts["calls"] += 1
+    def _add(
+        self, usage: Mapping[str, Any], cost_usd: float | None, calls: int = 1, unpriced: int | None = None
+    ) -> None:
+        self._counts["calls"] += calls
         for name in _TOKENS:
             self._counts[name] += int(usage.get(name, 0))
-        if cost_usd is None:
-            self._counts["unpriced"] += 1
-        else:
-            self._cost += cost_usd
+        self._counts["unpriced"] += (cost_usd is None) if unpriced is None else unpriced
+        self._cost += cost_usd or 0.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Limits
-from bot.contracts import Clock, Log, ModelReply, TaskEvent, TaskEventKind, TaskEvents, TaskTotals
+from bot.contracts import Clock, Json, Log, ModelReply, TaskEvent, TaskEventKind, TaskEvents, TaskTotals
 from bot.llm.log import usage_object
 
 
@@ -42,6 +42,17 @@ class Report:
     @property
     def totals(self) -> TaskTotals:
         return replace(self._totals, seconds=self.seconds)
+
+    @property
+    def spent(self) -> Json:
+        """What the journal keeps of it, for the totals of a turn that a crash cuts off (`bot.agent.tally`)."""
+        totals = self._totals
+        return {
+            "usage": usage_object(totals.usage),
+            "costUsd": totals.cost_usd,
+            "calls": totals.model_calls,
+            "unpriced": totals.unpriced,
+        }
 
     @property
     def seconds(self) -> float:

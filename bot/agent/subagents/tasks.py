@@ -11,7 +11,7 @@ from bot import errors
 from bot.agent.active import ActiveTurn
 from bot.agent.kit import Kit
 from bot.agent.subagents import limits, merging, wording
-from bot.agent.subagents.child import Child, Root, Start
+from bot.agent.subagents.child import PURPOSE, Child, Root, Start
 from bot.agent.subagents.findings import Result, Status
 from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.report import Order, Report
@@ -70,6 +70,7 @@ class Tasks:
             kit.redact(words),
             mode,
         )
+        began_at = kit.clock.now()
         with task_scope(order.id):
             report = Report(order, kit.tasks, events=kit.task_events, clock=kit.clock, log=kit.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
@@ -82,6 +83,7 @@ class Tasks:
                 raise
             finally:
                 report.failed(BROKEN)  # unless something else was told
+                self._turn.steps.took_place(order.id, PURPOSE, began_at, report.spent)
                 child.release()
 
     async def merged(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:

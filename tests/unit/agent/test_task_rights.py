@@ -18,7 +18,7 @@ from bot.tools import context
 from bot.tools.permissions import Paths, Rules
 from bot.tools.policy import Policy
 from tests.unit.agent.conftest import KEY, Bench
-from tests.unit.agent.tasking import Fake, Input, Routed, events, steps, told, work
+from tests.unit.agent.tasking import Fake, Input, Routed, events, priced, steps, told, work
 from tests.unit.gateway.outgoing import until
 
 __all__ = ["work"]
@@ -154,13 +154,14 @@ async def test_what_led_the_turn_leads_its_tasks_too(bench: Bench, work: Any, tm
 async def test_a_task_that_a_crash_cut_off_is_told_as_interrupted_and_not_done_again(
     bench: Bench, work: Any
 ) -> None:
-    model = work(lambda _: reply(text("- done")))
-    model.gate = asyncio.Event()
+    model: Routed = work(lambda _: priced(text("- done"), tokens=70, usd=0.5))
     inbound = bench.inbound("go")
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
-    model.answers += [reply(tool_use("task", prompt="p"))]
+    model.answers += [reply(tool_use("task", prompt="p")), reply(tool_use("task", prompt="p"))]
     running = asyncio.create_task(bench.pool.run(request))
-    await until(lambda: bool(model.children))
+    await until(lambda: len(model.children) == 1)
+    model.gate = asyncio.Event()
+    await until(lambda: len(model.children) == 2)
     running.cancel()
     await asyncio.wait([running])
     bench.restart()
@@ -171,7 +172,10 @@ async def test_a_task_that_a_crash_cut_off_is_told_as_interrupted_and_not_done_a
     (result,) = told(bench)
     assert result["is_error"]
     assert "Interrupted" in result["content"]
-    assert len(model.children) == 1
+    assert len(model.children) == 2
+    # What the task before it had cost is not forgotten.
+    stats = await bench.pool.stats(KEY)
+    assert (stats["inputTokens"], stats["costUsd"]) == (70, 0.5)
 
 
 def judged(bench: Bench, person: Person, **rules: tuple[str, ...]) -> None:
