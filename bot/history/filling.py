@@ -76,7 +76,8 @@ class Filling:
         self._tokens: list[tuple[int, str]] = []
         self._lines: list[tuple[int, int, int, int, int]] = []
         self._sessions: dict[int, tuple[int, int]] = {}
-        self._runs: set[tuple[int, str, str]] = set()
+        self._runs: list[tuple[int, str, str]] = []
+        self._known = set[str]()
         prefix = chat.prefix
         self._revised = {
             key[len(prefix) :]: (ts, request)
@@ -142,7 +143,7 @@ class Filling:
             [(session, *times) for session, times in self._sessions.items()],
         )
         self._db.executemany("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", self._runs)
-        self._tokens, self._lines, self._sessions, self._runs = [], [], {}, set()
+        self._tokens, self._lines, self._sessions, self._runs = [], [], {}, []
 
     def _next_place(self, line: ArchiveLine) -> int:
         chat, mark = self._chat, (line.meta or {}).get("session")
@@ -174,8 +175,8 @@ class Filling:
         """The row of a line, what stands in it, and how many tokens the line has."""
         found = analysis.tokens(line.text)
         distinct = set(found)
-        runs, whole = literal.runs(line.text, distinct)
-        self._runs.update((self._chat.id, run, token) for run, token in runs)
+        runs, whole = literal.runs(line.text, distinct, self._known)
+        self._runs += [(self._chat.id, run, token) for run, token in runs]
         words = list(distinct)
         if not whole:
             words.append(literal.ANYTHING)

@@ -146,10 +146,9 @@ class Finder:
         for begin in range(0, len(wanted), 500):
             some = wanted[begin : begin + 500]
             rows = self._db.execute(
-                f"SELECT line, at, size, ts, role FROM lines WHERE line IN ({','.join('?' * len(some))})",  # noqa: S608
-                some,
+                f"SELECT at, size, ts, role, line FROM lines WHERE line IN ({','.join(map(str, some))})"  # noqa: S608
             )
-            found.update((row[0], Fact._make(row[1:])) for row in rows)
+            found.update((row[4], Fact._make(row)) for row in rows)
         return found
 
     @staticmethod
@@ -175,6 +174,7 @@ class Fact(NamedTuple):
     size: int
     ts: int
     role: int
+    line: int
 
 
 def _wanted(fact: Fact, wish: Wish) -> bool:

@@ -48,19 +48,26 @@ class Sought:
     tokens: tuple[str, ...]
 
 
-def runs(text: str, tokens: AbstractSet[str]) -> tuple[list[tuple[str, str]], bool]:
-    """The runs of a text, each with a token that is among those of the text ("" where it has none), and whether these
-    tell of all literal text that is in it.
+def runs(text: str, tokens: AbstractSet[str], known: set[str]) -> tuple[list[tuple[str, str]], bool]:
+    """The runs of a text that are not `known`, each with a token that is among those of the text ("" where it has none),
+    and whether these tell of all literal text that is in it. What can be kept is known then.
     """
+    whole = len(text) <= analysis.LONGEST_TEXT
+    if text.isascii():
+        # Made of the same pieces as the tokens: those that are known need no second look.
+        here = set(text.split()) - known
+    else:
+        whole = whole and unicodedata.is_normalized("NFC", text) and not _JOINING.search(text)
+        here = set(_RUN.findall(text))
     found = []
-    whole = text.isascii() or not (_JOINING.search(text) or not unicodedata.is_normalized("NFC", text))
-    for run in set(_RUN.findall(text)):
+    for run in here:
         token = _memo[run] if len(run) <= LONGEST else ""
         if len(run) > LONGEST or (token and token not in tokens):
             whole = False
-        else:
+        elif run not in known:
+            known.add(run)
             found.append((run.casefold(), token))
-    return found, whole and len(text) <= analysis.LONGEST_TEXT
+    return found, whole
 
 
 def sought(keyword: str) -> Sought | None:

@@ -178,10 +178,14 @@ def test_text_that_narrows_nothing_down(keyword: str) -> None:
 
 
 def test_a_word_that_no_token_stands_for_is_known_as_such() -> None:
-    assert literal.runs("the", set()) == ([("the", "")], True)
-    assert literal.runs("Boats", {"boat"}) == ([("boats", "boat")], True)
-    assert literal.runs("Boats", set()) == ([], False), "its tokens are not those of the text"
-    assert literal.runs("x" * 201, {"x"}) == ([], False)
+    known: set[str] = set()
+    assert literal.runs("the", set(), known) == ([("the", "")], True)
+    assert literal.runs("Boats", {"boat"}, known) == ([("boats", "boat")], True)
+    assert literal.runs("Boats the", {"boat"}, known) == ([], True)
+    assert literal.runs("Boote", set(), known) == ([], False), "its tokens are not those of the text"
+    assert literal.runs("Boats \u00e9", set(), known)[1] is False, "nor are they here"
+    for _ in range(2):
+        assert literal.runs("x" * 201, {"x"}, known) == ([], False)
 
 
 def test_a_chat_that_begins_anew_forgets_its_words(tmp_path: Path) -> None:
