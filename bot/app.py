@@ -74,7 +74,7 @@ def assemble(
         chores=Chores(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
             journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log,
-            artifacts=rooms.artifacts, clock=clock, log=log,
+            artifacts=rooms.artifacts, servers=rooms.mcp, clock=clock, log=log,
         ),
     )  # fmt: skip
     shown = settings.dashboard

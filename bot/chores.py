@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from bot import errors
@@ -20,6 +20,8 @@ TEND_SECONDS = 10.0
 """Shorter than the time in which a quiet chat is worth compacting."""
 PROBE_SECONDS = 5.0
 ASK_SECONDS = 30.0
+AWAY_SECONDS = 60.0
+"""So long an MCP server may be away before operators hear of it."""
 KEEP_LOG_DAYS = 90
 KEEP_ARTIFACT_DAYS = 30
 """Long after what points at them has left the view."""
@@ -41,6 +43,12 @@ class Aging(Protocol):
     async def sweep(self, days: float) -> int: ...
 
 
+class Servers(Protocol):
+    """MCP servers, as far as operators hear of them (`bot.tools.mcp.servers.McpServers`)."""
+
+    def lasting(self, seconds: float) -> Mapping[str, str]: ...
+
+
 class Chores:
     """The chores of one process, which is `holder`. What several processes share is tidied by one of them at a time:
     whoever has its lease in the journal.
@@ -57,6 +65,7 @@ class Chores:
         reports: Reports,
         logs: Swept,
         artifacts: Aging,
+        servers: Servers,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -68,6 +77,7 @@ class Chores:
         self._reports = reports
         self._logs = logs
         self._artifacts = artifacts
+        self._servers = servers
         self._steady = Steady(clock)
         self._log = log
 
@@ -76,6 +86,7 @@ class Chores:
             Chore("look at the memory", LOOK_EVERY, self._memory.look),
             Chore("see whether the journal writes", PROBE_SECONDS, self.probe),
             Chore("see whether the model is back", ASK_SECONDS, self.ask),
+            Chore("look after MCP servers", ASK_SECONDS, self.look_after_servers),
             Chore("evict idle chats", 300, self.evict),
             Chore("compact quiet chats", TEND_SECONDS, self._agent.tend),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
@@ -110,6 +121,18 @@ class Chores:
             )
         elif not self._model.trouble:
             self._reports.end("model", "The language model answers again.")
+
+    async def look_after_servers(self) -> None:
+        """What stays away longer than a restart takes is told."""
+        for name, trouble in self._servers.lasting(AWAY_SECONDS).items():
+            if trouble:
+                self._reports.begin(
+                    f"mcp {name}",
+                    f"The MCP server {name} is not running: {trouble}. Its tools cannot be called until then; I start it "
+                    "again every few minutes. `mcp.servers` of ship.json says how it is reached.",
+                )
+            else:
+                self._reports.end(f"mcp {name}", f"The MCP server {name} runs again.")
 
     async def evict(self) -> None:
         await self._agent.flush()

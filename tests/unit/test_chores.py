@@ -66,6 +66,15 @@ class Artifacts:
         return 0
 
 
+class Servers:
+    def __init__(self) -> None:
+        self.troubles: dict[str, str] = {}
+
+    def lasting(self, seconds: float) -> dict[str, str]:
+        assert seconds > 0
+        return self.troubles
+
+
 class Pool:
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -90,6 +99,7 @@ class House:
         self.inner = ScriptedModel()
         self.model = WatchedModel(self.inner, clock=self.clock)
         self.logs, self.artifacts, self.pool = Logs(), Artifacts(), Pool()
+        self.servers = Servers()
 
     def process(self, holder: str) -> Chores:
         reports: Any = self.told
@@ -97,7 +107,7 @@ class House:
         memory = MemoryMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return Chores(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, artifacts=self.artifacts, clock=self.clock, log=self.log,
+            logs=self.logs, artifacts=self.artifacts, servers=self.servers, clock=self.clock, log=self.log,
         )  # fmt: skip
 
     async def do(self, chores: Chores, name: str) -> None:
@@ -230,6 +240,17 @@ async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
     failure = None
     await house.do(chores, "see whether the model is back")
     assert house.told.told[1] == ("model", "The language model answers again.")
+
+
+async def test_a_server_that_stays_away_is_told_of_once_and_so_is_its_return(house: House) -> None:
+    chores = house.process("host:1:a")
+    for trouble in ("", "it ended", "it ended", "", ""):
+        house.servers.troubles = {"files": trouble}
+        await house.do(chores, "look after MCP servers")
+    subjects = [subject for subject, _ in house.told.told]
+    assert subjects == ["mcp files", "mcp files"]
+    assert "files is not running: it ended" in house.told.told[0][1]
+    assert "runs again" in house.told.told[1][1]
 
 
 async def test_idle_chats_are_written_before_they_are_put_away(house: House) -> None:

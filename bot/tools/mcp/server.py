@@ -73,12 +73,18 @@ class Server:
         self._why = ""
         self._stderr = ""
         self._hung = 0
+        self._since: float | None = None
         self.settled = asyncio.Event()
         """Set once it was ready, or could not be started."""
 
     @property
     def timeout_seconds(self) -> float:
         return self._settings.timeout_ms / 1000
+
+    @property
+    def away(self) -> float:
+        """Seconds for which it has been down."""
+        return 0.0 if self._since is None else self._clock.monotonic() - self._since
 
     async def run(self) -> None:
         """Keep it going until cancelled: after each end a pause, twice as long as the one before."""
@@ -105,6 +111,7 @@ class Server:
 
     def _down(self, error: BaseException | None) -> None:
         was, self.state = self.state, "down"
+        self._since = self._clock.monotonic() if self._since is None else self._since
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         cause = str(error) if isinstance(error, Lost) else f"{type(error).__name__}: {error}"
@@ -153,7 +160,7 @@ class Server:
                 await asyncio.gather(follow, return_exceptions=True)
 
     async def _serve(self, client: Client) -> None:
-        self._client, self.state, self.trouble = client, "ready", ""
+        self._client, self.state, self.trouble, self._since = client, "ready", "", None
         self.settled.set()
         try:
             while True:

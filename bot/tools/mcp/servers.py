@@ -49,6 +49,12 @@ class McpServers:
         """What each server's trouble is, for operators; "" where there is none."""
         return {name: server.trouble for name, server in self.servers.items()}
 
+    def lasting(self, seconds: float) -> Mapping[str, str]:
+        """The same, where it has lasted so long."""
+        return {
+            name: server.trouble if server.away > seconds else "" for name, server in self.servers.items()
+        }
+
 
 def _state(server: Server) -> str:
     if server.state == "ready":

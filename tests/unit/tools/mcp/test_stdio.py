@@ -175,6 +175,19 @@ async def test_a_list_that_breaks_the_protocol_is_none(start: Start) -> None:
     assert [offer.name for offer in rig.all.offers()] == ["mcp__two__say"]
 
 
+async def test_only_what_stays_away_is_worth_a_report(start: Start) -> None:
+    clock = FakeClock()
+    rig = await start(clock, one=raw("once"))
+    assert rig.all.lasting(60) == {"one": ""}
+    rig["one"]._ended("the test says so")
+    await until(lambda: rig["one"].state == "down")
+    assert rig.all.lasting(60) == {"one": ""}
+    for _ in range(8):
+        await clock.advance(10)
+    await until(lambda: rig.all.lasting(60)["one"] != "")
+    assert rig.all.troubles() == rig.all.lasting(60)
+
+
 async def test_pages_without_an_end_have_one_here(start: Start) -> None:
     rig = await start(one=raw("pages"))
     assert len(rig["one"].tools) == 50
