@@ -43,7 +43,7 @@ def assemble(
     channels = channels_of(rooms, channel_names)
     delivery = delivery_of(rooms, channels)
     approvals = approvals_of(rooms, channels, delivery)
-    agent = agent_of(rooms, channels, approvals)
+    agent = agent_of(rooms, channels, approvals, delivery.progress)
     reports = Reports(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
         ids=outside.ids, log=log,

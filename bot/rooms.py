@@ -29,6 +29,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.membership import Memberships
 from bot.gateway.previews import Previewing
+from bot.gateway.progress import Progress
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
@@ -49,12 +50,13 @@ from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
-from bot.tools.mcp.servers import McpServers
 from bot.tools.limits import Limits
+from bot.tools.mcp.servers import McpServers
 from bot.tools.permissions import Narrowing, Paths, Rules
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
+from bot.tools.watching import Watched
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
 """With one of these, the model is told of the project's folder."""
@@ -193,7 +195,9 @@ def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delive
     )
 
 
-def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals) -> AgentPool:
+def agent_of(
+    rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals, progress: Progress
+) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
@@ -203,12 +207,13 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
             model=rooms.model,
             model_name=model_name(settings),
             registry=registry,
-            dispatcher=dispatcher_of(rooms, registry, approvals),
+            dispatcher=dispatcher_of(rooms, registry, approvals, progress),
             transcript=rooms.transcript,
             archive=rooms.archive,
             steps=rooms.journal,
             fast_model=llm.fast_model if llm.provider != "demo" else "",
             tasks=limits_of(settings.subagents),
+            task_events=progress,
             approvals=approvals,
             artifacts=rooms.artifacts,
             skills=skills,
@@ -250,7 +255,9 @@ def agent_of(rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals
     )
 
 
-def dispatcher_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> Dispatcher:
+def dispatcher_of(
+    rooms: Rooms, registry: Registry, approvals: Approvals, progress: Progress
+) -> Dispatcher:
     return Dispatcher(
         registry,
         clock=rooms.outside.clock,
@@ -258,7 +265,7 @@ def dispatcher_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> Dis
         log_content=rooms.settings.llm.log_messages,
         redact=rooms.redact,
         artifacts=rooms.artifacts,
-        around=Witness(policy_of(rooms, registry, approvals), registry),
+        around=Watched(Witness(policy_of(rooms, registry, approvals), registry), registry, progress),
     )
 
 

@@ -102,6 +102,7 @@ from bot.contracts._values import (
     Role,
     Sent,
 )
+from bot.contracts._work import Card, CardState, ToolWatch
 
 __all__ = [
     "Agent",
@@ -116,6 +117,8 @@ __all__ = [
     "ArtifactPage",
     "Artifacts",
     "Attachment",
+    "Card",
+    "CardState",
     "Channel",
     "ChannelSettings",
     "ChatType",
@@ -193,6 +196,7 @@ __all__ = [
     "TextDelta",
     "Tool",
     "ToolInputDelta",
+    "ToolWatch",
     "TurnOutcome",
     "TurnRequest",
     "Unattended",

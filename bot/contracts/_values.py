@@ -9,6 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from bot.contracts._work import Card
+
 Json = dict[str, Any]
 """A JSON object."""
 Message = Json
@@ -16,8 +18,10 @@ Message = Json
 
 ChatType = Literal["direct", "group"]
 Role = Literal["user", "assistant"]
-OutboundKind = Literal["reply", "notice", "preview"]
-"""A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place."""
+OutboundKind = Literal["reply", "notice", "preview", "progress"]
+"""A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place. So
+does `progress`, at last into a summary.
+"""
 Level = Literal["debug", "info", "warn", "error", "action"]
 
 
@@ -124,6 +128,9 @@ class Outbound:
     target: Mapping[str, str]
     text: str
     kind: OutboundKind = "reply"
+    title: str = ""
+    cards: tuple[Card, ...] = ()
+    """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from bot import errors
-from bot.contracts import Clock, DeliveryRecord, Edits, Ids, Journal, Log, Outbound, OutboundKind
+from bot.contracts import Card, Clock, DeliveryRecord, Edits, Ids, Journal, Log, Outbound, OutboundKind
 from bot.gateway.address import Address
 from bot.gateway.outbox import Courier
 
@@ -49,19 +49,20 @@ class Changing:
     @classmethod
     def of(cls, row: DeliveryRecord, to: Address, desk: Desk) -> Changing:
         """One that an earlier process has left."""
-        made = cls(to, "preview", desk)
+        kind: OutboundKind = "progress" if row.kind == "progress" else "preview"
+        made = cls(to, kind, desk)
         made.words = row.text
-        made._message = Outbound(row.id, row.request_id, row.chat_key, to.target, row.text, "preview")
+        made._message = Outbound(row.id, row.request_id, row.chat_key, to.target, row.text, kind)
         made._message_id = row.message_id
         made._unknown = made.over = row.message_id is None
         return made
 
-    async def show(self, words: str) -> None:
+    async def show(self, words: str, title: str = "", cards: tuple[Card, ...] = ()) -> None:
         """Create it, or change it, where a slot is free; what cannot be shown now is not shown."""
         created = self._message_id is not None
         if self.over or words == self.words or not self._desk.courier.spare(self._to, edit=created):
             return
-        await (self._change(words) if created else self._create(words))
+        await (self._change(words, title, cards) if created else self._create(words, title, cards))
 
     async def place(self) -> str | None:
         """Its message id, once nothing of it is on its way any more; None where it is not in the chat, as far as anybody
@@ -76,10 +77,10 @@ class Changing:
             await self._find(self._message)
         return self._message_id
 
-    async def last(self, words: str) -> None:
+    async def last(self, words: str, title: str = "", cards: tuple[Card, ...] = ()) -> None:
         """Change it for the last time, also where that has to wait for a slot. A failure is only logged."""
         if await self.place() is not None and await self._desk.courier.slot(self._to):
-            await self._change(words)
+            await self._change(words, title, cards)
 
     async def end(self, detail: str) -> None:
         """Record that it is brought to its end, and how."""
@@ -91,9 +92,11 @@ class Changing:
         if self._message is not None:
             await self._desk.courier.mark(self._message, "failed", detail="not shown")
 
-    async def _create(self, words: str) -> None:
+    async def _create(self, words: str, title: str, cards: tuple[Card, ...]) -> None:
         to, courier = self._to, self._desk.courier
-        message = Outbound(self._desk.ids.ulid(), to.request_id, to.chat_key, to.target, words, self._kind)
+        message = Outbound(
+            self._desk.ids.ulid(), to.request_id, to.chat_key, to.target, words, self._kind, title, cards
+        )
         try:
             await self._desk.journal.intend([message])
         except errors.StorageError as error:
@@ -118,14 +121,16 @@ class Changing:
         self._message_id, self._unknown, self.words = sent.message_id, False, words
         await courier.mark(message, "sending", message_id=sent.message_id)
 
-    async def _change(self, words: str) -> None:
+    async def _change(self, words: str, title: str, cards: tuple[Card, ...]) -> None:
         to, courier = self._to, self._desk.courier
         assert self._message is not None  # noqa: S101  it was created
         assert self._message_id is not None  # noqa: S101
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 channel = cast("Edits", courier.channel(to))
-                await channel.edit(replace(self._message, text=words), self._message_id)
+                await channel.edit(
+                    replace(self._message, text=words, title=title, cards=cards), self._message_id
+                )
         except errors.DeliveryThrottled as error:
             courier.freeze(to, error, cosmetic=True)
         except (TimeoutError, errors.DeliveryUncertain):

@@ -39,6 +39,7 @@ async def working(
                 await delivery.indicate(to, working=True)
             await clock.sleep(every)
 
+    delivery.progress.begin(to)
     task = asyncio.create_task(show())
     try:
         yield

@@ -181,7 +181,7 @@ def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[Event]:
         )
     }
     for row in rows:
-        if row.kind in {"notice", "preview"}:
+        if row.kind in {"notice", "preview", "progress"}:
             what = row.kind
         else:
             repeat = ", repeated" if original(row.id) != row.id else ""

@@ -17,6 +17,7 @@ EDIT_LIMIT = 4_000
 
 SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
 
+TASK_STATES = frozenset({"pending", "in_progress", "complete", "error"})
 _TS = re.compile(r"\d{1,12}\.\d{6}")
 _HISTORY_SCOPES = {
     "im": "im:history",
@@ -109,6 +110,7 @@ class WebApi:
             raise ApiError("markdown_text_conflict")
         if blocks is not None and not isinstance(blocks, list):
             raise ApiError("invalid_blocks_format")
+        _check_plans(blocks or [])
         parts = [str(block.get("text", "")) for block in blocks or [] if block.get("type") == "markdown"]
         written = markdown if markdown is not None else "\n".join(parts) or text
         if not isinstance(written, str) or not written.strip():
@@ -338,6 +340,20 @@ class WebApi:
             raise ApiError("already_reacted")
         post.reactions.append({"name": name, "users": [self.world.bot_user], "count": 1})
         return {}
+
+
+def _check_plans(blocks: list[Json]) -> None:
+    """A plan has a title and task cards, each with an id of its own, a title and one of four states."""
+    for block in blocks:
+        tasks = block.get("tasks") if block.get("type") == "plan" else []
+        if not isinstance(tasks, list) or (block.get("type") == "plan" and not block.get("title")):
+            raise ApiError("invalid_blocks")
+        for task in tasks:
+            named = task.get("type") == "task_card" and task.get("task_id") and task.get("title")
+            if not named or task.get("status") not in TASK_STATES:
+                raise ApiError("invalid_blocks")
+        if len({task["task_id"] for task in tasks}) < len(tasks):
+            raise ApiError("invalid_blocks")
 
 
 def changed(world: World, room: Room, post: Post, before: Json) -> Json:

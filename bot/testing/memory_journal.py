@@ -174,8 +174,8 @@ class MemoryJournal:
     @at_once
     def intend(self, messages: Sequence[Outbound]) -> None:
         now = self._clock.now()
-        if any(message.kind not in {"reply", "notice", "preview"} for message in messages):
-            raise errors.StorageError("a message is a reply, a notice or a preview")
+        if any(message.kind not in {"reply", "notice", "preview", "progress"} for message in messages):
+            raise errors.StorageError("a message is a reply, a notice, a preview or progress")
         for message in messages:
             name, request_id, chat_key, words = map(
                 text.clean, (message.id, message.request_id, message.chat_key, message.text)

@@ -6,18 +6,19 @@ import asyncio
 import hashlib
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from slack_bolt.app.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
 from bot.contracts import ArchiveLine, Health, Inbound, Intake, Json, Outbound, Quoted, Sent, Surroundings
 from bot.text import clean
-from channels.slack import buttons, events, failures, members, render
+from channels.slack import buttons, cards, events, failures, members, render
 from channels.slack import inbound as incoming
 from channels.slack.hooks import Hooks
 from channels.slack.letters import skeleton
@@ -64,6 +65,7 @@ class SlackChannel:
         self._strange: set[str] = set()
         self._hooks = Hooks()
         self._signs = Signs(outside.log)
+        self._cards = True
 
     # Coming and going
 
@@ -282,10 +284,12 @@ class SlackChannel:
         if "press" in message.target:
             return await self._told(message, markdown)
         try:
-            answer = await self._client.chat_postMessage(
+            answer = await self._written(
+                self._client.chat_postMessage,
+                message,
+                markdown,
                 channel=message.target["channel"],
                 thread_ts=message.target.get("thread_ts"),
-                **buttons.content(markdown, message.target),
                 unfurl_links=False,
                 unfurl_media=False,
                 metadata={
@@ -313,11 +317,26 @@ class SlackChannel:
         if not markdown.strip():
             raise errors.DeliveryFailed("an empty message cannot be sent")
         try:
-            await self._client.chat_update(
-                channel=message.target["channel"], ts=message_id, markdown_text=markdown
-            )
+            call, channel = self._client.chat_update, message.target["channel"]
+            await self._written(call, message, markdown, channel=channel, ts=message_id)
         except failures.CALL_ERRORS as error:
             raise failures.of_edit(error) from None
+
+    async def _written(
+        self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
+    ) -> Any:
+        """Post or change a message; in plain words from then on where Slack does not take cards."""
+        if message.cards and self._cards:
+            try:
+                return await call(**where, **cards.content(message))
+            except SlackApiError as error:
+                if failures.code(error) not in cards.REFUSED:
+                    raise
+                self._cards = False
+                self._log.write(
+                    "delivery", "Slack does not take task cards", level="warn", error=failures.code(error)
+                )
+        return await call(**where, **buttons.content(markdown, message.target))
 
     async def _told(self, message: Outbound, markdown: str) -> Sent:
         """Tell the person who pressed a button, and nobody else."""

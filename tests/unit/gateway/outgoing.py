@@ -72,6 +72,12 @@ class Desk:
     async def states(self, request_id: str = "01REQ") -> list[tuple[str, str | None]]:
         return [(row.state, row.message_id) for row in await self.rows(request_id)]
 
+    async def placed(self) -> None:
+        """Until it is on file where something stands that is shown."""
+        async with asyncio.timeout(5):
+            while not any(row.message_id for row in await self.rows()):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.001)
+
     async def archived(self, chat_key: str = "tele:chat:77") -> list[ArchiveLine]:
         return (await self.archive.search(chat_key, HistoryQuery(limit=200))).lines
 

@@ -368,6 +368,7 @@ async def left(root: Path, screen: Screen) -> None:
     one = desk(root, screen)
     await one.asked()
     await shows(one, Writing("Half of an answer"))
+    await one.placed()
     one.delivery.leave(TO)
     await one.close()
 

@@ -1,0 +1,274 @@
+"""What a turn has at work, as it is shown: pure, from events and the time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bot import text
+from bot.contracts import Card, CardState, TaskEvent
+
+State = Literal["waiting", "running", "done", "failed", "stopped"]
+
+ALONE_SECONDS = 8.0
+"""One thing at work is shown after so long, several at once after `TOGETHER_SECONDS`."""
+TOGETHER_SECONDS = 2.0
+MOST = 12
+"""Things that are named; of more, those that run and those that failed before the others."""
+LABEL = 60
+"""Characters of a label, and of an error twice as many."""
+TOOLS = 5
+BAR = 20
+
+_MARKS: dict[State, str] = {"waiting": "○", "running": "▸", "done": "✓", "failed": "✗", "stopped": "■"}
+_CARDS: dict[State, CardState] = {
+    "waiting": "pending",
+    "running": "in_progress",
+    "done": "complete",
+    "failed": "error",
+    "stopped": "error",
+}
+_SIGNS = re.compile(r"([\\`*_\[\]<>~|#!])")
+
+
+@dataclass(slots=True)
+class Work:
+    """One thing: a task, or a tool call. Times are epoch seconds. `note` says what it is about, or what went wrong."""
+
+    id: str
+    label: str
+    since: float
+    state: State = "waiting"
+    began: float | None = None
+    over: float | None = None
+    note: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.state in {"waiting", "running"}
+
+    def seconds(self, now: float) -> float:
+        """How long it has run."""
+        return 0.0 if self.began is None else max(0.0, (now if self.over is None else self.over) - self.began)
+
+
+@dataclass(slots=True)
+class Tally:
+    calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the work of a turn comes to. `average` is seconds of what has ended, `rate` how much that is in a minute,
+    `left` the seconds that the rest may take; None where nothing has ended yet.
+    """
+
+    total: int
+    done: int
+    failed: int
+    stopped: int
+    running: int
+    waiting: int
+    elapsed: float
+    average: float | None
+    rate: float | None
+    left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A board as it goes out."""
+
+    words: str
+    title: str
+    cards: tuple[Card, ...]
+
+
+@dataclass(slots=True)
+class Board:
+    """Takes events in any number; what it shows is always the newest of each thing, and the figures count all."""
+
+    _works: dict[str, Work] = field(default_factory=dict)
+    _tools: dict[str, Tally] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ what happens
+
+    def told(self, event: TaskEvent) -> None:
+        """Something happened to a task."""
+        work = self._works.setdefault(event.task_id, Work(event.task_id, event.label, event.at))
+        if not work.open:
+            return
+        if event.kind == "started":
+            work.state, work.began = "running", event.at
+        elif event.kind == "tool":
+            self._count(event.tool, event.seconds)
+            work.note = event.tool
+        elif event.kind == "model":
+            most = f" of at most {event.most_calls}" if event.most_calls else ""
+            work.note = f"step {event.totals.model_calls}{most}"
+        elif event.kind in {"ended", "failed"}:
+            self._end(work, event.at, "done" if event.kind == "ended" else "failed", event.error)
+
+    def began(self, call_id: str, tool: str, at: float) -> None:
+        """A tool call of the turn itself runs."""
+        self._works[call_id] = Work(call_id, tool, at, "running", at)
+
+    def ended(self, call_id: str, at: float, *, failed: bool) -> None:
+        """It has ended."""
+        work = self._works.get(call_id)
+        if work is not None and work.open:
+            self._count(work.label, work.seconds(at))
+            self._end(work, at, "failed" if failed else "done", "")
+
+    def close(self, at: float) -> None:
+        """The turn is over: what still runs does so no more."""
+        for work in self._works.values():
+            if work.open:
+                self._end(work, at, "stopped", "")
+
+    @staticmethod
+    def _end(work: Work, at: float, state: State, note: str) -> None:
+        work.state, work.over, work.note = state, at, note
+
+    def _count(self, tool: str, seconds: float) -> None:
+        tally = self._tools.setdefault(tool, Tally())
+        tally.calls += 1
+        tally.seconds += seconds
+
+    # ------------------------------------------------------------ what there is to see
+
+    @property
+    def empty(self) -> bool:
+        return not self._works
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is still to come."""
+        return any(work.open for work in self._works.values())
+
+    def worth(self, now: float) -> bool:
+        """Whether people should see it: several things at work, or one for long."""
+        works = [work for work in self._works.values() if work.open]
+        waited = now - min((work.since for work in works), default=now)
+        return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS)
+
+    def figures(self, now: float) -> Figures:
+        works = self._works.values()
+        count = {state: sum(work.state == state for work in works) for state in _MARKS}
+        over = [work for work in works if work.state in {"done", "failed"}]
+        ends = [work.over for work in works if work.over is not None]
+        until = now if self.busy else max(ends, default=now)
+        elapsed = max(0.0, until - min((work.since for work in works), default=until))
+        average = sum(work.seconds(now) for work in over) / len(over) if over else None
+        left = count["running"] + count["waiting"]
+        return Figures(
+            total=len(self._works),
+            done=count["done"],
+            failed=count["failed"],
+            stopped=count["stopped"],
+            running=count["running"],
+            waiting=count["waiting"],
+            elapsed=elapsed,
+            average=average,
+            rate=len(over) * 60 / elapsed if over and elapsed else None,
+            left=average * left / max(1, count["running"]) if average is not None and left else None,
+        )
+
+    def shown(self, now: float) -> Shown:
+        """The board as people see it now; once nothing is open any more, its summary."""
+        figures = self.figures(now)
+        works = self._named()
+        title = _title(figures)
+        hidden = len(self._works) - len(works)
+        lines = [
+            f"**{title}** · {_clock(figures.elapsed)}",
+            f"{_bar(figures)} {_percent(figures)} %",
+            *(_line(work, now) for work in works),
+            *([f"and {hidden} more"] if hidden else []),
+            *filter(None, [_rates(figures), self._by_tool()]),
+        ]
+        cards = tuple(
+            Card(work.id, text.preview(work.label, LABEL), _CARDS[work.state], _detail(work, now))
+            for work in works
+        )
+        return Shown("\n".join(lines), f"{title} · {_clock(figures.elapsed)}", cards)
+
+    def _named(self) -> list[Work]:
+        """The things that are named, in the order in which they came."""
+        order: tuple[State, ...] = ("running", "failed", "stopped", "waiting", "done")
+        works = list(self._works.values())
+        ranked = sorted(works, key=lambda work: (order.index(work.state), -work.since))
+        kept = {work.id for work in ranked[:MOST]}
+        return [work for work in works if work.id in kept]
+
+    def _by_tool(self) -> str:
+        most = sorted(self._tools.items(), key=lambda item: (-item[1].calls, item[0]))[:TOOLS]
+        named = [f"{_plain(tool)} {one.calls} × {one.seconds / one.calls:.1f} s" for tool, one in most]
+        return f"Tools: {', '.join(named)}" if named else ""
+
+
+def _title(figures: Figures) -> str:
+    over = figures.done + figures.failed + figures.stopped
+    if over == figures.total:
+        verb, count = "Done", figures.done
+    else:
+        verb, count = "Working", figures.done
+    words = [f"{verb}: {count} of {figures.total}"]
+    words += [
+        f"{number} {name}"
+        for number, name in ((figures.failed, "failed"), (figures.stopped, "stopped"))
+        if number
+    ]
+    return ", ".join(words)
+
+
+def _share(figures: Figures) -> float:
+    return (figures.done + figures.failed + figures.stopped) / figures.total if figures.total else 0.0
+
+
+def _percent(figures: Figures) -> int:
+    return int(_share(figures) * 100)
+
+
+def _bar(figures: Figures) -> str:
+    full = int(_share(figures) * BAR)
+    return "█" * full + "░" * (BAR - full)
+
+
+def _line(work: Work, now: float) -> str:
+    detail = _detail(work, now)
+    return f"{_MARKS[work.state]} {_plain(text.preview(work.label, LABEL))}" + (
+        f" · {_plain(detail)}" if detail else ""
+    )
+
+
+def _detail(work: Work, now: float) -> str:
+    words: list[str] = [_clock(work.seconds(now))] if work.began is not None else []
+    if work.state == "waiting":
+        words.append("waits")
+    if work.note:
+        words.append(text.preview(work.note, 2 * LABEL))
+    return " · ".join(words)
+
+
+def _rates(figures: Figures) -> str:
+    words: Iterable[str | None] = (
+        f"{_clock(figures.average)} each" if figures.average is not None else None,
+        f"{figures.rate:.1f} a minute" if figures.rate is not None else None,
+        f"about {_clock(figures.left)} left" if figures.left is not None else None,
+    )
+    return ", ".join(filter(None, words))
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def _plain(words: str) -> str:
+    """Words that mean nothing to Markdown."""
+    return _SIGNS.sub(r"\\\1", words)

@@ -1,0 +1,77 @@
+"""Work that a turn gives out is shown while it goes on, and summed up: through real client libraries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from bot.contracts import Json
+from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests.blackbox.conftest import ANN, PERSON, World
+
+COUNT = 4
+
+
+class Tasks:
+    """A model that gives out tasks, whose own answers come when they may."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def __call__(self, body: Json) -> Reply:
+        asked = json.dumps(body["messages"])
+        if "report on" in asked and "please look" not in asked:
+            await self.go.wait()
+            return reply("All is well.")
+        if "tool_result" not in asked:
+            return reply(
+                *(
+                    tool_use("task", {"prompt": f"report on {number}", "description": f"Area {number}"})
+                    for number in range(COUNT)
+                )
+            )
+        return reply("Everything is fine.")
+
+
+def working(world: World, channel: str) -> Tasks:
+    world.only(channel)
+    tasks = Tasks()
+    world.model.script(tasks)
+    return tasks
+
+
+async def test_telegram_shows_tasks_side_by_side_in_one_message(world: World) -> None:
+    tasks = working(world, "telegram")
+    await world.start()
+    world.telegram.say("please look at everything")
+    await world.telegram.until(lambda: any("Working: 0 of 4" in text for text in world.texts()), 40)
+    shown = world.texts()[0]
+    assert all(f"Area {number}" in shown for number in range(COUNT))
+    tasks.go.set()
+    await world.telegram.until(lambda: len(world.texts()) == 2 and "Done: 4 of 4" in world.texts()[0], 40)
+    assert world.texts()[1] == "Everything is fine."
+    tally = world.telegram.tally(PERSON)
+    assert (tally.posted, tally.deleted) == (2, 0)
+    await world.turns(1)
+    assert [line["text"] for line in world.archive()] == ["please look at everything", "Everything is fine."]
+
+
+async def test_slack_shows_them_as_task_cards(world: World) -> None:
+    tasks = working(world, "slack")
+    await world.start()
+    asked = await world.slack.say("please look at everything", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: bool(world.slack.replies("D0ANN", asked)), 40)
+    plan = _plans(world.slack.called("chat.postMessage"))[0]
+    assert [task["title"] for task in plan["tasks"]] == [f"Area {number}" for number in range(COUNT)]
+    tasks.go.set()
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", asked)) == 2, 40)
+    await world.slack.until(lambda: "Done: 4 of 4" in world.slack.replies("D0ANN", asked)[0].text, 40)
+    last = _plans(world.slack.called("chat.update"))[-1]
+    assert {task["status"] for task in last["tasks"]} == {"complete"}
+    assert world.slack.tally("D0ANN").posted == 2
+
+
+def _plans(calls: list[Any]) -> list[Json]:
+    found = [call.params.get("blocks") for call in calls]
+    return [json.loads(one)[0] if isinstance(one, str) else one[0] for one in found if one]
