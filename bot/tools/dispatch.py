@@ -102,10 +102,14 @@ class Dispatcher:
         left = [call for call in calls if call["id"] not in known]
         results = dict(known)
         for beside, run in itertools.groupby(left, key=lambda call: self._effects(call) <= _SIDE_BY_SIDE):
-            for some in [list(run)] if beside else [[call] for call in run]:
+            some = list(run)
+            if beside:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(self._judged(call, cut, recorder, sizing)) for call in some]
                 results |= {call["id"]: task.result() for call, task in zip(some, tasks, strict=True)}
+                continue
+            for call in some:
+                results[call["id"]] = await self._judged(call, cut, recorder, sizing)
         return await sizing.step(calls, [results[call["id"]] for call in calls])
 
     def narrowed(self, registry: Registry, around: Callable[[Around], Around]) -> Dispatcher:

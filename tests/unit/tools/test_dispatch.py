@@ -135,6 +135,31 @@ async def test_reads_run_side_by_side_and_everything_else_one_after_another_in_o
     assert (peak, [r["content"] for r in results]) == (1, ["3", "4", "5"])
 
 
+async def test_what_may_run_side_by_side_does_so_between_calls_that_may_not() -> None:
+    seen: list[str] = []
+    waiting = 0
+    both = asyncio.Event()
+
+    async def meet(args: Input) -> str:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 2:
+            both.set()
+        await asyncio.wait_for(both.wait(), 2)
+        seen.append("met")
+        return "met"
+
+    async def act(args: Input) -> str:
+        seen.append(f"act {args.count}")
+        return "done"
+
+    tools = Fake("look", meet), Fake("hand", meet, "delegate"), Fake("act", act, "write")
+    calls = [tool_use("act", count=1), tool_use("look"), tool_use("hand"), tool_use("act", count=2)]
+    results = await dispatcher(*tools).run(calls)
+    assert seen == ["act 1", "met", "met", "act 2"]
+    assert [one["tool_use_id"] for one in results] == [one["id"] for one in calls]
+
+
 async def test_a_cut_call_is_not_run() -> None:
     call = tool_use("fine")
     (result,) = await dispatcher(Fake("fine", fine)).run([call], frozenset({call["id"]}))
