@@ -334,6 +334,8 @@ def turns_of(
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
     lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
     access = access_of(rooms, lists)
+    for name in channels:
+        access.prove(name)
     turns = Turns(
         agent=agent,
         channels=channels,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from bot import errors
 from bot.contracts import ChatType, Inbound, Manifest
 
 EVERYONE = "*"
@@ -52,6 +53,22 @@ class Access:
         if inbound.from_bot:
             return Verdict(allowed=False, reason="bot")
         return self.standing(inbound.channel, inbound.user_id, inbound.chat_id, inbound.chat_type)
+
+    def prove(self, channel: str) -> None:
+        """See that somebody whom nobody can know is kept out. Raises `errors.ConfigError` where they are not, although no
+        list says that everyone may come in.
+        """
+        listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
+        if self._manifests[channel].access == "local" or EVERYONE in listed:
+            return
+        kinds: tuple[ChatType, ...] = ("direct", "group")
+        for nobody in ("", "\0nobody"):
+            for kind in kinds:
+                if self.standing(channel, nobody, "\0nowhere", kind).allowed:
+                    raise errors.ConfigError(
+                        f"channels.{channel}.allow: found that a stranger would be let in, expected that nobody is who is not "
+                        'listed; write "*" if everyone may talk to it'
+                    )
 
     def standing(self, channel: str, user_id: str | None, chat_id: str, chat_type: ChatType) -> Verdict:
         """How a person stands in a chat."""

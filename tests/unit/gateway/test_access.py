@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot import errors
 from bot.contracts import Inbound
-from bot.gateway.access import Access
+from bot.gateway.access import Access, Verdict
 from tests.unit.gateway.conftest import Bench, manifest
 
 
@@ -143,3 +144,23 @@ async def test_who_is_let_in_while_it_runs_is_in_and_who_is_blocked_is_out(bench
 async def test_other_bots_are_ignored_in_silence(bench: Bench) -> None:
     assert await bench.say(from_bot=True) is False
     assert bench.tele.sent == []
+
+
+@pytest.mark.parametrize(
+    ("allow", "channel"), [(set(), "tele"), ({"77", "-100"}, "tele"), ({"*"}, "tele"), (set(), "local")]
+)
+def test_a_start_proves_that_strangers_stay_out(allow: set[str], channel: str) -> None:
+    Access(MANIFESTS, {"tele": frozenset(allow)}, frozenset({"tele:1"}), Lists()).prove(channel)
+
+
+def test_a_gateway_that_would_let_a_stranger_in_does_not_start() -> None:
+    class Open(Access):
+        """As where a list was lost on its way here."""
+
+        def standing(self, *_: Any) -> Verdict:
+            return Verdict(allowed=True, reason="listed")
+
+    with pytest.raises(
+        errors.ConfigError, match=r"channels\.tele\.allow: found that a stranger would be let in"
+    ):
+        Open(MANIFESTS, {}, frozenset(), Lists()).prove("tele")
