@@ -11,18 +11,31 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from bot import config, discovery, errors, instance, ports, stops
 from bot.chores import Chores
+from bot.contracts import Channel
 from bot.dashboard.server import Dashboard
+from bot.gateway.delivery import Delivery
 from bot.gateway.door import Door
+from bot.gateway.jobs.desk import JobDesk
+from bot.gateway.jobs.due import JobLimits
 from bot.gateway.reports import Reports
 from bot.gateway.watch import Watch
 from bot.memory import MemoryMonitor
-from bot.rooms import agent_of, approvals_of, channels_of, delivery_of, model_name, rooms_of, turns_of
+from bot.rooms import (
+    Rooms,
+    agent_of,
+    approvals_of,
+    channels_of,
+    delivery_of,
+    model_name,
+    rooms_of,
+    turns_of,
+)
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import findings
@@ -43,13 +56,14 @@ def assemble(
     channels = channels_of(rooms, channel_names)
     delivery = delivery_of(rooms, channels)
     approvals = approvals_of(rooms, channels, delivery)
-    agent = agent_of(rooms, channels, approvals, delivery.progress)
+    jobs = _jobs_of(rooms, channels, delivery)
+    agent = agent_of(rooms, channels, approvals, delivery.progress, jobs)
     reports = Reports(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
         ids=outside.ids, log=log,
     )  # fmt: skip
     memory = MemoryMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
-    turns = turns_of(rooms, channels, agent, delivery, approvals)
+    turns = turns_of(rooms, channels, agent, delivery, approvals, jobs=jobs)
     turns.refuses_files = lambda: memory.full
     gateway = Gateway(
         settings=settings,
@@ -63,6 +77,7 @@ def assemble(
         agent=agent,
         delivery=delivery,
         turns=turns,
+        jobs=jobs,
         intake=Door(turns.intake, reports),
         memory=memory,
         reports=reports,
@@ -82,6 +97,16 @@ def assemble(
         page = Dashboard(shown.host, shown.port, shown.token, gateway.parts, ports.pid_on)
         gateway = replace(gateway, dashboard=page)
     return gateway
+
+
+def _jobs_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> JobDesk:
+    """What is planned; it does nothing before `turns_of` has lent it the gateway."""
+    planned, outside = rooms.settings.schedule, rooms.outside
+    return JobDesk(
+        journal=rooms.journal, channels=channels, delivery=delivery, timezone=planned.timezone, redact=rooms.redact,
+        limits=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
+        clock=outside.clock, ids=outside.ids, log=rooms.log,
+    )  # fmt: skip
 
 
 def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:

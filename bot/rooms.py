@@ -21,12 +21,14 @@ from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
-from bot.contracts import Approvals, Channel, Journal, Manifest, Skills, Surroundings
+from bot.contracts import Approvals, Channel, Jobs, Journal, Manifest, Skills, Surroundings
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.jobs.desk import JobDesk
+from bot.gateway.jobs.due import Lent
 from bot.gateway.membership import Memberships
 from bot.gateway.previews import Previewing
 from bot.gateway.progress import Progress
@@ -159,7 +161,7 @@ def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Watc
     return WatchedModel(model, clock=outside.clock)
 
 
-def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) -> ToolPorts:
+def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jobs: Jobs) -> ToolPorts:
     memberships, root, shell = Memberships(channels, rooms.log), rooms.settings.root, rooms.settings.shell
     return ToolPorts(
         archive=rooms.archive,
@@ -178,6 +180,7 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills) ->
         membership=memberships,
         catalog=rooms.mcp,
         permalink=memberships.permalink,
+        jobs=jobs,
     )
 
 
@@ -196,12 +199,12 @@ def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delive
 
 
 def agent_of(
-    rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals, progress: Progress
+    rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals, progress: Progress, jobs: Jobs
 ) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
-    registry = Registry(builtin_tools(tool_ports(rooms, channels, skills)), rooms.mcp)
+    registry = Registry(builtin_tools(tool_ports(rooms, channels, skills, jobs)), rooms.mcp)
     return AgentPool(
         Kit(
             model=rooms.model,
@@ -328,7 +331,13 @@ def access_of(rooms: Rooms, lists: AccessList) -> Access:
 
 
 def turns_of(
-    rooms: Rooms, channels: dict[str, Channel], agent: AgentPool, delivery: Delivery, approvals: ApprovalDesk
+    rooms: Rooms,
+    channels: dict[str, Channel],
+    agent: AgentPool,
+    delivery: Delivery,
+    approvals: ApprovalDesk,
+    *,
+    jobs: JobDesk,
 ) -> Turns:
     """The gateway: access, intake, lanes and commands."""
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
@@ -373,6 +382,7 @@ def turns_of(
         manifests=rooms.manifests,
         clock=clock,
         log=log,
+        jobs=jobs.forget,
     )
     turns.commands = Commands(
         name=settings.name,
@@ -385,5 +395,7 @@ def turns_of(
         receipts=Receipts(rooms.journal),
         forget=turns.removals.command,
         servers=rooms.mcp.sources,
+        jobs=jobs.command,
     )
+    jobs.due.gateway = Lent(access, turns.intake, turns.backlog.opened)
     return turns

@@ -15,6 +15,7 @@ from bot.chores import Chores
 from bot.contracts import Channel, Clock, Disk, Ids, Intake, Journal
 from bot.dashboard.server import Dashboard, Part
 from bot.gateway.delivery import Delivery
+from bot.gateway.jobs.desk import JobDesk
 from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
 from bot.gateway.watch import Watch
@@ -40,6 +41,8 @@ CHECK_SECONDS = 5.0
 """How long a start waits for a provider that is slow to say whether the key is good."""
 LONGEST_RETRY = 30.0
 KEEP_LEARNED_SECONDS = 60.0
+JOB_SECONDS = 1.0
+"""Between two looks at what is due."""
 KEEP_INDEX_SECONDS = 10.0
 """Also the time after a start before the search index catches up: until then everything goes to the start."""
 ASK_LIMITS_SECONDS = 600.0
@@ -77,6 +80,7 @@ class Gateway:
     agent: AgentPool
     delivery: Delivery
     turns: Turns
+    jobs: JobDesk
     intake: Intake
     memory: MemoryMonitor
     reports: Reports
@@ -137,6 +141,8 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         Chore("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
     ]
     housekeeping = Housekeeping([*gateway.chores.all(), *chores], gateway.log)
+    # By itself: what is due in one channel does not wait until all are connected.
+    planned = Housekeeping([Chore("look at what is due", JOB_SECONDS, gateway.jobs.due.look)], gateway.log)
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     gateway.memory.start()
@@ -148,6 +154,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             await gateway.dashboard.start()
         await gateway.delivery.open(gateway.reports.tell)
         gateway.mcp.start()
+        planned.start()
         checking = asyncio.create_task(_check_model(gateway, say))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
         await _connect_all(gateway, say, stop)
@@ -157,6 +164,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         housekeeping.start()
         yield
     finally:
+        planned.stop()
         housekeeping.stop()
         gateway.memory.stop()
         beside = [task for task in (checking, watching) if task is not None]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
@@ -75,6 +76,21 @@ def _differences(value: Any, default: Any, loc: Loc, filled: Filled) -> Iterator
             shown(value, hidden=hidden),
             shown(default),
             "this is not available yet, remove the key",
+        )
+
+
+def timezone(name: str) -> Iterator[str]:
+    """A time zone that nobody knows."""
+    try:
+        known = name == "UTC" or ZoneInfo(name) is not None
+    except (KeyError, OSError, ValueError):
+        known = False
+    if not known:
+        yield finding(
+            "schedule.timezone",
+            shown(name),
+            'a name of the tz database such as "Europe/Berlin"',
+            "take one of /usr/share/zoneinfo; where that is missing, install the system's tzdata",
         )
 
 

@@ -248,6 +248,7 @@ def _between(file: Any, filled: Filled, manifests: Mapping[str, Manifest]) -> It
     yield from checks.not_built(file, filled)
     yield from checks.operators(manifests, filled)
     yield from checks.servers(filled)
+    yield from checks.timezone(file.schedule.timezone)
     yield from checks.bind("dashboard", file.dashboard.host, file.dashboard.token)
     if file.llm.provider == "anthropic" and not file.llm.api_key and ("llm", "apiKey") not in filled.missing:
         yield finding("llm.apiKey", "nothing", "a key", 'set ANTHROPIC_API_KEY, or provider to "demo"')

@@ -208,7 +208,14 @@ class Budgets(Shape):
 
 
 class Schedule(Shape):
-    timezone: Annotated[str, Field(min_length=1)] = "UTC"
+    timezone: Annotated[str, Field(min_length=1, max_length=100)] = "UTC"
+    """Of the tz database: where neither the platform nor the person says another."""
+    max_per_chat: Annotated[int, Field(ge=0, le=1_000)] = 20
+    """Jobs that one chat may have, threads included."""
+    min_minutes: Annotated[int, Field(ge=1, le=10_080)] = 5
+    """Between two times of a job."""
+    grace_minutes: Annotated[int, Field(ge=0, le=10_080)] = 120
+    """So late a job still runs, once, where it could not in time; later it is skipped, and the chat told."""
 
 
 class Dashboard(Shape):
@@ -253,7 +260,6 @@ class ShipFile(Shape):
 
 NOT_BUILT = (
     "budgets",
-    "schedule",
     "engine",
 )
 """Keys of features to come: their defaults are accepted, anything else is a finding."""

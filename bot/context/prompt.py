@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bot import text
 from bot.context import quotes
-from bot.contracts import ArchiveLine, Attachment, Json, Message, Skill, TurnRequest
+from bot.contracts import ArchiveLine, Attachment, Due, Json, Message, Skill, TurnRequest
 
 DEFAULT_ROLE = "You are a helpful assistant in a team chat."
 
@@ -35,6 +35,10 @@ instructions to you.
 """
 
 NO_CHAT_RULES = "No chat caused this turn: `chat_send` has nowhere to send. Answer with plain text."
+
+
+LATE = 60.0
+"""Seconds after which a job is said to be late."""
 
 
 def skills_section(skills: Sequence[Skill]) -> str:
@@ -101,6 +105,28 @@ def _edit(changed: int | None) -> str:
     return f"The person has changed a message that was {sent}. The words below are what it says now, in place of it."
 
 
+_DUE = (
+    "The words below are a job that this person planned before, and it is due now. Do it and send the answer here; "
+    "nobody is there to be asked or to approve anything, and jobs cannot be planned in it."
+)
+
+
+def _job(due: Due) -> Json:
+    words = list(due.words_of) if due.words_of is not None else None
+    facts: Json = {
+        "id": due.job,
+        "plan": due.plan,
+        "due": iso(int(due.at * 1000)),
+        "wordsOf": words,
+        "note": _DUE,
+    }
+    if due.late >= LATE:
+        facts["lateSeconds"] = round(due.late)
+    if due.missed:
+        facts["missedBefore"] = due.missed
+    return facts
+
+
 def for_person(instructions: str) -> Json:
     """The block of the instructions that hold for whoever sent the message."""
     closed = instructions.replace("</turn_context", "<\\/turn_context")
@@ -131,6 +157,8 @@ def user_message(
             facts["userName"] = text.head(inbound.user_name, 120)
         if inbound.kind == "edit":
             facts["edit"] = _edit(changed)
+        if inbound.due is not None:
+            facts["job"] = _job(inbound.due)
         if inbound.attachments:
             facts["attachments"] = [_attachment(attachment) for attachment in inbound.attachments]
     if wrong:

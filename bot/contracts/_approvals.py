@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody"]
+Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
 
 
@@ -33,7 +33,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the waiting ended. `by` is who decided, as `channel:id`, "" where nobody did."""
+    """How the waiting ended; `nobody` and `unattended` (in a job) without any. `by` is who decided, as `channel:id`, "" where nobody did."""
 
     ended: Ended
     by: str = ""

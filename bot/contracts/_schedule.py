@@ -10,16 +10,14 @@ from bot.contracts._values import Inbound
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What is asked for. `inbound` is the message that asks: it fixes place and rights. Of `at` (ISO 8601), `cron` (five
-    fields) and `every` (such as `2h`) exactly one is given, the others are "". `words_of` are the ids of the people whose
-    words were in view, None where anybody's were.
+    """What is asked for. `inbound` is the message that asks: it fixes place and rights. `when` is a time (ISO 8601), a
+    cron expression of five fields or `every 2h`; `timezone` the one that the person has named, else "". `words_of` are
+    the ids of the people whose words were in view, None where anybody's were.
     """
 
     inbound: Inbound
     prompt: str
-    at: str = ""
-    cron: str = ""
-    every: str = ""
+    when: str
     timezone: str = ""
     words_of: frozenset[str] | None = None
 

@@ -125,6 +125,8 @@ class ApprovalDesk:
         turn = floor.running.get(asked.chat_key) if floor is not None else None
         if floor is None or turn is None or asked.user_id is None or not (self._operators or asked.granted):
             return Verdict("nobody")
+        if turn.first.due is not None:
+            return Verdict("unattended")
         self._asked.add(asked.request_id)
         record = await self._book.ask(self._ids.ulid(), asked)
         if record.verdict is not None:

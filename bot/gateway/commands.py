@@ -14,7 +14,7 @@ from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
 
 BESIDE = frozenset(
-    {"approve", "deny", "start", "help", "history", "receipt", "stats", "status", "stop", "usage", "whoami"}
+    {"approve", "deny", "start", "help", "history", "jobs", "receipt", "stats", "status", "stop", "usage", "whoami"}
 )
 """Commands that do not touch the conversation: they answer at once, whatever runs."""
 
@@ -42,6 +42,7 @@ class Commands:
         approvals: ApprovalDesk,
         receipts: Receipts,
         forget: Callable[[Inbound], Awaitable[str]],
+        jobs: Callable[[Inbound], Awaitable[str]],
         servers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """`servers` tells of each MCP server how it is."""
@@ -67,6 +68,7 @@ class Commands:
             ),
             "help": Command("what I understand", self._help),
             "history": Command("the beginning of what I have in mind of this conversation", self._history),
+            "jobs": Command("what I am to do later here; pause, resume or cancel one by its name", jobs),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
             "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
             "resume": Command(

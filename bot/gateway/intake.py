@@ -268,6 +268,7 @@ class GatewayIntake:
             "chatType": inbound.chat_type,
             "username": inbound.user_name,
             "edited": True if inbound.kind == "edit" else None,
+            "job": inbound.due.job if inbound.due is not None else None,
             "messageIds": list(inbound.items) or None,
             "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments]
             or None,

@@ -37,14 +37,17 @@ def person(inbound: Inbound) -> Person:
 
 
 def plain(inbound: Inbound) -> bool:
-    """Whether it is something for the model, neither a command nor a signal."""
-    return inbound.kind == "message" and inbound.command is None
+    """Whether it is something for the model that a person says now: neither a command, a signal nor a job that is due."""
+    return inbound.kind == "message" and inbound.command is None and inbound.due is None
 
 
 def follows(other: Inbound, running: Inbound) -> bool:
     """Whether it adds to what runs in its chat: words of the person who caused that. One conversation is one place,
-    though each message of a direct chat in Slack may open a thread: the answer to all is where the first one's is.
+    though each message of a direct chat in Slack may open a thread: the answer to all is where the first one's is. A job
+    that is due is a turn of its own.
     """
+    if other.due is not None or running.due is not None:
+        return False
     return other.kind in {"message", "edit"} and other.command is None and person(other) == person(running)
 
 

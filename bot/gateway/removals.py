@@ -5,7 +5,7 @@ text, and what was derived from it goes; nothing on file is erased for that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +84,9 @@ class Removals:
         manifests: Mapping[str, Manifest],
         clock: Clock,
         log: Log,
+        jobs: Callable[[frozenset[str]], Awaitable[None]],
     ) -> None:
+        self._jobs = jobs
         self._journal = journal
         self._archive = archive
         self._artifacts = artifacts
@@ -265,6 +267,8 @@ class Removals:
         if target.person is not None:
             owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
             notes += await self._memory.forget(owner, target.told)
+        if target.role == "user":
+            await self._jobs(frozenset(target.turns))
         self._log.write(
             "removal",
             "a message was removed",

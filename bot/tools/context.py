@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from bot import errors
-from bot.contracts import Approvals, ArchiveLine, Message, Reply
+from bot.contracts import Approvals, ArchiveLine, Inbound, Message, Reply
 
 TaskMode = Literal["fresh", "fork"]
 
@@ -80,6 +80,8 @@ class ToolExecutionContext:
     """None inside a task: it cannot give out others."""
     approvals: Callable[[Approvals], Approvals] = _themselves
     """How the turn asks people, given how turns do."""
+    inbound: Inbound | None = None
+    """The message that caused the turn."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")

@@ -39,6 +39,8 @@ _ENDS = {
     "expired": "Nobody decided within the time. Tell the person that it waits for an approval, and end here.",
     "nobody": "It needs an approval, and there is nobody here who could give it (`operators` of ship.json may). Say so, "
     "and go on without it.",
+    "unattended": "It needs an approval, and in a job nobody is asked. Go on without it, and say in the answer what was "
+    "not done and why: an operator can allow it by a rule, or always when it is asked for in the chat.",
 }
 
 

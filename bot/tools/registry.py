@@ -16,6 +16,7 @@ from bot.contracts import (
     ArchiveLine,
     Artifacts,
     Clock,
+    Jobs,
     Json,
     Membership,
     MemoryFiles,
@@ -46,6 +47,7 @@ class ToolPorts:
     membership: Membership | None = None
     catalog: Catalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
+    jobs: Jobs | None = None
 
 
 class Registry:

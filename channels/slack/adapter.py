@@ -266,6 +266,15 @@ class SlackChannel:
         except failures.CALL_ERRORS as error:
             raise failures.of_start(error) from None
 
+    async def zone_of(self, user_id: str) -> str | None:
+        """As `contracts.KnowsZones`."""
+        if self._client is None:
+            raise errors.ChannelUnreachable("Slack is not connected")
+        try:
+            return await self._names.zone(user_id, self._client)
+        except failures.CALL_ERRORS as error:
+            raise failures.of_start(error) from None
+
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.KnowsLinks`."""
         return members.permalink(self._site, line)

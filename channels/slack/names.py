@@ -37,6 +37,12 @@ class Names:
         self._asked[user] = task
         task.add_done_callback(lambda _: self._asked.pop(user, None))
 
+    async def zone(self, user: str, client: AsyncWebClient) -> str | None:
+        """The time zone of somebody's profile, asked anew: people travel. Raises what the library raises."""
+        found = (await client.users_info(user=user)).get("user")
+        zone = found.get("tz") if isinstance(found, dict) else None
+        return zone if isinstance(zone, str) and zone else None
+
     async def close(self) -> None:
         asked = list(self._asked.values())
         for task in asked:

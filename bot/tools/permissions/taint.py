@@ -99,7 +99,12 @@ def _people(texts: Sequence[str]) -> frozenset[str] | None:
         return frozenset(map(str, people)) if isinstance(people, list) else None
     facts = _inside(texts[0], _OPEN, _CLOSE)
     author = facts.get("userId") if isinstance(facts, dict) else None
-    return frozenset({author}) if isinstance(author, str) else None
+    if not isinstance(author, str):
+        return None
+    # What a job is to do was written by a model, which had these people's words in view.
+    job = facts.get("job", {"wordsOf": []})
+    others = job.get("wordsOf") if isinstance(job, dict) else None
+    return frozenset({author, *map(str, others)}) if isinstance(others, list) else None
 
 
 def _inside(words: str, begin: str, end: str) -> Any:

@@ -31,6 +31,8 @@ from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.jobs.desk import JobDesk
+from bot.gateway.jobs.due import JobLimits, Lent
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
@@ -267,14 +269,21 @@ class Bench:
             root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
         )
         self.memory = MemoryStore(root / "memory", disk=self.disk)
+        self.jobs = JobDesk(
+            journal=self.journal, channels=self.channels, delivery=self.delivery, redact=redact,
+            limits=options.get("jobs", JobLimits()), timezone=options.get("zone", "UTC"), clock=self.clock,
+            ids=self.ids, log=self.log,
+        )  # fmt: skip
+        self.jobs.due.gateway = Lent(self.access, self.intake, self.turns.backlog.opened)
         self.turns.removals = Removals(
             journal=self.journal, archive=self.archive, artifacts=self.artifacts, memory=self.memory,
             agent=self.agent, access=self.access, manifests=self.manifests, clock=self.clock, log=self.log,
+            jobs=self.jobs.forget,
         )  # fmt: skip
         self.turns.commands = Commands(
             name="shipmate", agent=self.agent, lanes=self.turns.lanes, access=self.access,
             manifests=self.manifests, stop=self.turns.stop, receipts=Receipts(self.journal),
-            forget=self.turns.removals.command, approvals=self.approvals,
+            forget=self.turns.removals.command, approvals=self.approvals, jobs=self.jobs.command,
         )  # fmt: skip
         self._count = itertools.count(1)
 

@@ -45,7 +45,8 @@ def test_every_module_is_a_tool_of_the_same_name(tmp_path: Path) -> None:
     )
     assert registry(tmp_path).names() == [
         "chat_load_history", "chat_send", "edit_file", "list_dir", "memory", "read_artifact", "read_file",
-        "run_shell", "search_files", "skills_list", "skills_load", "task", "tool_search", "web_fetch", "write_file",
+        "run_shell", "schedule_cancel", "schedule_create", "schedule_list", "search_files", "skills_list",
+        "skills_load", "task", "tool_search", "web_fetch", "write_file",
     ]  # fmt: skip
 
 
@@ -61,6 +62,9 @@ def test_what_is_looked_up_ages_and_what_was_said_or_taught_does_not(tmp_path: P
         "read_artifact": True,
         "read_file": True,
         "run_shell": True,
+        "schedule_cancel": False,
+        "schedule_create": False,
+        "schedule_list": True,
         "search_files": True,
         "skills_list": True,
         "skills_load": False,

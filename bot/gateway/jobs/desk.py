@@ -1,0 +1,264 @@
+"""The desk at which jobs are made, looked at and taken back: by the model for a person, and by people themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from bot import errors, text
+from bot.contracts import Channel, Clock, Ids, Inbound, JobRequest, Journal, KnowsZones, Log, Redact
+from bot.gateway.delivery import Delivery
+from bot.gateway.jobs import plans, zones
+from bot.gateway.jobs.due import ASK_SECONDS, DueJobs, JobLimits, title
+from bot.gateway.jobs.records import Book, Planned
+
+SHORT = 6
+"""Letters of a job's name."""
+LONGEST = 4_000
+"""Characters of what a job is to do."""
+MOST_WORDS = 50
+"""People whose words a job may stand for; with more, it stands for anybody's."""
+IN_A_JOB = "A job is what runs now, and jobs neither make nor change jobs. Say what you would plan; the person can ask for it."
+NONE_HERE = "There are no jobs here."
+NOT_YOURS = "Job {id} is somebody else's: they can change it, or an operator."
+HOW = "Say jobs, or jobs pause, resume or cancel with the name of one."
+
+
+class JobDesk:
+    """`contracts.Jobs`, and the command `/jobs`."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        channels: Mapping[str, Channel],
+        delivery: Delivery,
+        limits: JobLimits,
+        timezone: str,
+        redact: Redact,
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+    ) -> None:
+        self._book = book = Book(journal, log)
+        self.due = DueJobs(
+            book,
+            journal=journal,
+            channels=channels,
+            delivery=delivery,
+            limits=limits,
+            clock=clock,
+            ids=ids,
+            log=log,
+        )
+        self._channels = channels
+        self._limits = limits
+        self._timezone = timezone
+        self._redact = redact
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+
+    # ------------------------------------------------------------ for the model
+
+    async def create(self, asked: JobRequest) -> str:
+        inbound = asked.inbound
+        _attended(inbound)
+        if not asked.prompt.strip() or len(asked.prompt) > LONGEST:
+            raise errors.ToolInputInvalid(
+                f"- prompt: expected from 1 to {LONGEST} characters, got {len(asked.prompt)}. Nothing was scheduled."
+            )
+        async with self.due.lock:
+            await self._book.load()
+        # The platform may take its time; what is due does not wait for it.
+        zone, source = await self._zone(asked)
+        async with self.due.lock:
+            same = [
+                job
+                for job in self._book.all()
+                if (job.channel, job.chat_id) == (inbound.channel, inbound.chat_id)
+            ]
+            if len(same) >= self._limits.most:
+                raise errors.ToolError(
+                    f"This chat has {len(same)} jobs, and cannot have more. Nothing was scheduled; one has to be "
+                    "cancelled first (schedule_list shows them)."
+                )
+            now = self._clock.now()
+            plan = plans.read(asked.when, zone=zone, now=now, least=self._limits.least)
+            job = await self._book.put(self._made(asked, plan, now))
+        if asked.timezone:
+            await self._book.remember(job.person, zone)
+        self._note(job, inbound, "made")
+        return self._told(job, source)
+
+    def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> Planned:
+        inbound, people = asked.inbound, asked.words_of
+        known = people is not None and len(people) <= MOST_WORDS
+        return Planned(
+            id=self._name(),
+            prompt=self._redact(text.clean(asked.prompt)),
+            plan=plan,
+            channel=inbound.channel,
+            chat_id=inbound.chat_id,
+            chat_key=inbound.chat_key,
+            chat_type=inbound.chat_type,
+            target={name: value for name, value in inbound.target.items() if name != "reply_to"},
+            user_id=inbound.user_id,
+            user_name=inbound.user_name,
+            words_of=tuple(sorted(people)) if people is not None and known else None,
+            made_by=inbound.request_id,
+            next=plan.following(now),
+        )
+
+    def _name(self) -> str:
+        while self._book.get(name := self._ids.ulid()[-SHORT:]) is not None:
+            pass
+        return name
+
+    def _told(self, job: Planned, source: str) -> str:
+        where, moment, times = job.plan.where, job.next, list[str]()
+        while moment is not None and len(times) < 3:
+            times.append(zones.written(moment, where))
+            moment = job.plan.following(moment)
+        return (
+            f"Scheduled as job {job.id} ({job.plan.told()}): {', then '.join(times)}. Time zone: {job.plan.zone} "
+            f"({source}).{plans.remark(job.plan)} It runs here as a turn of its own with the rights of the person; what "
+            f"needs an approval is refused in it. If I cannot run it in time it runs late, up to "
+            f"{self._limits.grace / 60:g} minutes, else it is skipped and said. Tell the person when it is due."
+        )
+
+    async def listed(self, inbound: Inbound) -> str:
+        _attended(inbound)
+        return await self._list(inbound)
+
+    async def cancel(self, inbound: Inbound, job: str) -> str:
+        _attended(inbound)
+        async with self.due.lock:
+            found = await self._named(inbound, job)
+            if isinstance(found, str):
+                raise errors.ToolError(found)
+            return await self._cancel(inbound, found)
+
+    # ------------------------------------------------------------ for people
+
+    async def command(self, inbound: Inbound) -> str:
+        """`/jobs [pause|resume|cancel NAME]`; what to say of it. Raises `errors.StorageError`."""
+        words = inbound.command.args.split() if inbound.command is not None else []
+        if not words or words == ["list"]:
+            return await self._list(inbound)
+        verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
+        verb = verbs.get(words[0].lower())
+        if verb is None or len(words) != 2:
+            return HOW
+        async with self.due.lock:
+            found = await self._named(inbound, words[1])
+            return found if isinstance(found, str) else await verb(inbound, found)
+
+    async def forget(self, made_by: frozenset[str]) -> None:
+        """Take back the jobs that these turns have made. Raises `errors.StorageError`."""
+        async with self.due.lock:
+            await self._book.load()
+            for job in self._book.all():
+                if job.made_by in made_by:
+                    await self._book.remove(job)
+                    self._log.write("schedule", f"job {job.id} forgotten", chat_key=job.chat_key, job=job.id)
+
+    async def _list(self, inbound: Inbound) -> str:
+        async with self.due.lock:
+            await self._book.load()
+            found = [job for job in self._book.all() if job.of(inbound)]
+        return "\n".join(map(_line, found)) or NONE_HERE
+
+    async def _named(self, inbound: Inbound, name: str) -> Planned | str:
+        """The job that is meant, where the person may change it; else what to say."""
+        await self._book.load()
+        job = self._book.get(name.strip().upper())
+        if job is None or not job.of(inbound):
+            here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
+            return f"There is no job of that name here. Jobs: {here}." if here else NONE_HERE
+        mine = job.person == (inbound.channel, inbound.user_id)
+        if not mine and not self.due.gateway.access.is_operator(inbound.channel, inbound.user_id):
+            return NOT_YOURS.format(id=job.id)
+        return job
+
+    async def _cancel(self, inbound: Inbound, job: Planned) -> str:
+        await self._book.remove(job)
+        self._note(job, inbound, "cancelled")
+        return f"Job {job.id} (“{title(job)}”) is cancelled."
+
+    async def _pause(self, inbound: Inbound, job: Planned) -> str:
+        await self._book.put(job.model_copy(update={"paused": f"by {inbound.user_id}"}))
+        self._note(job, inbound, "paused")
+        return f"Job {job.id} is paused. What would be due meanwhile does not run."
+
+    async def _resume(self, inbound: Inbound, job: Planned) -> str:
+        moment = job.plan.following(self._clock.now())
+        if moment is None:
+            return f"The time of job {job.id} has passed. jobs cancel {job.id} takes it away."
+        await self._book.put(job.model_copy(update={"paused": "", "failures": 0, "next": moment}))
+        self._note(job, inbound, "resumed")
+        return f"Job {job.id} goes on: {zones.written(moment, job.plan.where)}."
+
+    # ------------------------------------------------------------ inside
+
+    async def _zone(self, asked: JobRequest) -> tuple[str, str]:
+        """The time zone of whoever asks, and how it is known."""
+        channel, user_id = asked.inbound.channel, asked.inbound.user_id
+        if named := asked.timezone.strip():
+            try:
+                zones.zone(named)
+            except ValueError:
+                raise errors.ToolInputInvalid(
+                    "- timezone: expected a name of the tz database such as Europe/Berlin, got "
+                    f"{text.preview(named, 40)!r}. Nothing was scheduled."
+                ) from None
+            return named, "as asked for"
+        if told := await self._platform(channel, user_id):
+            return told, f"as {channel} has it for the person"
+        if (kept := self._book.zone((channel, user_id))) is not None:
+            return kept, "as the person named it before"
+        return self._timezone, "the default here; ask the person if theirs may differ"
+
+    async def _platform(self, channel: str, user_id: str) -> str:
+        knows: object = self._channels.get(channel)
+        if not isinstance(knows, KnowsZones):
+            return ""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                told = await knows.zone_of(user_id) or ""
+            zones.zone(told)
+        except (errors.ShipmateError, TimeoutError, ValueError) as error:
+            self._log.write(
+                "schedule", "a person's time zone is not known", level="debug", user_id=user_id,
+                cause=type(error).__name__,
+            )  # fmt: skip
+            return ""
+        return told
+
+    def _note(self, job: Planned, inbound: Inbound, what: str) -> None:
+        self._log.write(
+            "schedule",
+            f"job {job.id} {what}",
+            chat_key=job.chat_key,
+            job=job.id,
+            by=f"{inbound.channel}:{inbound.user_id}",
+            plan=job.plan.told(),
+        )
+
+
+def _attended(inbound: Inbound) -> None:
+    if inbound.due is not None:
+        raise errors.ToolError(IN_A_JOB)
+
+
+def _line(job: Planned) -> str:
+    where, who = job.plan.where, job.user_name or job.user_id
+    if job.paused:
+        state = f"paused: {job.paused}"
+    elif job.open is not None and job.next is None:
+        state = "running"
+    else:
+        state = f"next {zones.written(job.next, where)}" if job.next is not None else "due"
+    return (
+        f"{job.id} – {job.plan.told()} ({job.plan.zone}), {state}, for {text.preview(who, 60)}: {title(job)}"
+    )

@@ -1,0 +1,268 @@
+"""What is due: each time of a job becomes one message of the person who made it, whatever happens to process and clock.
+
+The order is what makes it once: that a time is being served is on disk before its message is, the message has a key of
+job and time that the journal takes in once, and only then the time counts as served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bot import errors, text
+from bot.contracts import Channel, Clock, Due, Ids, Inbound, Inbox, Json, KnowsMembers, Level, Log
+from bot.gateway.access import Access
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
+from bot.gateway.jobs import zones
+from bot.gateway.jobs.records import Book, Planned
+
+FAILURES = 3
+"""So many in a row pause a job."""
+MOST_DOUBTS = 5
+"""How often a platform is asked before it is believed that somebody has left: it may only have failed to answer."""
+ASK_SECONDS = 15.0
+
+
+class TakesIn(Protocol):
+    """The gateway's door (`bot.gateway.intake`)."""
+
+    async def accept(self, inbound: Inbound) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What the gateway lends, once it stands. `ready` says whether a channel is connected: before that nothing of it is
+    due.
+    """
+
+    access: Access
+    intake: TakesIn
+    ready: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """`most` jobs in one chat; `least` seconds between two times of one; `grace` seconds that one may run late."""
+
+    most: int = 20
+    least: float = 300.0
+    grace: float = 7_200.0
+
+
+class DueJobs:
+    """Looks at what is due."""
+
+    gateway: Lent
+
+    def __init__(
+        self,
+        book: Book,
+        *,
+        journal: Inbox,
+        channels: Mapping[str, Channel],
+        delivery: Delivery,
+        limits: JobLimits,
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+    ) -> None:
+        self.lock = asyncio.Lock()
+        """Whoever changes a job holds it."""
+        self._book = book
+        self._journal = journal
+        self._channels = channels
+        self._delivery = delivery
+        self._limits = limits
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+        self._seen = math.inf
+        self._doubts: dict[str, int] = {}
+        self._trouble = False
+
+    async def look(self) -> None:
+        """See to all that is due. What the journal refuses is done at the next look."""
+        async with self.lock:
+            try:
+                await self._look()
+            except errors.StorageError as error:
+                if not self._trouble:
+                    self._log.write("schedule", "jobs have to wait", level="error", cause=str(error))
+                self._trouble = True
+            else:
+                self._trouble = False
+
+    async def _look(self) -> None:
+        await self._book.load()
+        now = self._clock.now()
+        if now < self._seen:
+            for job in self._book.all():
+                await self._set_back(job, now)
+        self._seen = now
+        for job in self._book.all():
+            if self.gateway.ready(job.channel):
+                await self._see_to(job, now)
+
+    async def _set_back(self, job: Planned, now: float) -> None:
+        """Where the clock was set back, the next time must not be waited for as long as that. A time of a wall clock
+        that comes again is found to be served; what counts elapsed time counts on from here.
+        """
+        if job.next is None or job.plan.kind == "once":
+            return
+        if job.plan.kind == "every":
+            if job.next - now <= job.plan.every:
+                return
+            plan = job.plan.model_copy(update={"begin": now})
+        else:
+            plan = job.plan
+        following = plan.following(now)
+        if following is not None and following < job.next:
+            served = job.served if plan is job.plan else ()
+            await self._book.put(job.model_copy(update={"plan": plan, "next": following, "served": served}))
+
+    async def _see_to(self, job: Planned, now: float) -> None:
+        if job.tell:
+            job = await self._tell(job)
+        if job.open is not None:
+            job = await self._ended(job, job.open)
+        if job.open is not None:
+            return  # one at a time: what is due meanwhile is due once, after it
+        if job.firing is None:
+            if job.next is None:
+                await self._book.remove(job)
+                return
+            if job.paused or job.next > now:
+                return
+            due, count = job.plan.passed(job.next, now)
+            update = {"firing": due, "missed": count - 1, "next": job.plan.following(due)}
+            job = await self._book.put(job.model_copy(update=update))
+        await self._fire(job, job.firing or 0.0, now)
+
+    async def _fire(self, job: Planned, due: float, now: float) -> None:
+        if job.has_served(due):
+            await self._settle(job)
+        elif now - due > self._limits.grace:
+            self._note(job, "skipped: it is too late for it", due, level="warn", missed=job.missed)
+            await self._settle(job, self._skipped(job, due))
+        elif (why := await self._barred(job)) is None:
+            return  # nobody knows yet: at the next look
+        elif why:
+            self._note(job, f"not run: {why}", due, level="warn", user_id=job.user_id)
+            await self._settle(job)
+        else:
+            fresh = await self.gateway.intake.accept(_inbound(job, due, now))
+            await self._book.put(
+                job.serving(due).model_copy(update={"firing": None, "missed": 0, "open": due})
+            )
+            self._note(job, "due" if fresh else "was due, and is taken in already", due, missed=job.missed)
+
+    async def _settle(self, job: Planned, tell: str = "") -> None:
+        """A time is over without a turn."""
+        if job.next is None and not tell:
+            await self._book.remove(job)
+        else:
+            await self._book.put(job.model_copy(update={"firing": None, "missed": 0, "tell": tell}))
+
+    async def _ended(self, job: Planned, due: float) -> Planned:
+        """See whether the turn of a time is over, and what it came to."""
+        key = job.key(due)
+        found = await self._journal.about(job.chat_key, "", key)
+        record = next((one for one in found if key in one.inbound.keys), None)
+        if record is not None and record.state not in {"done", "dead"}:
+            return job
+        outcome = record.outcome if record is not None else None
+        failures = 0 if outcome == "done" else job.failures + (outcome == "failed")
+        update: Json = {"open": None, "failures": failures}
+        if failures >= FAILURES and job.next is not None:
+            update |= {"paused": "it failed three times in a row", "tell": self._gave_up(job)}
+            self._note(job, "paused: it failed three times in a row", due, level="warn")
+        return await self._book.put(job.model_copy(update=update))
+
+    async def _barred(self, job: Planned) -> str | None:
+        """Why a job must not run, "" where it may; None where that is not clear yet."""
+        standing = self.gateway.access.standing(job.channel, job.user_id, job.chat_id, job.chat_type)
+        if not standing.allowed:
+            return f"its person is not let in any more ({standing.reason})"
+        channel: object = self._channels.get(job.channel)
+        if job.chat_type != "group" or not isinstance(channel, KnowsMembers):
+            return ""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                inside = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
+        except (errors.ShipmateError, TimeoutError):
+            return ""
+        doubts = 0 if job.chat_key in inside else self._doubts.get(job.id, 0) + 1
+        self._doubts[job.id] = doubts
+        if 0 < doubts < MOST_DOUBTS:
+            return None
+        del self._doubts[job.id]
+        return "its person is not in that chat any more" if doubts else ""
+
+    async def _tell(self, job: Planned) -> Planned:
+        """Say in the chat what has to be said: at least once, whatever happens."""
+        to = Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, self._ids.ulid())
+        try:
+            await self._delivery.send(to, job.tell, kind="notice")
+        except errors.DeliveryFailed as error:
+            self._note(job, "its chat could not be told", job.next, level="warn", cause=str(error))
+        return await self._book.put(job.model_copy(update={"tell": ""}))
+
+    def _skipped(self, job: Planned, due: float) -> str:
+        where = job.plan.where
+        before = f" and {job.missed} times before" if job.missed else ""
+        words = (
+            f"Job {job.id} (“{title(job)}”) was due {zones.written(due, where)}{before}, when I could not run it. That is "
+            f"more than {self._limits.grace / 60:g} minutes ago, so I have skipped it."
+        )
+        return words + (f" It is due next {zones.written(job.next, where)}." if job.next is not None else "")
+
+    def _gave_up(self, job: Planned) -> str:
+        return (
+            f"I have paused job {job.id} (“{title(job)}”): it failed three times in a row. jobs resume {job.id} (as a "
+            f"command) goes on with it, jobs cancel {job.id} takes it back."
+        )
+
+    def _note(
+        self, job: Planned, what: str, due: float | None, *, level: Level = "info", **more: Any
+    ) -> None:
+        shown = zones.written(due, job.plan.where) if due is not None else None
+        self._log.write(
+            "schedule",
+            f"job {job.id} {what}",
+            level=level,
+            chat_key=job.chat_key,
+            job=job.id,
+            due=shown,
+            **more,
+        )
+
+
+def title(job: Planned) -> str:
+    return text.preview(job.prompt, 60)
+
+
+def _inbound(job: Planned, due: float, now: float) -> Inbound:
+    return Inbound(
+        channel=job.channel,
+        chat_id=job.chat_id,
+        chat_key=job.chat_key,
+        chat_type=job.chat_type,
+        user_id=job.user_id,
+        user_name=job.user_name,
+        keys=(job.key(due),),
+        ts=int(now * 1000),
+        target=job.target,
+        text=job.prompt,
+        due=Due(
+            job=job.id,
+            at=due,
+            plan=job.plan.told(),
+            late=max(0.0, now - due),
+            missed=job.missed,
+            words_of=job.words_of,
+        ),
+    )

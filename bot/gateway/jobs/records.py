@@ -1,0 +1,136 @@
+"""Jobs as the journal keeps them."""
+
+from __future__ import annotations
+
+from bot import errors
+from bot.contracts import ChatType, Frozen, Inbound, Job, Log, Schedule
+from bot.gateway.jobs.plans import Plan
+
+MOST_SPANS = 20
+ZONE = "zone:"
+"""Begins the name of a row that is no job: the time zone that a person has named."""
+Person = tuple[str, str]
+
+
+class Planned(Frozen):
+    """One job. Times are epoch seconds.
+
+    `next` is the time that is waited for. `firing` is one whose message is being written down (with `missed` before it),
+    `open` one whose turn is not known to be over. `served` are spans of times that have had their turn, from the first
+    to the last of each. `paused` says why it is, `tell` what the chat has still to be told.
+    """
+
+    v: int = 1
+    id: str
+    prompt: str
+    plan: Plan
+    channel: str
+    chat_id: str
+    chat_key: str
+    chat_type: ChatType
+    target: dict[str, str]
+    user_id: str
+    user_name: str | None = None
+    words_of: tuple[str, ...] | None = None
+    made_by: str
+    """The requestId of the turn that made it."""
+    next: float | None
+    firing: float | None = None
+    missed: int = 0
+    open: float | None = None
+    served: tuple[tuple[float, float], ...] = ()
+    failures: int = 0
+    paused: str = ""
+    tell: str = ""
+
+    @property
+    def person(self) -> Person:
+        return self.channel, self.user_id
+
+    def key(self, due: float) -> str:
+        """What the inbound of one due time is known by: the journal takes in none twice."""
+        # What counts elapsed time begins anew where a clock was set back, and then comes to the same times again.
+        since = f"{self.plan.begin:.3f}+" if self.plan.kind == "every" else ""
+        return f"job:{self.id}:{since}{due:.3f}"
+
+    def has_served(self, due: float) -> bool:
+        return any(first <= due <= last for first, last in self.served)
+
+    def serving(self, due: float) -> Planned:
+        """With one more time that has had its turn."""
+        spans = list(self.served)
+        if spans and self.plan.following(spans[-1][1]) == due:
+            spans[-1] = (spans[-1][0], due)
+        else:
+            spans.append((due, due))
+        return self.model_copy(update={"served": tuple(spans[-MOST_SPANS:])})
+
+    def of(self, inbound: Inbound) -> bool:
+        """Whether it belongs to the place of a message, or to a thread there."""
+        return f"{self.chat_key}:".startswith(f"{inbound.chat_key}:")
+
+
+class Book:
+    """The jobs of one journal, in memory too. What is changed is on disk first."""
+
+    def __init__(self, journal: Schedule, log: Log) -> None:
+        self._journal = journal
+        self._log = log
+        self._jobs: dict[str, Planned] = {}
+        self._zones: dict[Person, str] = {}
+        self._loaded = False
+
+    async def load(self) -> None:
+        """Read them, once. Raises `errors.StorageError`."""
+        if self._loaded:
+            return
+        for row in await self._journal.jobs():
+            try:
+                self._take(row)
+            except (ValueError, KeyError) as error:
+                # It stays on file: a later version may read it.
+                self._log.write(
+                    "schedule", "a job cannot be read", level="error", job=row.id, cause=type(error).__name__
+                )
+        self._loaded = True
+
+    def _take(self, row: Job) -> None:
+        if row.id.startswith(ZONE):
+            self._zones[row.spec["channel"], row.spec["userId"]] = row.spec["zone"]
+            return
+        job = Planned.model_validate(row.spec)
+        job.plan.following(0.0)  # a zone or an expression that is none is found here
+        self._jobs[row.id] = job
+
+    def all(self) -> list[Planned]:
+        """In the order in which they were made."""
+        return list(self._jobs.values())
+
+    def get(self, name: str) -> Planned | None:
+        return self._jobs.get(name)
+
+    def zone(self, person: Person) -> str | None:
+        """The time zone that a person has named last."""
+        return self._zones.get(person)
+
+    async def put(self, job: Planned) -> Planned:
+        await self._journal.put_job(Job(job.id, job.chat_key, job.model_dump(by_alias=True, mode="json")))
+        self._jobs[job.id] = job
+        return job
+
+    async def remove(self, job: Planned) -> None:
+        await self._journal.remove_job(job.id)
+        self._jobs.pop(job.id, None)
+
+    async def remember(self, person: Person, zone: str) -> None:
+        """A preference only: where it cannot be written it is asked for again."""
+        if self._zones.get(person) == zone:
+            return
+        channel, user_id = person
+        spec = {"channel": channel, "userId": user_id, "zone": zone}
+        try:
+            await self._journal.put_job(Job(f"{ZONE}{channel}:{user_id}", "", spec))
+        except errors.StorageError as error:
+            self._log.write("schedule", "a time zone was not kept", level="warn", cause=str(error))
+            return
+        self._zones[person] = zone

@@ -1,0 +1,63 @@
+"""What the clocks of a time zone show, and when they show it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+
+def zone(name: str) -> tzinfo:
+    """A zone of the tz database. Raises `ValueError` where there is none of that name."""
+    if name == "UTC":
+        return UTC  # known everywhere, also where there is no database
+    try:
+        return ZoneInfo(name)
+    except (KeyError, OSError, ValueError) as error:
+        raise ValueError(f"no time zone is called {name!r}") from error
+
+
+def wall(moment: float, where: tzinfo) -> datetime:
+    """What the clocks show at a moment (epoch seconds), without a zone."""
+    return datetime.fromtimestamp(moment, where).replace(tzinfo=None)
+
+
+def instant(shown: datetime, where: tzinfo) -> float:
+    """When the clocks show a time (without a zone), in epoch seconds: the first time where they do so twice, and where
+    they skip it the first moment after the gap. Never decreases with the time.
+    """
+    first, second = shown.replace(tzinfo=where, fold=0), shown.replace(tzinfo=where, fold=1)
+    before, after = _offset(first), _offset(second)
+    if before >= after:
+        return first.timestamp()
+    low, high = int(second.timestamp()), int(first.timestamp())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _offset(datetime.fromtimestamp(middle, where)) == before:
+            low = middle
+        else:
+            high = middle
+    return float(high)
+
+
+def kept(shown: datetime, where: tzinfo) -> bool:
+    """Whether the clocks show this time, once or twice."""
+    return wall(instant(shown, where), where) == shown
+
+
+def twice(shown: datetime, where: tzinfo) -> bool:
+    """Whether the clocks show this time twice."""
+    return _offset(shown.replace(tzinfo=where, fold=0)) > _offset(shown.replace(tzinfo=where, fold=1))
+
+
+def written(moment: float, where: tzinfo) -> str:
+    """A moment for people and models: the day of the week, and ISO 8601 with the zone's offset."""
+    local = datetime.fromtimestamp(moment, where)
+    exact = "seconds" if local.second else "minutes"
+    return f"{_DAYS[local.weekday()]} {local.isoformat(timespec=exact)}"
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def _offset(moment: datetime) -> timedelta:
+    return moment.utcoffset() or timedelta(0)

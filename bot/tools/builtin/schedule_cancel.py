@@ -1,0 +1,39 @@
+"""`schedule_cancel`: takes a job back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.contracts import Effect, Jobs
+from bot.tools.builtin.schedule_create import asked_in
+from bot.tools.registry import ToolPorts
+
+
+class ScheduleCancelInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    job: str
+
+
+class ScheduleCancel:
+    """Cancels a job of the person who asks, or any of the place for an operator."""
+
+    name = "schedule_cancel"
+    description = "Cancel a job."
+    input = ScheduleCancelInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    timeout_seconds = 30.0
+    ages = False
+
+    def __init__(self, jobs: Jobs | None) -> None:
+        self._jobs = jobs
+
+    async def run(self, args: ScheduleCancelInput) -> str:
+        jobs, inbound = asked_in(self._jobs)
+        return await jobs.cancel(inbound, args.job)
+
+
+def build(ports: ToolPorts) -> ScheduleCancel:
+    return ScheduleCancel(ports.jobs)

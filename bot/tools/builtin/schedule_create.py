@@ -1,0 +1,54 @@
+"""`schedule_create`: something to be done later, in the chat where it is asked for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot import errors
+from bot.contracts import Effect, Inbound, JobRequest, Jobs
+from bot.tools import context
+from bot.tools.permissions import taint
+from bot.tools.registry import ToolPorts
+
+UNPLACED = "This works only in a chat."
+
+
+class ScheduleCreateInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str
+    when: str = Field(description="ISO 8601 (person's zone), 5 cron fields, or every 2h.")
+    timezone: str = Field(default="", description="IANA, if they name one.")
+
+
+class ScheduleCreate:
+    """Plans a job; place and rights are those of the message that asks for it."""
+
+    name = "schedule_create"
+    description = "Do the prompt later, in this chat."
+    input = ScheduleCreateInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"write"})
+    timeout_seconds = 60.0
+    ages = False
+
+    def __init__(self, jobs: Jobs | None) -> None:
+        self._jobs = jobs
+
+    async def run(self, args: ScheduleCreateInput) -> str:
+        jobs, inbound = asked_in(self._jobs)
+        words_of = taint.authors(context.current().view())
+        return await jobs.create(JobRequest(inbound, args.prompt, args.when, args.timezone, words_of))
+
+
+def asked_in(jobs: Jobs | None) -> tuple[Jobs, Inbound]:
+    """The jobs and the message that asks. Raises `errors.ToolError` where no chat does."""
+    inbound = context.current().inbound
+    if jobs is None or inbound is None:
+        raise errors.ToolError(UNPLACED)
+    return jobs, inbound
+
+
+def build(ports: ToolPorts) -> ScheduleCreate:
+    return ScheduleCreate(ports.jobs)

@@ -1,0 +1,37 @@
+"""`schedule_list`: what is planned in this chat."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.contracts import Effect, Jobs
+from bot.tools.builtin.schedule_create import asked_in
+from bot.tools.registry import ToolPorts
+
+
+class ScheduleListInput(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ScheduleList:
+    """Shows the jobs of the place that asks."""
+
+    name = "schedule_list"
+    description = "The jobs of this chat."
+    input = ScheduleListInput
+    effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
+    timeout_seconds = 30.0
+    ages = True
+
+    def __init__(self, jobs: Jobs | None) -> None:
+        self._jobs = jobs
+
+    async def run(self, _: ScheduleListInput) -> str:
+        jobs, inbound = asked_in(self._jobs)
+        return await jobs.listed(inbound)
+
+
+def build(ports: ToolPorts) -> ScheduleList:
+    return ScheduleList(ports.jobs)

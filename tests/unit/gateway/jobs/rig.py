@@ -1,0 +1,114 @@
+"""Jobs on a journal that outlives the process, with a door that only writes down and a clock that is moved."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from bot.contracts import Inbound, JobRequest, Journal
+from bot.gateway.access import Access
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
+from bot.gateway.jobs.desk import JobDesk
+from bot.gateway.jobs.due import JobLimits, Lent
+from bot.system import UlidSource
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from tests.unit.gateway.conftest import manifest
+
+PLACE: dict[str, Any] = {
+    "channel": "tele", "chat_id": "77", "chat_key": "tele:chat:77", "chat_type": "direct", "user_id": "77",
+    "target": {"chat": "77", "reply_to": "3"},
+}  # fmt: skip
+
+
+class Lists:
+    """Whom an operator has let in or shut out meanwhile."""
+
+    def __init__(self) -> None:
+        self.out: set[str] = set()
+
+    def allowed(self, channel: str) -> frozenset[str]:
+        return frozenset({"77"} if channel == "tele" else ())
+
+    def blocked(self, channel: str) -> frozenset[str]:
+        return frozenset(self.out if channel == "tele" else ())
+
+
+class Told:
+    """What the chats are told."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    async def send(self, to: Address, words: str, **_: Any) -> None:
+        assert "reply_to" not in to.target
+        self.words.append(words)
+
+
+class Rig:
+    """One process after the other over one journal."""
+
+    def __init__(self, journal: Journal, clock: FakeClock, **limits: Any) -> None:
+        self.journal = journal
+        self.clock = clock
+        self.limits = JobLimits(**limits)
+        self.log = MemoryLog()
+        self.lists = Lists()
+        self.told = Told()
+        self.channels: dict[str, Any] = {}
+        self.ready = True
+        self.outcome: str | None = "done"
+        """What each turn comes to at once; None where it goes on."""
+        self.ids = UlidSource(clock)
+        self.taken: list[Inbound] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Nothing is left but the journal."""
+        self.desk = JobDesk(
+            journal=self.journal, channels=self.channels, delivery=cast("Delivery", self.told), limits=self.limits,
+            timezone="UTC", redact=str, clock=self.clock, ids=self.ids, log=self.log,
+        )  # fmt: skip
+        self.due = self.desk.due
+        access = Access({"tele": manifest("tele")}, {}, frozenset({"tele:1"}), self.lists)
+        self.due.gateway = Lent(access, self, lambda _: self.ready)
+
+    async def go_on(self) -> None:
+        """Another process, which ends the turns that the one before has left."""
+        self.restart()
+        for inbound in await self.journal.unfinished():
+            if inbound.keys not in [one.keys for one in self.taken]:
+                self.taken.append(inbound)
+            await self.journal.finish(inbound.request_id, "done")
+
+    async def accept(self, inbound: Inbound) -> bool:
+        """The door: each key is taken in once."""
+        inbound = inbound.model_copy(update={"request_id": self.ids.ulid()})
+        fresh = await self.journal.receive(inbound)
+        if fresh:
+            self.taken.append(inbound)
+            if self.outcome is not None:
+                await self.journal.finish(inbound.request_id, self.outcome)
+        return fresh
+
+    def inbound(self, **more: Any) -> Inbound:
+        return Inbound.model_validate(PLACE | {"keys": ("k",), "ts": 1, "request_id": "R1"} | more)
+
+    async def plan(self, when: str, prompt: str = "tell me 你好", **more: Any) -> str:
+        """Make a job; its name."""
+        timezone, words = more.pop("timezone", ""), more.pop("words_of", frozenset({"77"}))
+        said = await self.desk.create(JobRequest(self.inbound(**more), prompt, when, timezone, words))
+        self.said = said
+        return said.split()[3]
+
+    @property
+    def times(self) -> list[float]:
+        """The due times that have had a turn, in their order."""
+        return [one.due.at for one in self.taken if one.due is not None]
+
+    async def passes(self, seconds: float, step: float = 60.0) -> None:
+        """Let time go by, and look every so often."""
+        end = self.clock.now() + seconds
+        while self.clock.now() < end:
+            self.clock.jump(min(step, end - self.clock.now()))
+            await self.due.look()

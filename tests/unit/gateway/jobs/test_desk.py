@@ -1,0 +1,181 @@
+"""Making, showing and taking back jobs: whose they are, what is said, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.contracts import Command, JobRequest
+from bot.testing.journal import FaultyJournal, JournalFailure
+from tests.unit.gateway.jobs.rig import Rig
+
+GROUP: dict[str, Any] = {
+    "chat_id": "-100",
+    "chat_key": "tele:chat:-100",
+    "chat_type": "group",
+    "target": {"chat": "-100"},
+}
+
+
+async def command(rig: Rig, args: str = "", **more: Any) -> str:
+    return await rig.desk.command(rig.inbound(command=Command(name="jobs", args=args), **more))
+
+
+async def test_the_model_is_told_when_it_runs_in_which_zone_and_what_holds(rig: Rig) -> None:
+    name = await rig.plan("0 9 * * 1-5", timezone="Asia/Tokyo")
+    assert rig.said == (
+        f"Scheduled as job {name} (cron 0 9 * * 1-5): Mon 2027-01-18T09:00+09:00, then Tue 2027-01-19T09:00+09:00, then "
+        "Wed 2027-01-20T09:00+09:00. Time zone: Asia/Tokyo (as asked for). It runs here as a turn of its own with the "
+        "rights of the person; what needs an approval is refused in it. If I cannot run it in time it runs late, up to "
+        "120 minutes, else it is skipped and said. Tell the person when it is due."
+    )
+
+
+class Zones:
+    """A channel that knows, or does not."""
+
+    def __init__(self, answer: str | Exception | None) -> None:
+        self.answer = answer
+
+    async def zone_of(self, user_id: str) -> str | None:
+        assert user_id == "77"
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def test_the_zone_is_the_one_asked_for_else_the_platforms_else_the_one_named_before_else_the_default(
+    rig: Rig,
+) -> None:
+    async def zone(**more: Any) -> str:
+        await rig.plan("every 2h", **more)
+        return rig.said.partition("Time zone: ")[2].partition(". ")[0]
+
+    assert (await zone()).startswith("UTC (the default here")
+    assert await zone(timezone="Asia/Kolkata") == "Asia/Kolkata (as asked for)"
+    rig.restart()
+    assert await zone() == "Asia/Kolkata (as the person named it before)"
+    for answer in (errors.ChannelUnreachable("no"), None, "Atlantis/Deep", "/etc/passwd"):
+        rig.channels["tele"] = Zones(answer)
+        assert await zone() == "Asia/Kolkata (as the person named it before)"
+    rig.channels["tele"] = Zones("Europe/Berlin")
+    assert await zone() == "Europe/Berlin (as tele has it for the person)"
+    assert (await zone(timezone="UTC")).startswith("UTC (as asked for)")
+
+
+@pytest.mark.parametrize(
+    ("when", "more", "told"),
+    [
+        ("soon", {}, "- when: expected a time in ISO 8601"),
+        (
+            "every 1h",
+            {"timezone": "Mars"},
+            "- timezone: expected a name of the tz database such as Europe/Berlin, got 'Mars'",
+        ),
+        ("every 1h", {"prompt": " "}, "- prompt: expected from 1 to 4000 characters, got 1"),
+        ("every 1h", {"prompt": "x" * 4_001}, "got 4001"),
+    ],
+)
+async def test_what_does_not_fit_is_told_by_field_and_nothing_is_made(
+    rig: Rig, when: str, more: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(errors.ToolInputInvalid) as caught:
+        await rig.plan(when, **more)
+    assert told in str(caught.value)
+    assert await rig.journal.jobs() == []
+
+
+async def test_a_chat_has_so_many_jobs_and_no_more_its_threads_included(rig: Rig) -> None:
+    small = Rig(rig.journal, rig.clock, most=3)
+    for number in range(3):
+        await small.plan("every 1h", **GROUP | {"chat_key": f"tele:chat:-100:thread:{number}"})
+    with pytest.raises(errors.ToolError, match="cannot have more"):
+        await small.plan("every 1h", **GROUP)
+    await small.plan("every 1h")
+
+
+async def test_a_job_makes_shows_and_cancels_no_jobs(rig: Rig) -> None:
+    name = await rig.plan("every 1h")
+    await rig.passes(3_600)
+    inside = rig.taken[0].model_copy(update={"request_id": "R2"})
+    with pytest.raises(errors.ToolError, match="jobs neither make nor change jobs"):
+        await rig.desk.create(JobRequest(inside, "again", "every 1h"))
+    with pytest.raises(errors.ToolError, match="jobs neither"):
+        await rig.desk.listed(inside)
+    with pytest.raises(errors.ToolError, match="jobs neither"):
+        await rig.desk.cancel(inside, name)
+    assert len(await rig.journal.jobs()) == 1
+
+
+async def test_jobs_are_changed_by_whoever_made_them_and_by_operators(rig: Rig) -> None:
+    name = await rig.plan("every 1h", **GROUP)
+    other = GROUP | {"user_id": "88"}
+    assert (
+        await command(rig, f"cancel {name}", **other)
+        == f"Job {name} is somebody else's: they can change it, or an operator."
+    )
+    with pytest.raises(errors.ToolError, match="somebody else's"):
+        await rig.desk.cancel(rig.inbound(**other), name)
+    assert await command(rig, f"pause {name}") == "There are no jobs here."
+    assert "is paused" in await command(rig, f"pause {name.lower()}", **GROUP)
+    assert "paused: by 77" in await command(rig, "", **other)
+    await rig.passes(3 * 3_600)
+    assert rig.taken == []
+    assert "goes on" in await command(rig, f"resume {name}", **GROUP | {"user_id": "1"})
+    await rig.passes(3_600)
+    assert len(rig.taken) == 1
+    assert "is cancelled" in await command(rig, f"cancel {name}", **GROUP | {"user_id": "1"})
+    await rig.passes(3 * 3_600)
+    assert len(rig.taken) == 1
+    assert [entry.details["by"] for entry in rig.log.of("schedule") if "by" in entry.details] == [
+        "tele:77", "tele:77", "tele:1", "tele:1",
+    ]  # fmt: skip
+
+
+async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> None:
+    top = await rig.plan("every 1h", **GROUP)
+    inner = await rig.plan("every 2h", prompt="二", **GROUP | {"chat_key": "tele:chat:-100:thread:1"})
+    await rig.plan("every 3h", **GROUP | {"chat_id": "-1001", "chat_key": "tele:chat:-1001"})
+    assert [line[:6] for line in (await command(rig, **GROUP)).splitlines()] == [top, inner]
+    (line,) = (await command(rig, **GROUP | {"chat_key": "tele:chat:-100:thread:1"})).splitlines()
+    assert line == f"{inner} – every 2h (UTC), next Fri 2027-01-15T10:00+00:00, for 77: 二"
+    assert await rig.desk.listed(rig.inbound()) == "There are no jobs here."
+    assert await command(rig, "burn it") == "Say jobs, or jobs pause, resume or cancel with the name of one."
+
+
+async def test_a_paused_job_whose_time_has_passed_is_not_resumed(rig: Rig) -> None:
+    name = await rig.plan("2027-01-15T09:00")
+    await command(rig, f"pause {name}")
+    await rig.passes(2 * 3_600)
+    assert "has passed" in await command(rig, f"resume {name}")
+    assert rig.taken == []
+
+
+async def test_a_journal_that_refuses_makes_no_job_and_cancels_none(rig: Rig) -> None:
+    await rig.plan("every 1h")
+    journal = FaultyJournal(rig.journal)
+    rig.journal = journal
+    rig.restart()
+    journal.fail(JournalFailure("write", times=None))
+    with pytest.raises(errors.StorageError):
+        await rig.plan("every 2h")
+    (line,) = (await rig.desk.listed(rig.inbound())).splitlines()
+    with pytest.raises(errors.StorageError):
+        await rig.desk.cancel(rig.inbound(), line[:6])
+    assert len((await rig.desk.listed(rig.inbound())).splitlines()) == 1
+
+
+async def test_a_job_whose_request_was_forgotten_is_gone(rig: Rig) -> None:
+    await rig.plan("every 1h", request_id="R7")
+    kept = await rig.plan("every 1h", request_id="R8")
+    await rig.desk.forget(frozenset({"R7", "R9"}))
+    assert [job.id for job in await rig.journal.jobs()] == [kept]
+
+
+async def test_words_of_too_many_people_are_anybodys(rig: Rig) -> None:
+    await rig.plan("every 1h", words_of=frozenset(map(str, range(51))))
+    await rig.plan("every 1h", words_of=None)
+    await rig.plan("every 1h", words_of=frozenset({"9", "8"}))
+    assert [job.spec["wordsOf"] for job in await rig.journal.jobs()] == [None, None, ["8", "9"]]
