@@ -1,8 +1,8 @@
 """What is attached again to a history that was compacted: what the model was working with and would have to look for.
 
 Each provider looks at what left the view and at what is still in it, and gives one section. In this order, within a
-budget: pointers to large results, then the text of skills; the open tasks stand before them, in the memory or the
-summary itself. Others join the list once there is something to say.
+budget: pointers to large results, the text of skills, the names of tools that were found; the open tasks stand before
+them, in the memory or the summary itself. Others join the list once there is something to say.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.agent.kit import Kit
-from bot.context import blocks
+from bot.context import blocks, found
 from bot.context.sections import Section, assemble
 from bot.contracts import Json, Message
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
+from bot.tools.builtin.tool_search import ToolSearch
 
 MOST_TOKENS = 50_000
 SHARE = 0.1
@@ -40,8 +41,8 @@ Provider = Callable[[Gone], Section]
 def artifacts(gone: Gone) -> Section:
     """Where the large results are that left the view."""
     still = {pointer for pointer, _ in _pointers(gone.kept)}
-    found = {pointer: lines for pointer, lines in _pointers(gone.dropped) if pointer not in still}
-    rows = [f"- artifact {pointer} ({lines} lines and more)" for pointer, lines in found.items()]
+    left = {pointer: lines for pointer, lines in _pointers(gone.dropped) if pointer not in still}
+    rows = [f"- artifact {pointer} ({lines} lines and more)" for pointer, lines in left.items()]
     words = f"Large results from before, to be read with {excerpt.READER}:\n" + "\n".join(rows[-POINTERS:])
     return Section("artifacts", 1, words if rows else "")
 
@@ -49,14 +50,24 @@ def artifacts(gone: Gone) -> Section:
 def skills(gone: Gone) -> Section:
     """The text of skills that were loaded, the newest first where not all fit."""
     still = dict(_skills(gone.kept))
-    found = {name: words for name, words in _skills(gone.dropped) if name not in still}
-    texts = [f"The skill {name}, loaded before:\n\n{words}" for name, words in reversed(found.items())]
+    left = {name: words for name, words in _skills(gone.dropped) if name not in still}
+    texts = [f"The skill {name}, loaded before:\n\n{words}" for name, words in reversed(left.items())]
     shorter = tuple("\n\n".join(texts[:count]) for count in range(len(texts) - 1, 0, -1))
-    names = f"Skills loaded before; load again what you need: {', '.join(found)}"
+    names = f"Skills loaded before; load again what you need: {', '.join(left)}"
     return Section("skills", 2, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
 
 
-PROVIDERS: tuple[Provider, ...] = (artifacts, skills)
+def tools(gone: Gone) -> Section:
+    """The names of tools that were found: what is in view no more is declared no more."""
+    still = set(found.names(gone.kept))
+    names = [name for name in found.names(gone.dropped) if name not in still]
+    words = (
+        f"Tools found before; find again with {ToolSearch.name} what you need: {', '.join(names[-POINTERS:])}"
+    )
+    return Section("tools", 3, words if names else "")
+
+
+PROVIDERS: tuple[Provider, ...] = (artifacts, skills, tools)
 
 
 def attached(gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS) -> list[str]:
@@ -73,9 +84,9 @@ def attached(gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS) ->
 
 def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
     for words in (content for _, content in _results(messages)):
-        found = excerpt.read(words)
-        if found is not None and found.artifact is not None:
-            yield found.artifact, found.lines
+        read = excerpt.read(words)
+        if read is not None and read.artifact is not None:
+            yield read.artifact, read.lines
 
 
 def _skills(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,12 @@ def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
     return shown, [{**tool, "defer_loading": True} for tool in tools.values()]
 
 
+def names(messages: Iterable[Message]) -> list[str]:
+    """The tools that messages refer to, each once, in order."""
+    _, tools = declared(list(messages))
+    return [str(tool["name"]) for tool in tools]
+
+
 def _taken(block: Json, tools: dict[str, Json]) -> Json:
     if not _refers(block):
         return block

@@ -143,14 +143,13 @@ class Server:
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(START_SECONDS):
-                    await stack.enter_async_context(client)
-                    await self._list(client)
-            except BaseException:
-                # Servers of one age refuse the greeting of the other.
-                self._handshake = "auto" if self._handshake == "legacy" else "legacy"
-                raise
+            # Servers of one age refuse the greeting of the other: next time the other one, unless this one goes through.
+            used = self._handshake
+            self._handshake = "auto" if used == "legacy" else "legacy"
+            async with asyncio.timeout(START_SECONDS):
+                await stack.enter_async_context(client)
+                await self._list(client)
+            self._handshake = used
             follow = asyncio.create_task(self._follow(client))
             try:
                 await self._serve(client)

@@ -179,6 +179,8 @@ async def test_what_left_the_view_is_declared_no_more(bench: Bench, asked: Liste
     assert (await bench.pool.compact(KEY))["how"] in {"summary", "memory"}
     await bench.say("still there?")
     assert later(bodies(asked)[-1]) == []
+    told = json.dumps(bodies(asked)[-1]["messages"])
+    assert f"find again with tool_search what you need: {Forecast.name}, mcp__weather__weather_alerts" in told
     bench.restart()
     await bench.say("and now?")
     assert later(bodies(asked)[-1]) == []
