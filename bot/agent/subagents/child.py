@@ -290,7 +290,7 @@ class Child:
             reply=None,
             injection=self._loading,
             # What it was asked follows from what the turn sees, and counts as that.
-            view=lambda: [*self._root.context.view(), *self._loading.messages, *self._own[1:]],
+            view=lambda: [*self._loading.messages, *self._root.context.view(), *self._own[1:]],
             touched=self._touched.append,
             tasks=None,
             approvals=lambda one: _Asked(one, self),
