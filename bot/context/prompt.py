@@ -193,9 +193,12 @@ def loaded_messages(lines: Iterable[ArchiveLine]) -> list[Message]:
 
 
 def _whereabouts(line: ArchiveLine) -> Json:
-    """The chat of a line that is not of this one, and its address, where whoever loaded it knows them."""
+    """The chat of a line that is not of this one, its address, and the artifacts of its turn, where whoever loaded it
+    knows them.
+    """
     meta = line.meta or {}
-    return {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
+    where = {key: meta[key] for key in ("chat", "link") if isinstance(meta.get(key), str)}
+    return where | ({"artifacts": meta["artifacts"]} if isinstance(meta.get("artifacts"), list) else {})
 
 
 def _speaker(line: ArchiveLine) -> str:

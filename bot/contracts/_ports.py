@@ -143,6 +143,12 @@ class Artifacts(Protocol):
         """
         ...
 
+    async def made(self, chat_key: str, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+        """What is kept of these turns of a chat: ids with the names of the tools, the oldest first, by requestId. Raises
+        `errors.StorageError`.
+        """
+        ...
+
     async def forget(self, chat_key: str, requests: Collection[str]) -> int:
         """Remove what these turns of a chat have made; how many that were. Raises `errors.StorageError`."""
         ...

@@ -32,6 +32,7 @@ SHOWN = 240
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID = re.compile(rf"[{_CROCKFORD}]{{26}}")
 _END = ".txt"
+_ABOUT = 4096  # bytes that are read for the line about a result
 _FRAMING = 24  # characters that a match costs beside its text
 _DAY = 86_400.0
 _R = TypeVar("_R")
@@ -99,6 +100,13 @@ class ArtifactStore:
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
+    async def made(self, chat_key: str, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+        """As `contracts.Artifacts.made`."""
+        try:
+            return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
+        except OSError as error:
+            raise errors.StorageError(f"artifacts cannot be read: {error}") from error
+
     async def forget(self, chat_key: str, requests: Collection[str]) -> int:
         """As `contracts.Artifacts.forget`."""
         try:
@@ -146,16 +154,27 @@ class ArtifactStore:
         found = self._disk.names(folder)
         return [folder / name for name in found if _ID.fullmatch(name.removesuffix(_END))]
 
+    def _made(self, chat_key: str, requests: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for path, about in self._of(chat_key, requests):
+            found.setdefault(about["requestId"], []).append((path.stem, str(about.get("tool"))))
+        return found
+
     def _forget(self, chat_key: str, requests: frozenset[str]) -> int:
-        gone = 0
         with jsonl.locked(self._folder):
-            for path in self._all(self._path(chat_key, "").parent):
-                with closing(self._disk.open(path)) as file:
-                    first, _, _ = file.read(0, pieces.PIECE).partition(b"\n")
-                if (jsonl.loads(first) or {}).get("requestId") in requests:
-                    self._disk.remove(path)
-                    gone += 1
-        return gone
+            gone = [path for path, _ in self._of(chat_key, requests)]
+            for path in gone:
+                self._disk.remove(path)
+        return len(gone)
+
+    def _of(self, chat_key: str, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
+        """What these turns have made, the oldest first, with the line about it."""
+        for path in self._all(self._path(chat_key, "").parent):
+            with closing(self._disk.open(path)) as file:
+                first, _, _ = file.read(0, _ABOUT).partition(b"\n")
+            about = jsonl.loads(first) or {}
+            if about.get("requestId") in requests:
+                yield path, about
 
     def _sweep(self, before: float) -> int:
         gone = 0

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import ArchiveLine, Effect, HistoryQuery, Hit, RecallQuery
+from bot.contracts import ArchiveLine, Effect, HistoryQuery, Hit, Json, RecallQuery
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts
@@ -19,6 +19,10 @@ BYTES = 75_000
 """Of all that one call loads, so that what is ranked low is left out before what is old: a turn takes in about as much
 in any script.
 """
+
+
+MOST_ARTIFACTS = 5
+"""What is named of one turn, the newest."""
 
 
 class LoadHistoryInput(BaseModel):
@@ -92,9 +96,12 @@ class ChatLoadHistory:
             found = await self._newest(args, turn, chats, room)
         if not found.lines:
             return _nothing(args, found)
-        marked = [self._marked(line, turn) for line in found.lines]
+        made = await self._made(found.lines, turn.chat_key)
+        marked = [self._marked(line, turn, made.get(place, [])) for place, line in enumerate(found.lines)]
         loaded = await turn.injection.inject(marked)
-        return _receipt(args, loaded, found, others=turn.chat_key, private=turn.private)
+        told = _receipt(args, loaded, found, others=turn.chat_key, private=turn.private)
+        kept = any((line.meta or {}).get("artifacts") for line in loaded)
+        return told + (" What stands under `artifacts` can be read with `read_artifact`." if kept else "")
 
     async def _others(self, turn: ToolExecutionContext) -> list[str]:
         """The other chats of the person who asks; where others read along, not what was said in private."""
@@ -149,11 +156,29 @@ class ChatLoadHistory:
             lines = every[: len(every) - args.offset][-room:]
         return _Found(lines, lines, total, counted=all(page.counted for page in pages))
 
-    def _marked(self, line: ArchiveLine, turn: ToolExecutionContext) -> ArchiveLine:
+    async def _made(self, lines: Sequence[ArchiveLine], chat_key: str) -> dict[int, list[Json]]:
+        """What the turns of these lines have put away (results, and transcripts of tasks), by the place of the last line
+        of each. Only those of this chat can be read in it.
+        """
+        places = {_request(line): place for place, line in enumerate(lines) if line.chat_key == chat_key}
+        places.pop("", None)
+        if not places:
+            return {}
+        try:
+            made = await self._ports.artifacts.made(chat_key, places)
+        except errors.StorageError:
+            return {}  # what was said is found all the same
+        return {
+            places[request]: [{"id": name, "tool": tool} for name, tool in found[-MOST_ARTIFACTS:]]
+            for request, found in made.items()
+        }
+
+    def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: Sequence[Json]) -> ArchiveLine:
         """With where it is from, as far as that says something."""
         where = {
             "chat": line.chat_key if line.chat_key != turn.chat_key else None,
             "link": self._ports.permalink(line),
+            "artifacts": list(made) or None,
         }
         return line.model_copy(update={"meta": {**(line.meta or {}), **where}})
 
@@ -175,6 +200,10 @@ def _with_neighbours(
         taken_bytes += size
         found.append(hit.line)
     return sorted(taken.values(), key=lambda line: line.ts), found
+
+
+def _request(line: ArchiveLine) -> str:
+    return str((line.meta or {}).get("requestId") or "")
 
 
 def _identity(line: ArchiveLine) -> tuple[str, int, str, str]:

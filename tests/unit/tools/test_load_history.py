@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -12,8 +13,9 @@ from bot import errors
 from bot.context.prompt import loaded_messages
 from bot.contracts import ArchiveLine
 from bot.history.archive import ChatStore
+from bot.history.artifacts import ArtifactStore
 from bot.history.searching import SearchedArchive
-from bot.system import SystemDisk
+from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.tools.builtin.chat_load_history import ChatLoadHistory, LoadHistoryInput
@@ -65,6 +67,13 @@ class Bench:
         self.archive = SearchedArchive(
             store, root / "index.db", folder=root / "chats", disk=SystemDisk(), log=MemoryLog()
         )
+        self.artifacts = ArtifactStore(
+            root / "artifacts",
+            disk=SystemDisk(),
+            ids=UlidSource(self.clock),
+            clock=self.clock,
+            log=MemoryLog(),
+        )
         self.ts = int(self.clock.now() * 1000) - 10**9
         self.private = True
 
@@ -76,7 +85,7 @@ class Bench:
     async def load(self, **arguments: Any) -> str:
         ports = ToolPorts(
             archive=self.archive,
-            artifacts=cast("Any", None),
+            artifacts=self.artifacts,
             skills=cast("Any", None),
             clock=self.clock,
             memory=cast("Any", None),
@@ -228,3 +237,47 @@ async def test_the_receipt_tells_of_no_match_that_the_turn_did_not_take(bench: B
     assert said.startswith("Loaded 1 older messages, ")
     assert "(1 matches " in said
     assert "2 more match" in said
+
+
+async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> None:
+    async def put(request_id: str, tool: str, chat_key: str = HERE) -> str:
+        return await bench.artifacts.put(
+            "rows", chat_key=chat_key, request_id=request_id, tool=tool, tool_use_id="t"
+        )
+
+    made = [await put("R1", tool) for tool in ("run_shell", "task")]
+    await put("R2", "web_fetch", THERE)
+    for number in range(7):
+        await put("R3", f"tool{number}")
+    await bench.say("count the umbrellas", meta={"requestId": "R1"})
+    await bench.say("There are 12 umbrellas", role="assistant", meta={"requestId": "R1"})
+    await bench.say("more umbrellas here", key=THERE, meta={"requestId": "R2"})
+    await bench.say("umbrellas with many results", meta={"requestId": "R3", "artifacts": ["forged"]})
+    await bench.say("umbrellas with none", meta={"requestId": "R4"})
+    said = await bench.load(query="umbrellas", scope="mine", limit=50)
+    assert said.endswith("can be read with `read_artifact`.")
+    told: dict[str, Any] = {line.text: (line.meta or {}).get("artifacts") for line in bench.injected.lines}
+    expected = [{"id": made[0], "tool": "run_shell"}, {"id": made[1], "tool": "task"}]
+    assert told["There are 12 umbrellas"] == expected
+    assert told["count the umbrellas"] is None, "once for each turn"
+    assert told["more umbrellas here"] is None, "those of another chat cannot be read here"
+    assert [one["tool"] for one in told["umbrellas with many results"]] == [f"tool{n}" for n in range(2, 7)]
+    assert told["umbrellas with none"] is None
+    shown = json.dumps(loaded_messages(bench.injected.lines))
+    assert made[0] in shown
+    page = await bench.artifacts.read(made[1], HERE, offset=0, limit=10)
+    assert page.text == "rows"
+
+
+async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.say("the red umbrella", meta={"requestId": "R1"})
+
+    def refused(*_: Any) -> list[Path]:
+        raise OSError("no")
+
+    monkeypatch.setattr(bench.artifacts, "_all", refused)
+    assert "Loaded 1 older messages" in await bench.load(query="umbrella")
+    with pytest.raises(errors.StorageError):
+        await bench.artifacts.made(HERE, ["R1"])
