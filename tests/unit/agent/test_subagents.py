@@ -92,8 +92,8 @@ async def test_it_has_no_tool_to_speak_with_or_to_give_work_away(bench: Bench, w
     model.answers += [reply(tool_use("task", prompt="x")), reply(text("ok"))]
     await bench.say("go")
     names = {tool["name"] for tool in model.children[0].tools}
-    whole = set(bench.kit.registry.names())
-    assert names == whole - {"task", "chat_send", "schedule_create"}
+    whole = {name for name in bench.kit.registry.names() if not name.startswith("schedule_")}
+    assert names == whole - {"task", "chat_send"}
     refused = model.children[1].messages[-1]["content"]
     assert [block.get("is_error", False) for block in refused] == [True, True, True, False]
     assert len(model.children) == 2
@@ -266,3 +266,28 @@ async def test_what_does_not_fit_is_masked_or_cut_and_asked_again(bench: Bench, 
     assert "[observation masked" in asked(model.children[-2])
     # The turn's own view has not been touched by it.
     assert not bench.log.of("masking")
+
+
+async def test_a_disk_that_refuses_the_transcript_does_not_stop_the_task(bench: Bench, work: Any) -> None:
+    class Refusing:
+        async def put(self, text: str, **_: Any) -> str:
+            raise errors.StorageError("full")
+
+    model = work(lambda _: reply(text("- done")), artifacts=Refusing())
+    model.answers += [reply(tool_use("task", prompt="dig")), reply(text("ok"))]
+    await bench.say("go")
+    (result,) = told(bench)
+    assert result["content"].startswith("- done")
+    assert "its steps could not be kept" in result["content"]
+    assert bench.log.of("storage")
+
+
+async def test_labels_and_prompts_are_in_no_line_of_the_log(bench: Bench, work: Any) -> None:
+    """What was said is for `llm.logMessages` to decide, which the lines of the model and of tools follow."""
+    model = work(lambda _: reply(text("- 秘密の答え")))
+    bench.configure(dispatcher=bench.kit.dispatcher.narrowed(bench.kit.registry, lambda around: around))
+    bench.kit.dispatcher._log_content = False
+    model.answers += [reply(tool_use("task", prompt="秘密の仕事", description="秘密の名")), reply(text("ok"))]
+    await bench.say("go")
+    assert bench.log.of("task")
+    assert "秘密" not in bench.log.text
