@@ -47,21 +47,19 @@ class Progress:
     def begin(self, to: Address) -> None:
         """A turn begins: what it has at work is shown here, where the channel can do that and is set to."""
         if self._manifests[to.channel].edits is not None and to.channel in self._on:
-            self._open[to.request_id] = _Watched(to, Changing(to, KIND, self._desk))
+            self._open.setdefault(to.request_id, _Watched(to, Changing(to, KIND, self._desk)))
 
     async def adopt(self, to: Address) -> None:
         """After a crash: go on in the message that was there. Raises `errors.StorageError`."""
-        if to.request_id not in self._open:
-            self.begin(to)
-        watched = self._open.get(to.request_id)
-        if watched is None:
-            return
         for row in await self._desk.journal.deliveries(to.request_id):
-            if row.kind == KIND and row.state in {"intent", "sending"}:
-                found = Changing.of(row, to, self._desk)
-                if row.state == "intent":
-                    await found.never()
-                else:
+            if row.kind != KIND or row.state not in {"intent", "sending"}:
+                continue
+            found = Changing.of(row, to, self._desk)
+            if row.state == "intent":
+                await found.never()
+            else:
+                self.begin(to)
+                if (watched := self._open.get(to.request_id)) is not None:
                     watched.message = found
 
     async def end(self, to: Address) -> None:

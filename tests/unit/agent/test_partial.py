@@ -12,6 +12,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnOutcome, TurnRequest
+from bot.telemetry import Redactor
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, words
 from tests.unit.agent.test_steps import steps_of
@@ -106,6 +107,14 @@ async def test_a_secret_in_it_is_in_neither_the_history_nor_the_chat(bench: Benc
     bench.configure(redact=lambda words: words.replace("sk-secret", "[key]"))
     await stopped(bench, said=(TextDelta("It is sk-sec"), TextDelta("ret, and")))
     assert bench.chat.seen == ["It is [key], and\n\n(stopped)"]
+    assert "sk-secret" not in history(bench)
+
+
+async def test_it_does_not_end_in_the_beginning_of_a_secret(bench: Bench) -> None:
+    redact = Redactor(["sk-secret-123"])
+    bench.configure(redact=redact, settled=redact.settled)
+    await stopped(bench, said=call('{"text": "The key is sk-secret-12'))
+    assert bench.chat.seen == ["The key is\n\n(stopped)"]
     assert "sk-secret" not in history(bench)
 
 

@@ -12,6 +12,7 @@ from bot.contracts import Outbound, Sent
 from bot.gateway import grace
 from bot.gateway.previews import GOES_ON, Previewing
 from tests.unit.gateway.outgoing import TO, Desk
+from tests.unit.gateway.test_board import event
 from tests.unit.gateway.test_outbox_kills import FOREVER, Process, World, finish
 from tests.unit.gateway.test_previews import ANSWER, EDITS, Writing
 
@@ -130,3 +131,52 @@ async def test_killed_at_any_call_a_turn_without_an_answer_leaves_nothing_that_g
         assert await Process(world, FOREVER, "before", **OPTIONS).live(give_up)
         assert len(world.stands) <= 1
         assert not any(words.endswith(GOES_ON) for words in world.stands.values())
+
+
+async def work(desk: Desk) -> None:
+    """A turn that has two things at work before it answers."""
+    desk.delivery.progress.begin(TO)
+    for name in ("alpha", "beta"):
+        desk.delivery.progress.told(event("queued", name, desk.clock.now() - 1_800_000_000.0))
+    await desk.clock.sleep(240)
+    for name in ("alpha", "beta"):
+        desk.delivery.progress.told(event("ended", name, desk.clock.now() - 1_800_000_000.0))
+    await desk.clock.sleep(240)
+    await desk.delivery.send(TO, ANSWER)
+    await desk.delivery.ended(TO)
+    await finish(desk)
+
+
+async def work_on(desk: Desk) -> None:
+    """The same after a restart."""
+    if not await desk.file.unfinished():
+        return
+    if await desk.delivery.resume(TO):
+        await desk.delivery.ended(TO)
+        await finish(desk)
+    else:
+        await work(desk)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_at_any_call_what_was_at_work_is_one_message_that_goes_on_no_more(
+    tmp_path: Path, when: str
+) -> None:
+    lived, last = False, 0
+    while not lived:
+        last += 1
+        world = Wall(tmp_path / str(last), tells=True)
+        first = Process(world, last, when, **OPTIONS)
+        await first.desk.asked()
+        lived = await first.live(work)
+        assert await Process(world, FOREVER, "before", **OPTIONS).live(work_on)
+        shown = [words for words in world.stands.values() if words != ANSWER]
+        assert len(world.stands) == len(shown) + 1, "the answer is there, once"
+        assert len(shown) <= 1
+        assert not [
+            words for words in shown if words.startswith("**Working") and "(interrupted)" not in words
+        ]
+        after = Desk(world.root, clock=world.clock, **OPTIONS)
+        assert {row.state for row in await after.rows()} <= {"sent", "failed"}
+        await after.close()
+    assert last > 8
