@@ -148,7 +148,8 @@ class ActiveTurn:
             self.steps.answered(reply, None, self._ledger.flush())
             return []
         content = blocks.redacted(reply.content, self._kit.redact)
-        content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn")
+        # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
+        content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
         facts: Json = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | spent(reply)
         uuid: str | None = None
         if continued:
@@ -166,6 +167,11 @@ class ActiveTurn:
     def continued(self) -> int:
         """Where a resumed turn ends with an answer that went on: how often it did."""
         return int(self._cut_off.facts.get("continued", 0)) if self._cut_off is not None else 0
+
+    def unpause(self, facts: Json) -> None:
+        """What the provider's own tools were asked when it paused gets no answer; `facts` are told of what is left."""
+        if (rest := said.without_pause(self._entries[-1].message)) is not None:
+            self._note(rest, {"instead": self._taken_back().uuid} | facts)
 
     def last_words(self) -> str:
         """The text with which the turn ends: an answer that paused and went on is one answer."""
@@ -241,8 +247,7 @@ class ActiveTurn:
             return
         self._ended = True
         self.steps.failed(status)
-        if (rest := said.without_pause(self._entries[-1].message)) is not None:
-            self._note(rest, {"instead": self._taken_back().uuid})
+        self.unpause({})
         if status == "stopped":
             self._keep_partial()
         elif self._entries and blocks.tool_uses(self._entries[-1].message):

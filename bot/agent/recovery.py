@@ -88,7 +88,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
         try:
             return await _answer(turn, _sound(request, asking), asking)
         except errors.RequestInvalid as error:
-            if not await _without_what_is_bound(turn, tries, error):
+            if not await _without_what_is_bound(turn, tries, error, asking):
                 raise
         except errors.OutputOverflow as error:
             kit.windows.refused(request.model, error)
@@ -103,16 +103,22 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             _shrink(turn, request, tries, error, kit)
 
 
-async def _without_what_is_bound(turn: ActiveTurn, tries: _Tries, error: errors.RequestInvalid) -> bool:
+async def _without_what_is_bound(
+    turn: ActiveTurn, tries: _Tries, error: errors.RequestInvalid, asking: Asking
+) -> bool:
     """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
     if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
         tries.unbound = True
         await turn.cut([], "thinking")
         return True
-    bound = condensed(turn.store.head)
-    if bound:
+    if condensed(turn.store.head):
         turn.epochs.declare("summary_refused", epochs.in_words(turn.store.head))
-    return bound
+        return True
+    if asking.paused:
+        # It takes a paused answer only as it came, and only while it remembers it.
+        turn.unpause(asking.unpaused())
+        return True
+    return False
 
 
 def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:

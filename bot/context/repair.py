@@ -50,7 +50,7 @@ def mended_entries(
     """The same for what is kept. What is added has the uuid of what it belongs to, with a `+`.
 
     `seen` are the ids of tool calls that stand before these messages; theirs are added. Of a `running` turn the calls
-    of the last step may still be answered.
+    of the last step may still be answered, those of the provider's own tools too: it may have paused.
     """
     known: set[str] = set() if seen is None else seen
     clean = [entry for raw in entries for entry in _clean(raw, known)]
@@ -59,7 +59,7 @@ def mended_entries(
     calls: list[Json] = []
     for at, run in enumerate(runs):
         if run[0].message["role"] == "assistant":
-            answer = _answer(run)
+            answer = _answer(run, goes_on=running and at + 1 == len(runs))
             calls = blocks.tool_uses(answer[-1].message) if answer else []
             kept += answer
             if calls and at + 1 == len(runs) and not running:
@@ -120,16 +120,18 @@ def _first(block: Json, seen: set[str]) -> bool:
 # ------------------------------------------------------------ what the assistant said, up to the next user message
 
 
-def _answer(run: Sequence[Entry]) -> list[Entry]:
-    """The messages of one answer: pieces of one that called tools are one, and each call of a server has its result."""
+def _answer(run: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
+    """The messages of one answer: pieces of one that called tools are one, and each call of a server has its result, but
+    at the end of one that `goes_on`.
+    """
     entries = list(run)
     if any(blocks.tool_uses(entry.message) for entry in entries[:-1]):
         content = [block for entry in entries for block in entry.message["content"]]
         entries = [Entry(entries[0].uuid, {**entries[0].message, "content": content})]
-    entries = _server_pairs(entries)
+    entries = _server_pairs(entries, goes_on=goes_on)
     while entries:
         last = entries.pop()
-        content = blocks.sayable(last.message["content"])
+        content = blocks.sayable(last.message["content"], paused=goes_on)
         if len(content) == len(last.message["content"]):
             return [*entries, last]
         if content:
@@ -137,9 +139,10 @@ def _answer(run: Sequence[Entry]) -> list[Entry]:
     return []
 
 
-def _server_pairs(entries: Sequence[Entry]) -> list[Entry]:
+def _server_pairs(entries: Sequence[Entry], *, goes_on: bool) -> list[Entry]:
     asked: dict[str, int] = {}
     paired: set[int] = set()
+    last = sum(len(entry.message["content"]) for entry in entries[:-1])
     for at, block in enumerate(block for entry in entries for block in entry.message["content"]):
         if block["type"] in SERVER_CALLS:
             asked[str(block.get("id"))] = at
@@ -147,6 +150,8 @@ def _server_pairs(entries: Sequence[Entry]) -> list[Entry]:
             paired |= {asked.pop(str(block["tool_use_id"])), at}
         elif not is_server_result(block):
             paired.add(at)
+    if goes_on:
+        paired |= {at for at in asked.values() if at >= last}
     places = itertools.count()
     return _filtered(entries, lambda entry: [b for b in entry.message["content"] if next(places) in paired])
 

@@ -113,9 +113,9 @@ class AgentContextStore:
         kept = []
         for turn in self.turns:
             for entry in turn.entries:
-                if entry.uuid in gone:
+                if _goes(entry, gone):
                     self._unmask(entry.message)
-            entries = tuple(entry for entry in turn.entries if entry.uuid not in gone)
+            entries = tuple(entry for entry in turn.entries if not _goes(entry, gone))
             if entries:
                 kept.append(_stripped(Turn(turn.request_id, turn.sources, entries)))
         self.turns = kept
@@ -160,14 +160,23 @@ class AgentContextStore:
             self.masked.pop(call, None)
 
 
+def _goes(entry: Entry, gone: Container[str]) -> bool:
+    """Results that were mended (`bot.context.repair`) go with their calls: nobody knew of them when that was written."""
+    return entry.uuid in gone or (blocks.is_results(entry.message) and entry.uuid.rstrip("+") in gone)
+
+
 def _oldest_rounds(turn: Turn, at_least: int) -> list[str]:
-    """The oldest API rounds of a turn, each an assistant message with the results that answer it."""
+    """The oldest API rounds of a turn, each an answer of the model, in however many pieces, with the results of its calls."""
     rounds: list[list[str]] = []
+    before: Entry | None = None
     for entry in turn.entries:
         if entry.message["role"] == "assistant":
-            rounds.append([entry.uuid])
+            if before is None or before.message["role"] != "assistant":
+                rounds.append([])
+            rounds[-1].append(entry.uuid)
         elif rounds and blocks.is_results(entry.message):
             rounds[-1].append(entry.uuid)
+        before = entry
     dropped: list[str] = []
     for one in rounds[:-1]:
         if len(dropped) >= at_least:

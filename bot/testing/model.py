@@ -79,4 +79,4 @@ def _echo(request: ModelRequest) -> ModelReply:
     last = request.messages[-1]["content"][-1]
     if last["type"] == "tool_result":
         return reply()
-    return reply(tool_use("chat_send", text=f"echo: {last['text']}"))
+    return reply(tool_use("chat_send", text=f"echo: {last.get('text', '')}"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply
+from bot.contracts import ModelReply, ModelRequest, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 
@@ -99,3 +100,71 @@ async def test_thinking_that_would_come_loose_is_left_out_before_anybody_refuses
     (told,) = bench.log.of("repair")
     assert told.details["cause"] == "messages.1: thinking behind a changed position"
     assert not any("hm" in json.dumps(message) for message in bench.sent)
+
+
+async def test_a_crash_while_the_provider_paused_costs_nothing(bench: Bench) -> None:
+    again = asyncio.Event()
+
+    def first(_: ModelRequest) -> ModelReply:
+        bench.model.asked, bench.model.hold = again, asyncio.Event()
+        return paused(THINKING, text("I look. "), SEARCH)
+
+    bench.model.answers.append(first)
+    inbound = bench.inbound("hello")
+    request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
+    running = asyncio.create_task(bench.pool.run(request))
+    async with asyncio.timeout(10):
+        await again.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await bench.pool.flush()
+    bench.restart()
+    bench.model.hold = None
+    bench.model.answers.clear()
+    bench.model.answers.append(reply(FOUND, text("It floats.")))
+    await bench.pool.run(request)
+    assert bench.sent[-1]["role"] == "assistant"
+    assert bench.sent[-1]["content"][-1]["type"] == "server_tool_use"
+    assert bench.chat.seen == ["I look. It floats."]
+    assert "srv_1" in await kept(bench)
+
+
+async def test_a_pause_in_an_answer_that_goes_on_is_gone_on_with_in_words(bench: Bench) -> None:
+    bench.model.answers += [
+        reply(text("It "), stop_reason="max_tokens"),
+        paused(text("seems to "), SEARCH),
+        reply(text("float.")),
+    ]
+    await bench.say("hello")
+    assert bench.chat.seen == ["It seems to float."]
+    assert "srv_1" not in await kept(bench)
+
+
+@pytest.mark.parametrize("content", [[THINKING, text("It "), SEARCH], [text("It ")]])
+async def test_a_paused_answer_that_is_not_taken_back_is_gone_on_with_in_words(
+    bench: Bench, content: list[Any]
+) -> None:
+    bench.model.answers += [paused(*content), errors.RequestInvalid("prefill"), reply(text("floats."))]
+    await bench.say("hello")
+    assert bench.chat.seen == ["It floats."]
+    assert bench.sent[-1]["role"] == "user"
+    assert "srv_1" not in await kept(bench)
+
+
+async def test_a_request_that_is_refused_for_itself_is_not_sent_again(bench: Bench) -> None:
+    bench.model.answers += [paused(text("It ")), *[errors.RequestInvalid("no")] * 3]
+    assert (await bench.say("hello")).status == "failed"
+    assert len(bench.model.requests) == 3
+
+
+async def test_a_cut_does_not_split_an_answer_that_paused(bench: Bench) -> None:
+    bench.configure(max_messages=4)
+    bench.model.answers += [
+        reply(tool_use("skills_list")),
+        reply(tool_use("skills_list")),
+        paused(SEARCH),
+        reply(FOUND, text("It floats.")),
+    ]
+    await bench.say("hello")
+    assert [entry.details["reason"] for entry in bench.log.of("compaction")] == ["message_cap"]
+    assert "srv_1" in await kept(bench)

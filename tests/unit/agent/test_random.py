@@ -20,25 +20,64 @@ import pytest
 
 from bot import batch, errors
 from bot.agent.ledger import Trail
-from bot.context import replay
+from bot.context import blocks, replay
 from bot.context.assembly import Prompts
 from bot.context.hierarchy import Source
 from bot.context.instructions import InstructionFiles
 from bot.context.store import AgentContextStore
-from bot.contracts import ArchiveLine, ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnRequest
+from bot.contracts import (
+    ArchiveLine,
+    Json,
+    ModelFacts,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+    ToolInputDelta,
+    TurnRequest,
+)
 from bot.history.names import encode
-from bot.llm.client import body_of
+from bot.llm.body import body_of, headers_of
 from bot.system import SystemDisk
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, check_breakpoints
+from bot.testing.anthropic_compaction import Compactions
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from bot.tools.registry import Registry
 from tests.unit.agent.conftest import KEY, Bench
 
 SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
-SHORT = 2_000
+SHORT = 500
+MODELS = ("scripted", "other")
 TOOLS = ("chat_send", "skills_list", "chat_load_history")
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+def search() -> Json:
+    """A call of one of the provider's own tools."""
+    return {
+        "type": "server_tool_use",
+        "id": f"srv{tool_use('search')['id']}",
+        "name": "web_search",
+        "input": {},
+    }
+
+
+def result(call: Json) -> Json:
+    return {"type": "web_search_tool_result", "tool_use_id": call["id"], "content": []}
+
+
+def searched() -> ModelReply:
+    call = search()
+    return reply(THINKING, call, result(call), text("found 見つけた"))
+
+
+def found(request: ModelRequest) -> list[Json]:
+    """Where the provider paused before it had a result, its answer goes on with that."""
+    last = request.messages[-1]
+    open_calls = blocks.without_open_calls(last["content"])
+    if last["role"] == "user" or request.summarize is not None:
+        return []
+    return [result(block) for block in last["content"] if block not in open_calls and "id" in block]
 
 
 def cut_call() -> ModelReply:
@@ -47,32 +86,57 @@ def cut_call() -> ModelReply:
 
 
 class Judged(ScriptedModel):
-    """Says what it is told to; `refused` is what the provider would have refused, thinking in the wrong place too."""
+    """Says what it is told to; `refused` is what the provider would have refused, thinking in the wrong place too.
 
-    def __init__(self) -> None:
+    One that `compacts` writes summaries itself; one that has forgotten them refuses them, which is no fault of ours.
+    """
+
+    def __init__(self, *, compacts: bool = False) -> None:
         super().__init__()
+        self.known = ModelFacts(compacts=compacts)
         self.refused: list[str] = []
         self._binding = Binding()
-        self._leave = rules.Leave(types={"thinking"})
+        self._compactions = Compactions()
+        self._forgot = False
+        self._leave = rules.Leave(
+            types={"thinking", "compaction", "server_tool_use", "web_search_tool_result"}
+        )
+
+    def forget(self) -> None:
+        """Know none of the summaries that it wrote."""
+        self._compactions, self._forgot = Compactions(), True
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         body = body_of(request)
         talk = body | {"tools": []}  # they are the same throughout, and long
         try:
-            rules.check(body, self._leave)
+            self._compactions.check(talk, headers_of(request).get("anthropic-beta", ""))
+            rules.check(body, replace(self._leave, prefill=request.summarize is not None))
             check_breakpoints(body)
             if request.purpose == "turn":  # a fork of a chat whose system prompt is not known yet thinks anew
                 self._binding.check(talk)
         except rules.Refused as refused:
+            forgotten = self._forgot and refused.code == "compaction_signature_invalid"
+            if forgotten or ("prefill" in refused.message and self._thought_less(request)):
+                raise errors.RequestInvalid(refused.message) from None
             self.refused.append(refused.message)
         async for event in super().stream(request):
-            if isinstance(event, ModelReply):
-                content = [dict(block) for block in event.content]
+            if isinstance(event, ModelReply) and request.summarize is not None:
+                block = self._compactions.sign(blocks.plain_text(event.content), talk)
+                yield replace(event, content=[block], stop_reason="compaction")
+            elif isinstance(event, ModelReply):
+                content = [*found(request), *(dict(block) for block in event.content)]
                 self._binding.sign(talk, content)
                 self._leave.resumable.append(content)
                 yield replace(event, content=content)
             else:
                 yield event
+
+    def _thought_less(self, request: ModelRequest) -> bool:
+        """Whether it is a paused answer that comes back without its thinking: an epoch took that."""
+        before = [{"content": content} for content in self._leave.resumable]
+        last = rules.unmarked({"content": request.messages[-1]["content"]})
+        return last in blocks.without_thinking(before)
 
 
 ANSWERS: list[Any] = [
@@ -86,6 +150,9 @@ ANSWERS: list[Any] = [
     lambda _: reply(text("final")),
     lambda _: reply(stop_reason="refusal"),
     lambda _: reply(text("wait"), stop_reason="pause_turn"),
+    lambda _: reply(THINKING, search(), stop_reason="pause_turn"),
+    lambda _: reply(text("I search"), search(), stop_reason="pause_turn"),
+    lambda _: searched(),
     lambda _: errors.StreamBroken("cut"),
     lambda _: reply(THINKING),
     lambda _: cut_call(),
@@ -102,8 +169,10 @@ ANSWERS: list[Any] = [
 
 
 async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
-    model = Judged()
+    model = Judged(compacts=rng.random() < 0.6)
     bench.configure(model=model, max_messages=rng.choice([4, 8, 12, 60]))
+    for name in MODELS:
+        await bench.kit.windows.ask(model, name)
     for number in range(rng.randrange(6)):
         await bench.store(number, rng.choice(["user", "assistant"]), f"old {number}")
     for number in range(rng.randrange(3, most)):
@@ -111,8 +180,10 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
         step = rng.randrange(10)
         if step == 0:
             await elsewhere(bench, rng)
-        elif step <= 2:
+        elif step == 1:
             await restarted(bench)
+        elif step == 2:
+            await another(bench, rng)
         elif step == 3:
             await compacted(bench, rng)
         elif step == 4:
@@ -155,11 +226,21 @@ async def removed(bench: Bench, turn: str, role: str) -> None:
 async def compacted(bench: Bench, rng: random.Random) -> None:
     """Compact, or fail to; whatever the model says, the next request is valid and a restart gives the same."""
     said: list[ModelReply | Exception] = [reply(text(SUMMARY)), reply(text("no")), errors.Overloaded()]
-    bench.model.answers.append(rng.choice(said))
+    bench.model.answers.extend(rng.choice(said) for _ in range(2))
     facts = await bench.pool.compact(KEY)
-    assert facts["how"] in {"summary", "nothing", "failed"}
+    assert facts["how"] in {"summary", "provider", "nothing", "failed"}
     bench.model.answers.clear()
     await restarted(bench)
+
+
+async def another(bench: Bench, rng: random.Random) -> None:
+    """A new process with another model, or with a provider that never saw this conversation."""
+    await restarted(bench)
+    if rng.random() < 0.5:
+        bench.model.forget()  # type: ignore[attr-defined]
+    else:
+        bench.configure(model_name=rng.choice(MODELS))
+    await bench.pool.describe(KEY)
 
 
 async def restarted(bench: Bench) -> None:

@@ -118,6 +118,7 @@ def test_every_kind_of_block_counts() -> None:
     for block, tokens in (
         ({"type": "thinking", "thinking": "x" * 330, "signature": "s" * 9_000}, 104),
         ({"type": "redacted_thinking", "data": "x" * 400}, 104),
+        ({"type": "compaction", "content": "x" * 330, "signature": "s" * 9_000}, 104),
         ({"type": "tool_use", "id": "toolu_1", "name": "x" * 33, "input": {}}, 16 + 10 + 2 / 2.8),
         ({"type": "tool_result", "tool_use_id": "toolu_1"}, 16),
         ({"type": "document", "source": source}, 4 + 1_600 + 1_000),
@@ -126,7 +127,7 @@ def test_every_kind_of_block_counts() -> None:
         ({"type": "image", "source": far}, 4 + 1_600),
     ):
         assert estimate.block_tokens(block) == pytest.approx(tokens), block["type"]
-    assert estimate.block_tokens({"type": "compaction", "content": "x" * 280}) > 100
+    assert estimate.block_tokens({"type": "brand_new", "content": "x" * 280}) > 100
 
 
 def test_the_frame_is_counted_and_breakpoints_cost_nothing() -> None:

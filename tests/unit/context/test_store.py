@@ -191,3 +191,13 @@ def test_a_turn_that_a_crash_cut_off_and_one_that_was_withdrawn_do_not_come_back
     assert [turn.request_id for turn in store.turns] == ["r1"]
     replay.replay(store, [Line("b", "boundary", None, data={"dropped": "all"})])
     assert store.turns == []
+
+
+def test_results_that_were_mended_go_with_their_calls() -> None:
+    """A boundary that was written when the results could still be read names those that took their place then."""
+    whole = a_turn(1, rounds=1)
+    mended = tuple(Entry("1.1+", one.message) if one.uuid == "1.2" else one for one in whole.entries)
+    store = AgentContextStore(60)
+    store.commit(Turn("r1", ("r1",), mended))
+    store.drop(["1.0", "1.1", "1.2"])
+    assert [entry.uuid for turn in store.turns for entry in turn.entries] == ["1.3"]

@@ -1,0 +1,136 @@
+"""Random histories without disk, pool and tasks: what a chat is shown, by the functions that show it, thousands of times.
+
+The store, its view, the epochs, masks, compactions, repairs and replays are the real ones; their lines are kept in a list.
+The provider's rules judge every request. Whatever happens, no request is refused or mended, none changes at its front
+without a declared epoch, and a new process fills the same store, from the newest boundary as from all lines.
+"""
+
+from __future__ import annotations
+
+from bot.agent import epochs
+from bot.agent.epochs import Change
+from bot.context import compaction, memory, removed
+from bot.contracts import Json
+from bot.testing import anthropic_rules as rules
+from bot.testing.model import text
+from tests.unit.agent.history_chat import Chat, Crash
+from tests.unit.agent.history_parts import SUMMARY
+
+
+class History(Chat):
+    """What happens in one chat; everything follows from the seed."""
+
+    def compact(self, *, by_the_provider: bool) -> None:
+        border = compaction.border(
+            self.store.turns, size=lambda messages: 10.0 * len(messages), keep=self.rng.choice([0, 40, 150])
+        )
+        if not border:
+            return
+        block = None
+        if by_the_provider and self.epochs.frame is not None and self.epochs.frame["model"] == self.model:
+            self.epochs.settle(self.system)
+            try:
+                body = self.request(None, summarize="Shorter.")
+            except rules.Refused:
+                if self.damaged:
+                    return
+                raise
+            block = self.provider.compactions.sign(SUMMARY, body)
+        head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), block=block)
+        self.epochs.declare("size", epochs.compacted(border, head))
+
+    def undo(self) -> None:
+        if self.store.turns:
+            gone = [entry.uuid for entry in self.store.turns[-1].entries]
+            self.epochs.declare("undo", epochs.dropped(gone))
+
+    def remove(self) -> None:
+        if not self.store.turns:
+            return
+        turn = self.rng.choice(self.store.turns).request_id
+        ids = frozenset({turn})
+        wanted = self.rng.choice(
+            [
+                removed.Removed(ids, frozenset(), frozenset(), {}),
+                removed.Removed(frozenset(), ids, frozenset(), {}),
+            ]
+        )
+        uuids, since = removed.blanks(self.ledger.lines, wanted)
+        if uuids:
+            data: Json = {"dropped": [], "blank": uuids}
+            if self.store.head is not None and removed.summed_up(self.ledger.lines, since):
+                data["head"] = self.rng.choice([None, memory.head(SUMMARY)])
+            self.epochs.declare("deletion", Change("boundary", data))
+
+    def elsewhere(self) -> None:
+        """A new session, an earlier one, or a copy of this one up to the end of a turn."""
+        lines = list(self.ledger.lines)
+        self.earlier.append(lines)
+        ends = [at for at, line in enumerate(lines) if line.type == "turn_end"]
+        where = self.rng.randrange(3)
+        if where == 0 and ends:
+            self.load(lines[: self.rng.choice(ends) + 1])
+        elif where == 1:
+            self.load(self.rng.choice(self.earlier))
+        else:
+            self.load([])
+
+    def damage(self) -> None:
+        """A line that cannot be read any more: what stands around it is mended, and only then is a request asked for."""
+        lines = list(self.ledger.lines)
+        if lines:
+            del lines[self.rng.randrange(len(lines))]
+            self.load(lines, damaged=True)
+
+    def other_frame(self) -> None:
+        if self.rng.random() < 0.5:
+            self.system = [text(self.rng.choice(["You are a cat.", "You are a dog."]))]
+        else:
+            self.model = self.rng.choice(["one", "two"])
+            self.restart()
+
+    def crash(self) -> None:
+        """What was not on disk is lost; the turn goes on with what was."""
+        lines = self.ledger.lines
+        kept = self.rng.randint(self.ledger.safe, len(lines)) if len(lines) > self.ledger.safe else len(lines)
+        self.load(lines[:kept])
+
+    def live(self, steps: int) -> None:
+        """So many things happen."""
+        for _ in range(steps):
+            try:
+                if self.cut_off is not None:
+                    self.resumed()
+                else:
+                    self.something()
+            except Crash:
+                self.crash()
+        self.restart()
+
+    def something(self) -> None:
+        roll = self.rng.random()
+        if roll < 0.5:
+            self.turn()
+        elif roll < 0.62:
+            self.compact(by_the_provider=self.rng.random() < 0.6)
+        elif roll < 0.7:
+            self.restart()
+        elif roll < 0.76:
+            self.other_frame()
+        elif roll < 0.82:
+            self.remove()
+        elif roll < 0.88:
+            self.undo()
+        elif roll < 0.93:
+            self.elsewhere()
+        elif roll < 0.98:
+            self.epochs.asked_at = None
+        else:
+            self.damage()
+
+
+def lived(seed: int, steps: int = 12) -> History:
+    """The history of a seed."""
+    history = History(seed)
+    history.live(steps)
+    return history

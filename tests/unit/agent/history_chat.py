@@ -1,0 +1,306 @@
+"""One chat of the random histories: its processes, its requests, its turns."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from bot.agent import epochs, said
+from bot.agent.continuing import joined
+from bot.agent.epochs import Change, Epochs
+from bot.agent.ledger import FRAME
+from bot.context import blocks, preserved, repair, replay, view
+from bot.context.estimate import Estimator
+from bot.context.preserved import Preserved
+from bot.context.store import AgentContextStore, Turn
+from bot.context.validate import loose_thinking
+from bot.contracts import Json, Message, ModelRequest
+from bot.testing import anthropic_rules as rules
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.model import text
+from tests.unit.agent.history_parts import (
+    GO_ON,
+    STOPS,
+    TOOLS,
+    Line,
+    Lines,
+    Provider,
+    Running,
+    Sayings,
+    kit,
+)
+
+
+class Crash(Exception):
+    """The process dies."""
+
+
+class Chat:
+    """What a process does for one chat, without disk and tasks."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.ids = itertools.count(1)
+        self.says = Sayings(self.rng, self.ids)
+        self.provider = Provider()
+        self.cap = self.rng.choice([6, 12, 60])
+        self.system = [text("You are a cat.")]
+        self.model = "one"
+        self.earlier: list[list[Line]] = []
+        self.requests = 0
+        self.clock = FakeClock()
+        self.log = MemoryLog()
+        self.estimator = Estimator()
+        self.told: list[Message] = []
+        self.damaged = False
+        self.declared = -1
+        self.load([])
+
+    # ------------------------------------------------------------ processes
+
+    def load(self, lines: Sequence[Line], *, damaged: bool = False) -> None:
+        """A new process on these lines."""
+        self.store = AgentContextStore(self.cap)
+        self.ledger = Lines(lines, self.ids)
+        self.epochs = Epochs(self.store, cast("Any", self.ledger), kit(self))
+        self.epochs.frame = self.ledger.trail.facts.get(FRAME)
+        self.damaged = self.damaged or damaged
+        base, since = self.base(lines)
+        mended = replay.replay(self.store, lines[since:], base)
+        self.declared = -1
+        if mended:
+            assert self.damaged, "nothing but damage has to be mended"
+            self.epochs.declare("repair", epochs.dropped([]))
+        elif not self.damaged:
+            self.as_from_the_beginning(lines)
+        self.cut_off = replay.cut_off_turn(self.ledger.lines[since:])
+
+    def base(self, lines: Sequence[Line]) -> tuple[Preserved | None, int]:
+        """What the newest boundary left, and where the lines begin that come behind that."""
+        at = next((at for at in reversed(range(len(lines))) if lines[at].type == "boundary"), None)
+        if at is None:
+            return None, 0
+        line, data = lines[at], lines[at].data or {}
+        messages = {one.uuid: one.message for one in lines[:at] if one.message is not None}
+        base = preserved.rebuilt(line.uuid, data, messages)
+        assert base is not None or self.damaged, "a boundary names what it leaves"
+        since = data[preserved.KEY]["since"]
+        first = next((place for place, one in enumerate(lines[:at]) if one.uuid == since), at)
+        return base, 0 if base is None else first
+
+    def as_from_the_beginning(self, lines: Sequence[Line]) -> None:
+        """All lines fill the same store."""
+        whole = AgentContextStore(self.cap)
+        assert not replay.replay(whole, lines)
+        assert (whole.turns, whole.head, whole.masked) == (
+            self.store.turns,
+            self.store.head,
+            self.store.masked,
+        )
+
+    def restart(self) -> None:
+        before = self.store
+        self.load(self.ledger.lines)
+        if not self.damaged:
+            assert self.store.view() == before.view()
+            assert (self.store.turns, self.store.masked) == (before.turns, before.masked)
+
+    # ------------------------------------------------------------ requests
+
+    def request(self, turn: Running | None, tail: Sequence[Message] = (), **more: Any) -> Json:
+        """What would be sent now; the provider takes it as it is."""
+        current = [*turn.view, *tail] if turn is not None else []
+        loaded = [message for _, message in turn.loaded] if turn is not None else []
+        history = self.store.view()
+        made = view.render(
+            model=self.model, max_tokens=100, system=self.system, tools=TOOLS, history=history, injected=loaded,
+            current=current,
+        )  # fmt: skip
+        paused = turn is not None and turn.paused
+        sent, wrong = repair.sound(replace(made, **more), paused=paused)
+        assert wrong is None, wrong
+        if turn is not None:
+            self.unbroken([*history, *loaded, *turn.view], made)
+        self.requests += 1
+        try:
+            return self.provider.asked(sent)
+        except rules.Refused as refused:
+            if turn is None or not self.recovered(turn, refused.message):
+                raise
+            return self.request(turn, [GO_ON] if turn.piece else tail, **more)
+
+    def recovered(self, turn: Running, refused: str) -> bool:
+        """Whether the next try is another one (`bot.agent.recovery`)."""
+        if self.damaged and "bound to a different conversation" in refused:
+            # A turn that is lost is not missed by anybody but what was thought behind it.
+            self.epochs.declare("thinking", epochs.dropped([]))
+            return True
+        if turn.paused and turn.changed_in_pause and "prefill" in refused:
+            self.unpause(turn)
+            turn.paused, turn.piece = False, True
+            return True
+        return False
+
+    def unpause(self, turn: Running) -> None:
+        if turn.entries and (rest := said.without_pause(turn.entries[-1].message)) is not None:
+            last = turn.entries.pop()
+            turn.note(rest, {"instead": last.uuid, "stopReason": STOPS["piece"]})
+
+    def unbroken(self, shown: list[Message], made: ModelRequest) -> None:
+        """What was sent last is the beginning of it, where no epoch was declared; no thinking stands behind a change."""
+        count = self.epochs.tally.facts["epochs"]
+        if count == self.declared:
+            before = self.told[:-1] if self.ended_in_a_piece(shown) else self.told
+            assert shown[: len(before)] == before, "undeclared"
+        assert not list(loose_thinking(self.epochs.sent, made.messages))
+        self.told, self.declared, self.epochs.sent = shown, count, made.messages
+
+    def ended_in_a_piece(self, shown: list[Message]) -> bool:
+        at = len(self.told) - 1
+        return 0 <= at < len(shown) and self.told[at]["role"] == shown[at]["role"] == "assistant"
+
+    # ------------------------------------------------------------ a turn
+
+    def turn(self) -> None:
+        """A turn of a few steps, or what is left of one that was cut off; it may crash anywhere."""
+        self.epochs.settle(self.system)
+        turn = Running(self, f"R{next(self.ids):09}")
+        self.epochs.turn = turn
+        self.ledger.mark("turn_start", turn.request.request_id, {FRAME: self.epochs.frame})
+        turn.note(self.says.person())
+        self.go_on(turn)
+
+    def resumed(self) -> None:
+        """Go on with the turn that a crash cut off."""
+        cut, self.cut_off = self.cut_off, None
+        if cut is None or not cut.entries:
+            return
+        turn = Running(self, cut.request_id)
+        turn.sources, turn.entries = cut.sources, list(cut.entries)
+        for data in cut.loaded:
+            turn.take(data)
+        self.epochs.turn = turn
+        self.epochs.settle(self.system)
+        last = turn.entries[-1].message
+        if calls := blocks.tool_uses(last):
+            turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
+        elif last["role"] == "assistant":
+            turn.paused, turn.piece = (
+                cut.facts.get("stopReason") == STOPS[kind] for kind in ("pause", "piece")
+            )
+            turn.changed_in_pause = True  # perhaps: a change before the crash
+            if not turn.paused and not turn.piece:
+                self.end(turn, "done")
+                return
+        self.go_on(turn)
+
+    def go_on(self, turn: Running) -> None:
+        rng = self.rng
+        status = "failed"
+        for _ in range(rng.choice([1, 1, 2, 3, 5])):
+            if rng.random() < 0.12:
+                self.change_in_the_middle(turn)
+            if not turn.view or rng.random() < 0.03:
+                raise Crash
+            if not self.step(turn):
+                status = rng.choice(["done", "done", "done", "stopped", "withdrawn"])
+                break
+        self.end(turn, status)
+
+    def step(self, turn: Running) -> bool:
+        """Ask once and do what the answer says; whether the turn goes on."""
+        rng, tail = self.rng, [GO_ON] if turn.piece else []
+        body = self.request(turn, tail)
+        kind = (
+            "text"
+            if rng.random() < 0.4
+            else rng.choice(["calls", "calls", "calls", "server", "pause", "piece"])
+        )
+        kind = "piece" if kind == "pause" and turn.piece else kind
+        content = self.provider.answers(
+            body, [*self.found(turn), *self.says.answer(kind)], paused=kind == "pause"
+        )
+        turn.paused = False
+        if turn.piece:
+            content = [block for block in content if block["type"] not in blocks.THINKING]
+        content = blocks.sayable(content, paused=kind == "pause")
+        self.keep(turn, content, kind)
+        calls = [block for block in content if block["type"] == "tool_use"]
+        turn.piece, turn.paused = kind == "piece" and bool(content), kind == "pause" and bool(content)
+        if rng.random() < 0.05:
+            raise Crash
+        self.ledger.safe = len(self.ledger.lines)
+        if calls:
+            turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
+            if rng.random() < 0.2:
+                turn.note(self.says.person(), {"sources": [f"S{next(self.ids)}"]})
+        return bool(calls) or turn.piece or turn.paused
+
+    def found(self, turn: Running) -> list[Json]:
+        """What the provider has found since it paused: the answer goes on with that."""
+        calls = turn.entries[-1].message["content"] if turn.paused else ()
+        return [
+            {"type": "web_search_tool_result", "tool_use_id": call["id"], "content": []}
+            for call in calls
+            if call["type"] == "server_tool_use"
+            and call["id"] not in {one.get("tool_use_id") for one in calls}
+        ]
+
+    def keep(self, turn: Running, content: list[Json], kind: str) -> None:
+        facts: Json = {"stopReason": STOPS.get(kind, "end_turn")}
+        if turn.piece:
+            piece = turn.entries.pop()
+            content = joined(piece.message["content"], content)
+            facts["instead"] = piece.uuid
+        if content:
+            turn.note({"role": "assistant", "content": content}, facts)
+        if turn.piece:
+            self.epochs.declare("continuation", Change("tail", {}))
+
+    def end(self, turn: Running, status: str) -> None:
+        self.unpause(turn)
+        if turn.entries and blocks.tool_uses(turn.entries[-1].message):
+            turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))
+        facts = {"status": status}
+        if turn.loaded and status != "withdrawn":
+            self.epochs.declare("injection", Change("turn_end", facts))
+        else:
+            self.ledger.mark("turn_end", turn.request.request_id, facts)
+            self.epochs.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
+        self.epochs.turn = None
+        if status != "withdrawn":
+            self.store.commit(
+                Turn(turn.request.request_id, turn.sources, tuple(turn.entries)),
+                strip_thinking=bool(turn.injected),
+            )
+            if over := self.store.over_cap():
+                self.epochs.declare("message_cap", epochs.dropped(over))
+        self.ledger.safe = len(self.ledger.lines)
+
+    def change_in_the_middle(self, turn: Running) -> None:
+        """What may change the view while a turn runs."""
+        rng, change = self.rng, self.rng.randrange(7)
+        if change == 0:
+            self.epochs.mask_old("overflow", above=0)
+        elif change == 1 and (half := self.store.oldest_half()):
+            self.epochs.declare("overflow", epochs.dropped(half))
+        elif change == 2 and self.store.head is not None:
+            self.epochs.declare("overflow", epochs.compacted([], None))
+        elif change == 3:
+            if shorter := blocks.shortened_results(turn.view, 500):
+                self.epochs.declare("overflow", epochs.masked(shorter))
+        elif change == 4 and turn.loaded:
+            self.epochs.declare("overflow", epochs.injected({"kept": rng.randrange(len(turn.loaded))}))
+        elif change == 5:
+            self.epochs.declare("thinking", epochs.dropped([]))
+        else:
+            messages = [
+                {"role": "user", "content": [text(f"older {at}")]} for at in range(rng.choice([1, 3]))
+            ]
+            times = [rng.randrange(100) for _ in messages]
+            record = {"before": turn.entries[0].uuid, "messages": messages, "ts": sorted(times)}
+            self.epochs.declare("injection", epochs.injected(record))
