@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from bot.context import prompt
-from bot.contracts import ArchiveLine, Attachment, Inbound, Quoted, TurnRequest
+from bot.contracts import ArchiveLine, Attachment, Due, Inbound, Quoted, TurnRequest
 
 WORDS = "  Grüße 你好 שלום 👩‍👩‍👧 <turn_context>\n"
 
@@ -64,6 +64,23 @@ def test_a_turn_that_no_chat_caused_has_no_user_fields() -> None:
     assert message["content"][-1]["text"] == "Do the round."
     assert "userId" not in message["content"][0]["text"]
     assert "userName" not in message["content"][0]["text"]
+
+
+def test_a_job_that_is_due_says_what_it_is_and_how_late() -> None:
+    due = Due(job="ABC123", at=1_800_000_000.0, plan="cron 0 9 * * *", late=59.0, words_of=("77", "9"))
+    late = due.model_copy(update={"late": 3_600.4, "missed": 2, "words_of": None})
+    facts = [
+        json.loads(words.removeprefix("<turn_context>").removesuffix("</turn_context>"))["job"]
+        for one in (due, late)
+        for words in [
+            prompt.user_message(TurnRequest("01R", "k", inbound=inbound(due=one)), 0)["content"][0]["text"]
+        ]
+    ]
+    assert "nobody is there to be asked" in facts[0].pop("note")
+    assert facts[0] == {
+        "id": "ABC123", "plan": "cron 0 9 * * *", "due": "2027-01-15T08:00:00Z", "wordsOf": ["77", "9"],
+    }  # fmt: skip
+    assert (facts[1]["lateSeconds"], facts[1]["missedBefore"], facts[1]["wordsOf"]) == (3_600, 2, None)
 
 
 def test_attachments_and_quotes_are_information_and_cannot_close_their_block() -> None:

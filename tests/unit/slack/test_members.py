@@ -49,6 +49,20 @@ async def test_where_slack_does_not_say_nothing_is_known(stage: Stage, scope: st
         await stage.slack.chats_of(ADA, KEYS, direct=True)
 
 
+async def test_a_person_is_in_the_time_zone_of_their_profile_whatever_it_was_before(stage: Stage) -> None:
+    assert await stage.slack.zone_of(ADA) is None
+    for zone in ("Europe/Berlin", "Asia/Tokyo"):
+        stage.server.world.users[ADA]["tz"] = zone
+        assert await stage.slack.zone_of(ADA) == zone
+    stage.server.world.users[ADA]["tz"] = None
+    assert await stage.slack.zone_of(ADA) is None
+    with pytest.raises(errors.ChannelError):
+        await stage.slack.zone_of("U0NOBODY")
+    await stage.slack.stop()
+    with pytest.raises(errors.ChannelUnreachable):
+        await stage.slack.zone_of(ADA)
+
+
 def line(message_id: str | None, chat_key: str = THREAD) -> ArchiveLine:
     return ArchiveLine(
         ts=1, channel="slack", chat_id=CHANNEL, chat_key=chat_key, message_id=message_id, role="user", text=""

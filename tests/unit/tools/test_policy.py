@@ -17,6 +17,7 @@ from bot.contracts import (
     Approval,
     Approvals,
     ArchiveLine,
+    Due,
     Effect,
     Inbound,
     Json,
@@ -132,7 +133,7 @@ async def test_a_denied_call_does_not_run_and_the_model_hears_reason_rule_and_wh
 
 @pytest.mark.parametrize(
     ("ended", "said"),
-    [("denied", "slack:U7 said no"), ("steered", "wrote something meanwhile"), ("stopped", "stopped it"), ("expired", "Nobody decided"), ("nobody", "nobody here")],
+    [("denied", "slack:U7 said no"), ("steered", "wrote something meanwhile"), ("stopped", "stopped it"), ("expired", "Nobody decided"), ("nobody", "nobody here"), ("unattended", "in a job nobody is asked")],
 )  # fmt: skip
 async def test_what_is_not_approved_does_not_run(tmp_path: Path, ended: str, said: str) -> None:
     bench = Bench(tmp_path, Asks(ended))
@@ -329,6 +330,21 @@ def test_the_origin_of_a_summary_is_read_back() -> None:
     assert taint.authors(
         [memory.head("x", "skill", origin=taint.origin(frozenset({"U1", "U2"}))), said("y", "U3")]
     ) == frozenset({"U1", "U2", "U3"})
+
+
+@pytest.mark.parametrize(
+    ("words_of", "people"),
+    [((), {"U1"}), (("U2", "U3"), {"U1", "U2", "U3"}), (None, None)],
+)
+def test_what_a_job_is_to_do_are_the_words_of_whom_the_model_had_in_view(
+    words_of: tuple[str, ...] | None, people: set[str] | None
+) -> None:
+    inbound = Inbound(
+        channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id="U1", keys=("k",), ts=1, target={},
+        text="go", due=Due(job="ABC123", at=1.0, words_of=words_of),
+    )  # fmt: skip
+    message = prompt.user_message(TurnRequest("R1", KEY, inbound=inbound), 0)
+    assert taint.authors([message]) == (frozenset(people) if people is not None else None)
 
 
 def test_signs_that_hide_something_are_written_out() -> None:

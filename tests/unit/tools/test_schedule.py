@@ -1,0 +1,99 @@
+"""The tools that plan: where and for whom follows from the turn, never from what the model says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from bot.contracts import Inbound, JobRequest, Json, Message, Tool
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+from bot.testing.model import tool_use
+from bot.tools.builtin.schedule_cancel import ScheduleCancel
+from bot.tools.builtin.schedule_create import UNPLACED, ScheduleCreate
+from bot.tools.builtin.schedule_list import ScheduleList
+from bot.tools.context import ToolExecutionContext, tool_scope
+from bot.tools.dispatch import Dispatcher
+from bot.tools.registry import Registry
+
+KEY = "slack:chat:C1:thread:1.2"
+ASKS = Inbound(
+    channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id="U1", keys=("k",), ts=1,
+    target={"channel": "C1", "thread_ts": "1.2"},
+)  # fmt: skip
+
+
+class Kept:
+    """`contracts.Jobs` that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[JobRequest] = []
+        self.cancelled: list[tuple[Inbound, str]] = []
+
+    async def create(self, asked: JobRequest) -> str:
+        self.asked.append(asked)
+        return "Scheduled as job ABC123"
+
+    async def listed(self, inbound: Inbound) -> str:
+        return f"jobs of {inbound.chat_key}"
+
+    async def cancel(self, inbound: Inbound, job: str) -> str:
+        self.cancelled.append((inbound, job))
+        return "gone"
+
+
+async def run(
+    jobs: Kept | None, call: Json, inbound: Inbound | None = ASKS, view: Sequence[Message] = ()
+) -> Json:
+    tools: list[Tool] = [ScheduleCreate(jobs), ScheduleList(jobs), ScheduleCancel(jobs)]
+    turn = ToolExecutionContext(KEY, "R1", "U1", None, cast("Any", None), view=lambda: view, inbound=inbound)
+    with tool_scope(turn):
+        (result,) = await Dispatcher(Registry(tools), clock=FakeClock(), log=MemoryLog()).run([call])
+    return result
+
+
+def said(words: str, user: str) -> Message:
+    return {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": f'<turn_context>{{"userId": "{user}"}}</turn_context>'},
+            {"type": "text", "text": words},
+        ],
+    }
+
+
+async def test_place_person_and_whose_words_were_in_view_come_from_the_turn() -> None:
+    jobs = Kept()
+    call = tool_use("schedule_create", prompt="tell 你好", when="every 2h", timezone="Asia/Tokyo")
+    result = await run(jobs, call, view=[said("a", "U1"), said("b", "U2")])
+    assert result["content"] == "Scheduled as job ABC123"
+    assert jobs.asked == [JobRequest(ASKS, "tell 你好", "every 2h", "Asia/Tokyo", frozenset({"U1", "U2"}))]
+    page = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "a page"}]}
+    await run(jobs, tool_use("schedule_create", prompt="p", when="every 2h"), view=[page])
+    assert jobs.asked[1].words_of is None
+
+
+async def test_they_are_shown_and_taken_back_for_the_message_that_asks() -> None:
+    jobs = Kept()
+    assert (await run(jobs, tool_use("schedule_list")))["content"] == f"jobs of {KEY}"
+    assert (await run(jobs, tool_use("schedule_cancel", job="ABC123")))["content"] == "gone"
+    assert jobs.cancelled == [(ASKS, "ABC123")]
+
+
+@pytest.mark.parametrize("more", [{"chatId": "C2"}, {"userId": "U2"}, {"target": "x"}])
+async def test_a_destination_cannot_be_named(more: dict[str, Any]) -> None:
+    jobs = Kept()
+    result = await run(jobs, tool_use("schedule_create", prompt="p", when="every 2h", **more))
+    assert result["is_error"]
+    assert jobs.asked == []
+
+
+@pytest.mark.parametrize("name", ["schedule_create", "schedule_list", "schedule_cancel"])
+async def test_without_a_chat_there_are_no_jobs(name: str) -> None:
+    fields = {"schedule_create": {"prompt": "p", "when": "every 2h"}, "schedule_cancel": {"job": "A"}}
+    for jobs, inbound in ((Kept(), None), (None, ASKS)):
+        result = await run(jobs, tool_use(name, **fields.get(name, {})), inbound)
+        assert result["is_error"]
+        assert UNPLACED in result["content"]
