@@ -11,6 +11,8 @@ from bot.contracts import Clock, Json, Log, ModelReply, StepKind, StepRecord, St
 from bot.tools.builtin.chat_send import ChatSend, delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
+SUBAGENT = "subagent"
+"""The step of a task at work, behind that of its call: its id is that of the task, its name this and the call's id."""
 
 
 class StepLog:
@@ -107,6 +109,7 @@ def known_results(
     told = {one for step in steps.values() for one in (step.result or {}).get("delivered", ())}
     fresh = [one for one in delivered if one not in told]
     known: dict[str, Json] = {}
+    tasks = {step.name: step.id for step in steps.values()}
     for call in calls:
         step = steps.get(call["id"])
         if step is not None and "tool_use_id" in (step.result or {}):
@@ -118,7 +121,9 @@ def known_results(
                 known[call["id"]] = _result(call, delivered_words(fresh))
                 fresh = []
         elif step is not None:
-            known[call["id"]] = _result(call, INTERRUPTED) | {"is_error": True}
+            task = tasks.get(f"{SUBAGENT} {call['id']}")
+            words = f"{INTERRUPTED} What it had done by then: read_artifact {task}." if task else INTERRUPTED
+            known[call["id"]] = _result(call, words) | {"is_error": True}
     return known
 
 

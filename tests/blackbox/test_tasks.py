@@ -161,5 +161,8 @@ async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World
     await world.telegram.until(lambda: "It was interrupted." in world.texts())
     last = results(world.model.bodies[-1])[-4:]
     assert all("Interrupted" in one["content"] and one["is_error"] for one in last)
+    for one in last:
+        name = one["content"].partition("read_artifact ")[2].rstrip(".")
+        assert list((world.root / ".ship" / "artifacts").glob(f"*/{name}.txt"))
     assert sum(map(is_task, world.model.bodies)) == 8
     assert await world.process.stop() == 0

@@ -10,8 +10,9 @@ from typing import Any, Self
 from bot import errors
 from bot.agent.active import ActiveTurn
 from bot.agent.kit import Kit
+from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
-from bot.agent.subagents.child import PURPOSE, Child, Root, Start
+from bot.agent.subagents.child import Child, Root, Start
 from bot.agent.subagents.findings import Result, Status
 from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.report import Order, Report
@@ -70,20 +71,22 @@ class Tasks:
             kit.redact(words),
             mode,
         )
-        began_at = kit.clock.now()
+        begun = self._turn.steps.begin(order.id, "tool", f"{SUBAGENT} {order.call_id}")
         with task_scope(order.id):
             report = Report(order, kit.tasks, events=kit.task_events, clock=kit.clock, log=kit.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
             root = Root(turn, self._allowance, self._turn.epochs.tally, kit.tasks)
             child = Child(order, start, root, registry=allowed(kit.registry), report=report, kit=kit)
             try:
+                # After a crash it is known by this what it was, and where its transcript is.
+                await asyncio.shield(begun)
                 return await self._worked(child, order, report)
             except asyncio.CancelledError:
                 report.failed(STOPPED)
                 raise
             finally:
                 report.failed(BROKEN)  # unless something else was told
-                self._turn.steps.took_place(order.id, PURPOSE, began_at, report.spent)
+                self._turn.steps.end(order.id, report.spent)
                 child.release()
 
     async def merged(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:

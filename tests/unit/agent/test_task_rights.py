@@ -173,6 +173,10 @@ async def test_a_task_that_a_crash_cut_off_is_told_as_interrupted_and_not_done_a
     assert result["is_error"]
     assert "Interrupted" in result["content"]
     assert len(model.children) == 2
+    # What it had done by then can be looked up.
+    name = result["content"].partition("read_artifact ")[2].rstrip(".")
+    assert name == events(bench).events[-1].task_id
+    assert "== user" in (await bench.artifacts.read(name, KEY, offset=0, limit=500)).text
     # What the task before it had cost is not forgotten.
     stats = await bench.pool.stats(KEY)
     assert (stats["inputTokens"], stats["costUsd"]) == (70, 0.5)
