@@ -23,6 +23,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.door import Door
 from bot.gateway.jobs.desk import JobDesk
 from bot.gateway.jobs.due import JobLimits
+from bot.gateway.questions import QuestionDesk
 from bot.gateway.reports import Reports
 from bot.gateway.watch import Watch
 from bot.memory import MemoryMonitor
@@ -56,6 +57,9 @@ def assemble(
     channels = channels_of(rooms, channel_names)
     delivery = delivery_of(rooms, channels)
     approvals = approvals_of(rooms, channels, delivery)
+    rooms.mcp.let_ask(
+        QuestionDesk(approvals=approvals, delivery=delivery, clock=clock, ids=outside.ids, log=log)
+    )
     jobs = _jobs_of(rooms, channels, delivery)
     agent = agent_of(rooms, channels, approvals, delivery.progress, jobs)
     reports = Reports(

@@ -70,6 +70,7 @@ from bot.contracts._ports import (
     TurnOutcome,
     TurnRequest,
 )
+from bot.contracts._questions import Answer, Question, Questions
 from bot.contracts._recall import (
     Hit,
     KnowsLinks,
@@ -106,6 +107,7 @@ from bot.contracts._work import Card, CardState, ToolWatch
 
 __all__ = [
     "Agent",
+    "Answer",
     "Approval",
     "ApprovalBook",
     "ApprovalRecord",
@@ -172,6 +174,8 @@ __all__ = [
     "Outbox",
     "OutboxState",
     "Pace",
+    "Question",
+    "Questions",
     "Quoted",
     "RecallQuery",
     "Recalled",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,18 +96,26 @@ class ApprovalDesk:
         self._deciding: Counter[str] = Counter()
         self._asked: set[str] = set()
         self.floor: Floor | None = None
+        self.asks: Callable[[str], bool] = lambda _: False
+        self.answers: Callable[[Inbound], bool] = lambda _: False
+        """Questions of tools (`bot.gateway.questions`): whether one waits in a chat, and whether this answers it."""
         self._waiting: dict[str, _Waiting] = {}
 
     # ------------------------------------------------------------ the turn that waits
 
     async def decide(self, asked: Approval) -> Verdict:
         """As `contracts.Approvals`. One question at a time in a chat: its turn has one place to lend."""
-        key = asked.chat_key
+        async with self.alone(asked.chat_key):
+            return await self._decided(asked)
+
+    @contextlib.asynccontextmanager
+    async def alone(self, key: str) -> AsyncIterator[None]:
+        """Nothing else is asked in a chat for the block."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._deciding[key] += 1
         try:
             async with lock:
-                return await self._decided(asked)
+                yield
         finally:
             self._deciding[key] -= 1
             if not self._deciding[key]:
@@ -200,13 +208,18 @@ class ApprovalDesk:
 
     def waits(self, chat_key: str) -> bool:
         """Whether the turn of a chat waits for a decision."""
-        return any(waiting.first.chat_key == chat_key for waiting in self._waiting.values())
+        return self.asks(chat_key) or any(
+            waiting.first.chat_key == chat_key for waiting in self._waiting.values()
+        )
 
-    def steer(self, inbound: Inbound) -> None:
-        """Its person has written something else: what waits in that chat waits no longer."""
+    def steer(self, inbound: Inbound) -> bool:
+        """Its person has written something else: what waits in that chat waits no longer. True where a tool was waiting
+        for just that (`answers`).
+        """
         for waiting in list(self._waiting.values()):
             if waiting.first.chat_key == inbound.chat_key and follows(inbound, waiting.first):
                 waiting.decided(Verdict("steered"))
+        return self.answers(inbound)
 
     async def over(self, request_id: str, *, begun: bool) -> None:
         """A turn has ended: what it still waited for, in this process or (`begun`) in one before, is off.

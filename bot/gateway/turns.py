@@ -165,7 +165,8 @@ class Turns:
 
     def _added(self, inbound: Inbound) -> None:
         self.lanes.put(inbound)
-        self._approvals.steer(inbound)
+        if self._approvals.steer(inbound):
+            return
         turn = self._running.get(inbound.chat_key)
         if self._mode.interrupts and turn is not None and turn.asked and follows(inbound, turn.first):
             self.lanes.beside(self._interrupt(turn))

@@ -47,7 +47,7 @@ async def begin(world: World, **permissions: list[str]) -> None:
     }
     world.process.env["T"] = "secret-secret-secret"
     await world.start()
-    await eventually(lambda: any("friends has 7 tools" in line["message"] for line in world.log()))
+    await eventually(lambda: any("friends has 8 tools" in line["message"] for line in world.log()))
 
 
 async def test_a_tool_is_found_approved_and_run(world: World) -> None:
@@ -76,7 +76,7 @@ async def test_a_tool_is_found_approved_and_run(world: World) -> None:
     assert last["tools"][: len(first["tools"])] == first["tools"]
     assert last["system"] == first["system"]
     world.telegram.say("/status")
-    await told(world, "MCP servers: friends (7 tools), gone (not running).")
+    await told(world, "MCP servers: friends (8 tools), gone (not running).")
     assert await world.process.stop() == 0
     assert "secret-secret-secret" not in json.dumps(world.log())
 
@@ -91,7 +91,7 @@ async def test_after_a_kill_what_was_found_is_still_declared(world: World) -> No
     before = later(world, 1)
     await world.process.kill()
     await world.start()
-    await eventually(lambda: sum("friends has 7 tools" in line["message"] for line in world.log()) == 2)
+    await eventually(lambda: sum("friends has 8 tools" in line["message"] for line in world.log()) == 2)
     world.model.answer(GREET)
     world.model.answer("Done.")
     world.telegram.say("do it")
@@ -114,3 +114,40 @@ async def test_a_server_without_its_variable_is_a_finding(world: World) -> None:
     await world.start(wait=False)
     assert await world.process.ended() == 78
     assert "mcp.servers.one.headers.Authorization: found ${NONE}" in world.process.stderr
+
+
+BOOK = tool_use("mcp__friends__book", {})
+
+
+async def booking(world: World) -> None:
+    """A turn whose tool has asked the person something."""
+    world.model.answer(BOOK)
+    await begin(world, allow=["mcp__friends__*"])
+    world.telegram.say("book a table")
+    await told(world, "asks: “How many people?”")
+
+
+async def test_a_tool_asks_the_person_whose_next_message_is_the_answer(world: World) -> None:
+    await booking(world)
+    assert len(world.model.bodies) == 1
+    world.model.answer("It is booked.")
+    world.telegram.say("5")
+    await told(world, "It is booked.")
+    results = [
+        block for block in world.model.bodies[1]["messages"][-2]["content"] if block["type"] == "tool_result"
+    ]
+    assert results[0]["content"] == "booked for 5"
+    # It is a message of the conversation as any other.
+    assert world.model.bodies[1]["messages"][-1]["content"][-1]["text"] == "5"
+    await world.turns(1)
+
+
+async def test_a_stop_ends_a_question(world: World) -> None:
+    await booking(world)
+    world.telegram.say("/stop")
+    await told(world, "Stopped.")
+    await world.turns(1)
+    world.model.answer("Five of what?")
+    world.telegram.say("5")
+    await told(world, "Five of what?")
+    assert len(world.model.bodies) == 2

@@ -16,6 +16,7 @@ from bot.config.shape import McpServer
 from bot.contracts import Clock, Json, Log, Redact
 from bot.tools.catalog import Offer
 from bot.tools.mcp import pipes, remote, shapes
+from bot.tools.mcp.asking import Asking
 from bot.tools.mcp.results import words_of
 from bot.tools.mcp.tool import ServerTool
 
@@ -60,6 +61,7 @@ class Server:
         self.trouble = ""
         """Why it is down, for operators."""
         self.tools: Mapping[str, ServerTool] = {}
+        self.asking = Asking(name)
         self._settings = settings
         self._root = root
         self._clock = clock
@@ -140,6 +142,7 @@ class Server:
             mode=self._handshake,
             message_handler=self._heard,
             client_info=Implementation(name="shipmate", version="1"),
+            elicitation_callback=self.asking.elicit,
             cache=None,
         )
         async with contextlib.AsyncExitStack() as stack:
@@ -299,11 +302,15 @@ class Server:
         from pydantic import ValidationError
 
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        seconds = self.timeout_seconds
+        limit = asyncio.timeout(seconds)
         try:
-            # Not `call_tool`: that runs the patterns of the server's own schema over its answer.
-            answer = await client.session.send_request(
-                request, CallToolResult, request_read_timeout_seconds=self.timeout_seconds
-            )
+            async with limit:
+                with self.asking.during(tool, limit, seconds):
+                    # Not `call_tool`: that runs the patterns of the server's own schema over its answer.
+                    answer = await client.session.send_request(request, CallToolResult)
+        except TimeoutError:
+            raise self._late() from None
         except MCPError as error:
             raise await self._failed(client, error.code, error.message) from None
         except (ValidationError, RuntimeError, TypeError) as error:
@@ -317,17 +324,18 @@ class Server:
             raise self._gone() from None
         return answer.model_dump(mode="json", by_alias=True)
 
-    async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+    def _late(self) -> errors.ToolError:
+        self._hung += 1
+        if self._hung >= MOST_HUNG:
+            self._ended(f"{self._hung} calls in a row were not answered in time")
+        return errors.ToolError(
+            f"The MCP server {self.name} did not answer within {self.timeout_seconds:g} s; the call was given up and may "
+            "have taken effect."
+        )
 
-        if code == REQUEST_TIMEOUT:
-            self._hung += 1
-            if self._hung >= MOST_HUNG:
-                self._ended(f"{self._hung} calls in a row were not answered in time")
-            return errors.ToolError(
-                f"The MCP server {self.name} did not answer within {self.timeout_seconds:g} s; the call was given up and "
-                "may have taken effect."
-            )
+    async def _failed(self, client: Client, code: int, message: str) -> errors.ToolError:
+        from mcp_types import CONNECTION_CLOSED
+
         if self._closed.is_set() or code == CONNECTION_CLOSED or not await self._answers(client):
             return self._gone()
         self._hung = 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.config.shape import Mcp
-from bot.contracts import Clock, Log, Redact, Tool
+from bot.contracts import Clock, Log, Questions, Redact, Tool
 from bot.tools.catalog import Offer
 from bot.tools.mcp.server import Server
 
@@ -28,6 +28,11 @@ class McpServers:
         self._running = [
             asyncio.create_task(server.run(), name=f"mcp {name}") for name, server in self.servers.items()
         ]
+
+    def let_ask(self, questions: Questions) -> None:
+        """From now on their tools may ask the person of the turn."""
+        for server in self.servers.values():
+            server.asking.questions = questions
 
     async def close(self) -> None:
         """End them all. Safe to call twice and without `start`."""

@@ -13,8 +13,8 @@ from bot.tools.catalog import Offer
 from bot.tools.mcp import shapes
 
 Run = Callable[[str, Json], Awaitable[str]]
-MARGIN = 5.0
-"""Seconds after its own limit in which the server's connection tells what became of a call."""
+LAST_RESORT = 2 * 3_600.0
+"""Seconds beyond its own limit, which the connection keeps and which stands still while a person is asked."""
 
 
 class ServerTool:
@@ -27,7 +27,7 @@ class ServerTool:
         self.offer = offer
         self.name = offer.name
         self.description = str(offer.definition["description"])
-        self.timeout_seconds = seconds + MARGIN
+        self.timeout_seconds = seconds + LAST_RESORT
         self._run = run
         self._schema = schema
 

@@ -11,6 +11,11 @@ import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
+from pydantic import BaseModel
+
+
+class People(BaseModel):
+    people: int
 
 
 def build(folder: Path) -> MCPServer:
@@ -53,6 +58,13 @@ def build(folder: Path) -> MCPServer:
         server.add_tool(grown, name="grown", description="New here.")
         await ctx.session.send_tool_list_changed()
         return "done"
+
+    @server.tool(description="Books a table; asks how many people come.")
+    async def book(ctx: Context[Any]) -> str:
+        asked = await ctx.elicit("How many people?", People)
+        return (
+            f"booked for {asked.data.people}" if asked.action == "accept" else f"not booked: {asked.action}"
+        )
 
     return server
 

@@ -31,7 +31,7 @@ async def test_its_tools_are_found_with_their_schemas_and_run(start: Start) -> N
     assert add["input_schema"]["properties"]["a"]["type"] == "integer"
     assert await rig.call("mcp__one__add", a=2, b=40) == "42"
     assert await rig.call("mcp__one__greet", name="花子") == "こんにちは、花子 👋"
-    assert rig.all.sources() == {"one": "7 tools"}
+    assert rig.all.sources() == {"one": "8 tools"}
 
 
 async def test_it_may_do_anything_whatever_it_says_of_itself(start: Start) -> None:

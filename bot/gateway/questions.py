@@ -1,0 +1,83 @@
+"""Questions of tools: the turn is parked, and what its person writes next is the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
+
+from bot import errors
+from bot.contracts import Answer, Clock, Ids, Inbound, Log, Question
+from bot.gateway.address import Address
+from bot.gateway.approvals import SECONDS, ApprovalDesk
+from bot.gateway.delivery import Delivery
+from bot.gateway.queueing import follows
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    first: Inbound
+    answer: asyncio.Future[Answer]
+
+
+class QuestionDesk:
+    """`contracts.Questions` in the chats, beside the approvals, whose floor it stands on. A question does not outlive its
+    process: nor does the call that it belongs to.
+    """
+
+    def __init__(
+        self, *, approvals: ApprovalDesk, delivery: Delivery, clock: Clock, ids: Ids, log: Log
+    ) -> None:
+        self._approvals = approvals
+        approvals.asks, approvals.answers = self._waiting_in, self._heard
+        self._delivery = delivery
+        self._clock = clock
+        self._ids = ids
+        self._log = log
+        self._waiting: dict[str, _Waiting] = {}
+
+    async def ask(self, question: Question) -> Answer:
+        """As `contracts.Questions`. One question at a time in a chat, approvals among them."""
+        async with self._approvals.alone(question.chat_key):
+            return await self._asked(question)
+
+    async def _asked(self, question: Question) -> Answer:
+        key, floor = question.chat_key, self._approvals.floor
+        turn = floor.running.get(key) if floor is not None else None
+        if floor is None or turn is None or turn.first.due is not None:
+            return Answer("nobody")
+        waiting = _Waiting(turn.first, asyncio.get_running_loop().create_future())
+        self._waiting[key] = waiting
+        try:
+            # Under a name of its own: a notice of the turn would say that the turn was answered.
+            to = replace(Address.of(turn.first), request_id=self._ids.ulid())
+            await self._delivery.send(to, question.words, kind="notice")
+            self._log.write("question", "the person is asked something", request_id=question.request_id)
+            async with floor.park():
+                return await self._wait(waiting)
+        except errors.DeliveryFailed as error:
+            self._log.write("question", "a question did not arrive", level="warn", cause=str(error))
+            return Answer("nobody")
+        finally:
+            del self._waiting[key]
+
+    async def _wait(self, waiting: _Waiting) -> Answer:
+        patience = asyncio.create_task(self._clock.sleep(SECONDS))
+        ends: list[asyncio.Future[Answer] | asyncio.Task[None]] = [waiting.answer, patience]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await patience
+        return waiting.answer.result() if waiting.answer.done() else Answer("expired")
+
+    def _waiting_in(self, chat_key: str) -> bool:
+        return chat_key in self._waiting
+
+    def _heard(self, inbound: Inbound) -> bool:
+        waiting = self._waiting.get(inbound.chat_key)
+        if waiting is None or waiting.answer.done() or not follows(inbound, waiting.first):
+            return False
+        waiting.answer.set_result(Answer("answered", inbound.text))
+        return True
