@@ -314,14 +314,8 @@ def delivery_of(rooms: Rooms, channels: dict[str, Channel]) -> Delivery:
         ids=ids,
         log=log,
         limits=settings.delivery.limits,
-        previewing=Previewing(streams_of(settings), rooms.redact.settled),
+        previewing=Previewing.of(settings.channels, rooms.redact.settled),
     )
-
-
-def streams_of(settings: config.Settings) -> dict[str, float]:
-    """The channels that show what is being written, and the seconds after which they do."""
-    found = {name: getattr(channel, "streaming", None) for name, channel in settings.channels.items()}
-    return {name: one.after_ms / 1000 for name, one in found.items() if one is not None and one.enabled}
 
 
 def access_of(rooms: Rooms, lists: AccessList) -> Access:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bot import text
-from bot.contracts import DeliveryRecord, Manifest, Redact
+from bot.contracts import ChannelSettings, DeliveryRecord, Manifest, Redact, Streaming
 from bot.gateway.address import Address
 from bot.gateway.changing import Changing, Desk
 from bot.gateway.waiting import Waiting
@@ -31,6 +31,13 @@ class Previewing:
 
     after: Mapping[str, float]
     settled: Redact
+
+    @classmethod
+    def of(cls, channels: Mapping[str, ChannelSettings], settled: Redact) -> Previewing:
+        """As the settings of the channels say."""
+        found = {name: getattr(settings, "streaming", None) for name, settings in channels.items()}
+        on = {name: one for name, one in found.items() if isinstance(one, Streaming) and one.enabled}
+        return cls({name: one.after_ms / 1000 for name, one in on.items()}, settled)
 
 
 NONE = Previewing({}, str)

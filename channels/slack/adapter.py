@@ -6,13 +6,12 @@ import asyncio
 import hashlib
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from slack_bolt.app.async_app import AsyncApp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
@@ -65,7 +64,7 @@ class SlackChannel:
         self._strange: set[str] = set()
         self._hooks = Hooks()
         self._signs = Signs(outside.log)
-        self._cards = True
+        self._form = cards.Form(outside.log)
 
     # Coming and going
 
@@ -293,7 +292,7 @@ class SlackChannel:
         if "press" in message.target:
             return await self._told(message, markdown)
         try:
-            answer = await self._written(
+            answer = await self._form.written(
                 self._client.chat_postMessage,
                 message,
                 markdown,
@@ -327,25 +326,9 @@ class SlackChannel:
             raise errors.DeliveryFailed("an empty message cannot be sent")
         try:
             call, channel = self._client.chat_update, message.target["channel"]
-            await self._written(call, message, markdown, channel=channel, ts=message_id)
+            await self._form.written(call, message, markdown, channel=channel, ts=message_id)
         except failures.CALL_ERRORS as error:
             raise failures.of_edit(error) from None
-
-    async def _written(
-        self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
-    ) -> Any:
-        """Post or change a message; in plain words from then on where Slack does not take cards."""
-        if message.cards and self._cards:
-            try:
-                return await call(**where, **cards.content(message))
-            except SlackApiError as error:
-                if failures.code(error) not in cards.REFUSED:
-                    raise
-                self._cards = False
-                self._log.write(
-                    "delivery", "Slack does not take task cards", level="warn", error=failures.code(error)
-                )
-        return await call(**where, **buttons.content(markdown, message.target))
 
     async def _told(self, message: Outbound, markdown: str) -> Sent:
         """Tell the person who pressed a button, and nobody else."""

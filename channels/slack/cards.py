@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from slack_sdk.errors import SlackApiError
+
 from bot import text
-from bot.contracts import Card, Json, Outbound
+from bot.contracts import Card, Json, Log, Outbound
+from channels.slack import buttons, failures
 
 FALLBACK = 3_000
 """Characters of the words that stand for the cards in notifications."""
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
 """What Slack says where it does not take such blocks."""
+
+
+class Form:
+    """In which form messages are written."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._cards = True
+
+    async def written(
+        self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
+    ) -> Any:
+        """Post or change a message; in plain words from then on where Slack does not take cards. Raises what `call` does."""
+        if message.cards and self._cards:
+            try:
+                return await call(**where, **content(message))
+            except SlackApiError as error:
+                said = failures.code(error)
+                if said not in REFUSED:
+                    raise
+                self._cards = False
+                self._log.write("delivery", "Slack does not take task cards", level="warn", error=said)
+        return await call(**where, **buttons.content(markdown, message.target))
 
 
 def content(message: Outbound) -> Json:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors, text
-from bot.contracts import Channel, Clock, Edits, Inbound, Manifest, Outbound, Surroundings
+from bot.contracts import Channel, Clock, Inbound, Manifest, Outbound, Surroundings
 from bot.system import SystemClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -296,34 +296,6 @@ class ChannelContract(abc.ABC):
         await rig.channel.stop()
         with pytest.raises(errors.DeliveryFailed):
             await rig.channel.send(reply(inbound, "too late"))
-
-    async def test_a_message_is_changed_in_its_place(self, rig: Rig) -> None:
-        edits = self._edits(rig)
-        inbound = await _said(rig, "hello")
-        sent = await rig.channel.send(dataclasses.replace(reply(inbound, "half of"), kind="preview"))
-        await rig.channel.send(reply(inbound, "another"))
-        for words in ("half of it 你好", "the whole", "the whole"):
-            await edits.edit(reply(inbound, words), sent.message_id)
-        assert sorted(await rig.visible()) == ["another", "the whole"]
-
-    async def test_what_is_not_there_cannot_be_changed(self, rig: Rig) -> None:
-        edits = self._edits(rig)
-        inbound = await _said(rig, "hello")
-        with pytest.raises(errors.EditRefused):
-            await edits.edit(reply(inbound, "anything"), "1700000000.000001")
-        with pytest.raises(errors.EditRefused):
-            await edits.edit(reply(inbound, "anything"), "4242")
-        assert await rig.visible() == []
-        await rig.channel.stop()
-        with pytest.raises(errors.DeliveryFailed):
-            await edits.edit(reply(inbound, "too late"), "4242")
-
-    def _edits(self, rig: Rig) -> Edits:
-        """The channel, where it can change messages; those that say so can."""
-        assert isinstance(rig.channel, Edits) == (self.manifest.edits is not None)
-        if not isinstance(rig.channel, Edits):
-            pytest.skip("its messages cannot be changed")
-        return rig.channel
 
     async def test_a_paused_channel_still_sends(self, rig: Rig) -> None:
         inbound = await _said(rig, "hello")

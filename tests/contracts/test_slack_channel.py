@@ -16,6 +16,7 @@ from channels.slack import render
 from channels.slack.manifest import MANIFEST
 from channels.slack.settings import SlackSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.contracts.channel_edits import EditsContract
 
 PEOPLE = {"first": "U0ADA", "second": "U0GRACE"}
 
@@ -72,7 +73,7 @@ class SlackRig:
         return len(render.render(part)) <= 12_000
 
 
-class TestSlackChannel(ChannelContract):
+class TestSlackChannel(EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"channel": st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)},

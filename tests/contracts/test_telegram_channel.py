@@ -14,6 +14,7 @@ from channels.telegram import render
 from channels.telegram.manifest import MANIFEST
 from channels.telegram.settings import TelegramSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
+from tests.contracts.channel_edits import EditsContract
 from tests.unit.telegram.bed import Bed
 
 PEOPLE = {"first": 1001, "second": 1002}
@@ -63,7 +64,7 @@ class TelegramRig(Bed):
 _IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))
 
 
-class TestTelegramChannel(ChannelContract):
+class TestTelegramChannel(EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"chat_id": _IDS}, optional={"message_thread_id": st.integers(1, 2**31).map(str)}

@@ -33,7 +33,8 @@ async def test_work_is_a_plan_of_cards_that_is_changed_in_place(stage: Any, out:
     await stage.slack.edit(replace(message, text="**Done: 4 of 4**", title="Done: 4 of 4"), sent.message_id)
     (seen,) = stage.server.replies(stage.direct)
     assert seen.text == "**Done: 4 of 4**", "what a notification shows"
-    posted, updated = [*stage.server.called("chat.postMessage"), *stage.server.called("chat.update")]
+    (posted,) = stage.server.called("chat.postMessage")
+    (updated,) = stage.server.called("chat.update")
     (plan,) = blocks(posted)
     assert (plan["type"], plan["title"]) == ("plan", "Working: 1 of 4")
     assert [(task["task_id"], task["title"], task["status"]) for task in plan["tasks"]] == [
