@@ -72,6 +72,7 @@ class Tasks:
             mode,
         )
         begun = self._turn.steps.begin(order.id, "tool", f"{SUBAGENT} {order.call_id}")
+        warm, leads = self._cache(order)
         with task_scope(order.id):
             report = Report(order, kit.tasks, events=kit.task_events, clock=kit.clock, log=kit.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
@@ -80,12 +81,17 @@ class Tasks:
             try:
                 # After a crash it is known by this what it was, and where its transcript is.
                 await asyncio.shield(begun)
+                if leads:
+                    child.heard = warm.set
+                else:
+                    await warm.wait()
                 return await self._worked(child, order, report)
             except asyncio.CancelledError:
                 report.failed(STOPPED)
                 raise
             finally:
                 report.failed(BROKEN)  # unless something else was told
+                warm.set()
                 self._turn.steps.end(order.id, report.spent)
                 child.release()
 
@@ -108,7 +114,9 @@ class Tasks:
         """Carry a task out. Raises `errors.ToolError` where it has failed."""
         limit = ""
         try:
-            words = await self._in_turn(child, order, report)
+            async with self._slots:
+                report.started()
+                words = await self._within(child.work(), report)
         except LimitReached as error:
             words, limit = child.words, error.words
         except errors.ShipmateError as error:
@@ -138,22 +146,17 @@ class Tasks:
             spent,
         )
 
-    async def _in_turn(self, child: Child, order: Order, report: Report) -> str:
-        """Begin when it may: forks of one step after the first of them has brought what they share into the cache."""
-        warm = self._warm.get(len(self._turn.view)) if order.mode == "fork" else None
-        leads = order.mode == "fork" and warm is None
-        if leads:
-            warm = self._warm[len(self._turn.view)] = asyncio.Event()
-            child.heard = warm.set
-        elif warm is not None:
-            await warm.wait()
-        try:
-            async with self._slots:
-                report.started()
-                return await self._within(child.work(), report)
-        finally:
-            if leads and warm is not None:
-                warm.set()
+    def _cache(self, order: Order) -> tuple[asyncio.Event, bool]:
+        """What tells that a task may begin, and whether it is the one to tell others: forks of one step do so after the
+        first of them has brought what they share into the provider's cache.
+        """
+        step = len(self._turn.view)
+        if order.mode == "fork" and step in self._warm:
+            return self._warm[step], False
+        warm = asyncio.Event()
+        if order.mode == "fork":
+            self._warm[step] = warm
+        return warm, True
 
     async def _within(self, work: Coroutine[Any, Any, str], report: Report) -> str:
         """Let it work within its time. Raises `LimitReached`."""
