@@ -146,8 +146,8 @@ class Accumulator:
 
     def _total(self, name: str) -> int:
         """What a summary of the provider's own took is told beside the rest, and billed like it."""
-        beside = (one.get(name) for one in self._summing)
-        return self._usage.get(name, 0) + sum(figure for figure in beside if _is_count(figure))
+        beside = (int(one[name]) for one in self._summing if _is_count(one.get(name)))
+        return self._usage.get(name, 0) + sum(beside)
 
     @property
     def hour_writes(self) -> int:

@@ -65,7 +65,7 @@ class Compactions:
     def sign(self, words: str, body: Json) -> Json:
         """The block of a summary of what is in this request."""
         signature = hashlib.sha256(f"{len(self._signed)} {words}".encode("utf-8", "replace")).hexdigest()
-        block = {
+        block: Json = {
             "type": KIND,
             "content": words,
             "encrypted_content": None,

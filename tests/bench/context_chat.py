@@ -7,6 +7,7 @@ rules that the test server has too. Time stands still but where the trace lets i
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -39,10 +40,11 @@ from bot.history.memories import Memories
 from bot.history.memory_files import MemoryStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
-from bot.llm.client import body_of
+from bot.llm.body import body_of, headers_of
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
+from bot.testing.anthropic_compaction import Compactions
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
@@ -63,9 +65,11 @@ LOOKED_UNTIL = 310.0
 
 
 class Provider:
-    """`contracts.Model` that answers what `answers` holds and refuses what the provider refuses."""
+    """`contracts.Model` that answers what `answers` holds and refuses what the provider refuses. One that `compacts`
+    writes summaries itself when it is asked to.
+    """
 
-    def __init__(self, clock: FakeClock, log: MemoryLog) -> None:
+    def __init__(self, clock: FakeClock, log: MemoryLog, *, compacts: bool = False) -> None:
         self.bill = bill.Bill()
         self.answers: list[ModelReply] = []
         self.turn = 0
@@ -74,18 +78,24 @@ class Provider:
         self._clock = clock
         self._log = log
         self._cache = cache.PromptCache(clock, lambda _: bill.SMALLEST)
-        self._leave = rules.Leave()
+        self._leave = rules.Leave(types={"compaction"})
+        self._compacts = compacts
+        self._compactions = Compactions()
         self._before: list[tuple[object, int]] = []
         self._asked = float("-inf")
         self._told = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
         body = json.loads(json.dumps(body_of(request), ensure_ascii=False))
-        rules.check(body, self._leave)
+        self._compactions.check(body, headers_of(request).get("anthropic-beta", ""), able=self._compacts)
+        rules.check(body, dataclasses.replace(self._leave, prefill=request.summarize is not None))
         cache.check_breakpoints(body)
         found, keep = self._cache.look(body, cache.count_characters)
         own = request.purpose == "turn"
         answer = self.answers.pop(0) if own else reply(text(_written(request.purpose)))
+        if request.summarize is not None:
+            block = self._compactions.sign(_written("provider"), body)
+            answer = dataclasses.replace(answer, content=[block], stop_reason="compaction")
         usage = Usage(
             found["input_tokens"],
             max(1, len(cache.plain(answer.content)) // CHARACTERS),
@@ -118,7 +128,7 @@ class Provider:
     async def check(self) -> None: ...
 
     async def facts(self, model: str) -> ModelFacts:
-        return ModelFacts()
+        return ModelFacts(compacts=self._compacts)
 
     async def close(self) -> None: ...
 
@@ -131,6 +141,8 @@ def _written(purpose: str) -> str:
     )
     if purpose == "memory":
         return f"<memory>\n{sections}\n</memory>"
+    if purpose == "provider":
+        return f"## What happened\nMuch.\n\n{sections}"
     return (
         f"<analysis>{words(MEMORY_TOKENS, 'thought')}</analysis>\n"
         f"<summary>\n## What happened\nMuch.\n\n{sections}\n</summary>"
@@ -173,17 +185,18 @@ class Screen:
 @dataclass
 class Chat:
     """One chat in a folder. With `sends` the model answers through `chat_send` and is asked once more, else in plain
-    text; `settings` change the kit's defaults.
+    text; `settings` change the kit's defaults; with `compacts` the provider writes the summaries.
     """
 
     root: Path
     sends: bool = True
+    compacts: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
         self.log = MemoryLog()
-        self.model = Provider(self.clock, self.log)
+        self.model = Provider(self.clock, self.log, compacts=self.compacts)
         self.look = Look()
         self._ids = UlidSource()
         self._screen = Screen()
@@ -218,6 +231,7 @@ class Chat:
 
     async def replay(self, turns: Sequence[Turn]) -> bill.Bill:
         """What the whole chat comes to."""
+        await self.kit.windows.ask(self.model, bill.MODEL)
         try:
             for number, turn in enumerate(turns):
                 await self._quiet(turn.gap)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from bot.context.compaction import KEEP_TOKENS, Policy
 from tests.bench.context_bill import Bill
 from tests.bench.context_chat import Chat
 from tests.bench.context_policies import RIVALS
-from tests.bench.context_trace import days, trace
+from tests.bench.context_trace import Turn, days, trace
 
 SEED = 1
 OTHER = 10_000
@@ -63,6 +63,7 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     for line in _against(found["shipmate"], found[f"keepTokens {OTHER:,}"]):
         say(line)
     if size.long:
+        found["summaries"] = await _summaries(folder, turns, say)
         found["growth"] = await _growth(folder, size, say)
     say(f"  tools {frame[0]:,} and system {frame[1]:,} tokens in every line; took {took:.0f} s")
     return found
@@ -109,6 +110,19 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
     ]
 
 
+async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
+    """Where no memory stands for what goes, each compaction takes a summary: a fork's, or the provider's own."""
+    ways = {
+        "  no memory, summaries by a fork": Chat(_folder(folder, "fork"), settings={"memories": None}),
+        "  no memory, by the provider": Chat(
+            _folder(folder, "provider"), settings={"memories": None}, compacts=True
+        ),
+    }
+    return {
+        name.strip(): _told(name, await chat.replay(turns), len(turns), say) for name, chat in ways.items()
+    }
+
+
 async def _growth(folder: Path, size: Size, say: Say) -> dict[str, float]:
     """Tokens a turn, around the thousandth turn and at the end of a chat of years.
 
@@ -134,10 +148,22 @@ def _folder(folder: Path, name: str) -> Path:
 
 
 def main() -> None:
-    """Measure this section alone: `python -m tests.bench.context_report`, with `--full` the long chat too."""
-    size = FULL if "--full" in sys.argv else ORDINARY
-    with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as folder:
-        asyncio.run(measured(Path(folder), size, lambda line: print(line, flush=True)))  # noqa: T201 - it is the report
+    """Measure this section alone: `python -m tests.bench.context_report`; with `--full` the long chat too, which takes
+    seven minutes of one processor, with `--growth` or `--summaries` one part of that.
+    """
+    wanted = sys.argv[1:2]
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as made:
+        folder = Path(made)
+        if wanted == ["--growth"]:
+            asyncio.run(_growth(folder, FULL, _print))
+        elif wanted == ["--summaries"]:
+            asyncio.run(_summaries(folder, trace(FULL.turns, SEED), _print))
+        else:
+            asyncio.run(measured(folder, FULL if wanted == ["--full"] else ORDINARY, _print))
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - it is the report
 
 
 if __name__ == "__main__":
