@@ -21,6 +21,7 @@ ROW_BITS = 5
 """Of a row: role and class of length."""
 CENTRES = 150
 """Lines with so good a score of their own that those around them are looked at too, although they may have none."""
+_WIDE = 10  # times as many lines are looked through for different ones
 _CLASS = (1 << ROW_BITS) - 1
 _PLACE = (1 << PLACE_BITS) - 1
 _SESSION = ROW_BITS + PLACE_BITS
@@ -60,6 +61,8 @@ class Weights:
     """How many of their words are looked for."""
     feedback: float = 0.12
     """What the best of these words counts beside the question's own."""
+    alike: int = 16
+    """Of lines with the same score of their own, which are often the same words, so many come before what is less good."""
     looked: int = 60
     """How many of the best lines are read, for what the next five are worth as shares of the best score."""
     speaker: float = 0.15
@@ -152,11 +155,28 @@ class Tally:
 
     def best(self, most: int) -> list[tuple[int, float]]:
         """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
-        own = self._own
-        lines = heapq.nlargest(most, own, key=own.__getitem__)
+        lines = self._foremost(most)
         scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
         # Of equals the newer one, so that the order never depends on chance.
         return heapq.nlargest(most, scores.items(), key=_by_score)
+
+    def _foremost(self, most: int) -> list[int]:
+        """The lines with the best scores of their own. A chat of years says the same again and again: that must not keep
+        everything else away.
+        """
+        own, alike = self._own, self._weights.alike
+        if most <= alike or len(own) <= most:
+            return heapq.nlargest(most, own, key=own.__getitem__)
+        front: list[int] = []
+        others: list[int] = []
+        seen: dict[float, int] = defaultdict(int)
+        for line in heapq.nlargest(most * _WIDE, own, key=own.__getitem__):
+            score = own[line]
+            seen[score] += 1
+            (front if seen[score] <= alike else others).append(line)
+            if len(front) == most:
+                break
+        return (front + others)[:most]
 
     def _with_neighbours(self, lines: Iterable[int]) -> set[int]:
         reach = 2 if self._weights.further else 1 if self._weights.neighbour else 0

@@ -49,6 +49,20 @@ def test_a_short_line_counts_more_than_a_long_one() -> None:
     assert order(posting, weights=OWN) == [line(1, 0), line(2, 0)]
 
 
+def test_what_is_said_again_and_again_does_not_keep_away_what_is_said_once() -> None:
+    again = [row(session, 0, 5) for session in range(300)]
+    once = row(400, 0, 60)
+    posting = Posting(1.0, 301, [*again, once])
+    assert line(400, 0) in order_of(posting, 50)
+    assert line(400, 0) not in order_of(posting, 50, weights=replace(OWN, alike=50))
+    assert len(order_of(posting, 50)) == 50, "what is alike fills up what is left"
+    assert order_of(posting, 400)[-1] == line(400, 0), "nothing is lost where all of it is wanted"
+
+
+def order_of(posting: Posting, most: int, weights: Weights = OWN) -> list[int]:
+    return [found for found, _ in rank([posting], FIELD, weights, most=most)]
+
+
 def test_the_line_beside_a_hit_is_found_and_the_one_of_another_session_is_not() -> None:
     found = dict(rank([Posting(1.0, 2, [row(1, 0)])], FIELD, replace(DEFAULT, session=0.0, recency=0.0)))
     assert set(found) == {line(1, 0), line(1, 1), line(1, 2)}
