@@ -78,6 +78,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
     """Three read, one of them wants to write and a person is asked; the person gets one answer."""
     world.only("telegram")
     world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["llm"]["fastModel"] = "claude-opus-5-5"
     for name in "abc":
         (world.root / f"{name}.txt").write_text(f"NOISE of {name} 雑音\n" * 20, encoding="utf-8")
 
@@ -108,7 +109,7 @@ async def test_several_tasks_work_side_by_side_ask_and_come_back_as_one(world: W
     assert "All of them are noisy." in told[2]["content"]
     assert "NOISE" not in json.dumps(turns, ensure_ascii=False)
     fast = next(body for body in world.model.bodies if is_synthesis(body))
-    assert fast["model"] == "claude-haiku-5-5"
+    assert fast["model"] == "claude-opus-5-5"
     assert {
         tool["name"] for body in world.model.bodies if is_task(body) for tool in body["tools"]
     }.isdisjoint({"task", "chat_send"})

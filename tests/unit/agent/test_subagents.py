@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from bot import errors
+from bot import config, errors
 from bot.agent.subagents import child, wording
 from bot.agent.subagents.limits import Limits
 from bot.contracts import ModelReply, ModelRequest
+from bot.rooms import limits_of
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, asked, events, priced, steps, told, work
@@ -48,6 +49,9 @@ async def test_only_the_summary_comes_back_and_nothing_of_the_steps(bench: Bench
     assert "What is the answer?" not in asked(model.children[-1])
     stats = await bench.pool.stats(KEY)
     assert (stats["calls"], stats["inputTokens"], stats["costUsd"]) == (4, 300, 0.75)
+    (over,) = [line for line in bench.log.of("task") if line.message == "the task has ended"]
+    assert over.details["usage"]["inputTokens"] == 300
+    assert (over.details["model_calls"], over.details["tool_calls"], over.details["cost_usd"]) == (2, 1, 0.75)
     await bench.say("and now?")
     assert "NOISE" not in asked(model.requests[-1])
 
@@ -113,6 +117,7 @@ LIMITS = [
     (Limits(tokens=9_000), "9,000 tokens"),
     (Limits(usd=0.9), "$0.90"),
     (Limits(turn_tokens=20_000, usd=None), "20,000 tokens for all tasks of a turn"),
+    (Limits(turn_usd=1.0, usd=None), "$1.00 for all tasks of a turn"),
 ]
 
 
@@ -291,3 +296,12 @@ async def test_labels_and_prompts_are_in_no_line_of_the_log(bench: Bench, work: 
     await bench.say("go")
     assert bench.log.of("task")
     assert "秘密" not in bench.log.text
+
+
+def test_the_limits_are_those_of_ship_json() -> None:
+    assert limits_of(config.Subagents()) == Limits()
+    changed = {
+        "maxModelCalls": 2, "maxTokens": 3_000, "maxUsd": None, "maxSeconds": 4, "maxConcurrent": 5,
+        "perTurn": {"maxTokens": 6_000, "maxUsd": 7.0},
+    }  # fmt: skip
+    assert limits_of(config.Subagents.model_validate(changed)) == Limits(2, 3_000, None, 4, 5, 6_000, 7.0)
