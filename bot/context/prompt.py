@@ -16,6 +16,8 @@ from bot import text
 from bot.context import quotes
 from bot.contracts import ArchiveLine, Attachment, Due, Json, Message, Skill, TurnRequest
 
+NAMED = 20
+"""Files of a message that the model is told of one by one."""
 DEFAULT_ROLE = "You are a helpful assistant in a team chat."
 
 RULES = """\
@@ -160,7 +162,8 @@ def user_message(
         if inbound.due is not None:
             facts["job"] = _job(inbound.due)
         if inbound.attachments:
-            facts["attachments"] = [_attachment(attachment) for attachment in inbound.attachments]
+            facts["attachments"] = [_attachment(one) for one in inbound.attachments[:NAMED]]
+            facts |= _more(len(inbound.attachments) - NAMED)
     if wrong:
         facts["recentErrors"] = list(wrong)
     content = [_block(f"<turn_context>{_json(facts)}</turn_context>")]
@@ -172,6 +175,10 @@ def user_message(
     if words.strip():
         content.append(_block(words))
     return {"role": "user", "content": content}
+
+
+def _more(files: int) -> Json:
+    return {"moreAttachments": files} if files > 0 else {}
 
 
 def loaded_messages(lines: Iterable[ArchiveLine]) -> list[Message]:

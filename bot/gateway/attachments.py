@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from bot.contracts import Attachment, Log
 
 NO_ROOM = "I am short of memory just now and cannot take files; please send it again later."
+NAMED = 10
+"""So many of them are named: an album has no more."""
 _KINDS = {
     "photo": "photos",
     "video": "videos",
@@ -32,8 +34,9 @@ def cannot_open(attachments: Sequence[Attachment]) -> str:
     if not attachments:
         return ""
     named = []
-    for attachment in attachments:
+    for attachment in attachments[:NAMED]:
         kind = "voice note" if attachment.kind == "voice" else attachment.kind
         named.append(f"the {kind} “{attachment.name}”" if attachment.name else f"the {kind}")
+    more = f" and {len(attachments) - NAMED} more" if len(attachments) > NAMED else ""
     kinds = " or ".join(dict.fromkeys(_KINDS[attachment.kind] for attachment in attachments))
-    return f"(I cannot open {kinds} yet, so I have not looked at {', '.join(named)}.)"
+    return f"(I cannot open {kinds} yet, so I have not looked at {', '.join(named)}{more}.)"

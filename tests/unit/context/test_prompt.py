@@ -116,3 +116,11 @@ def test_the_instructions_for_a_person_stand_before_the_words_and_cannot_close_t
     assert own["text"].count("</turn_context") == 1
     assert quoted["text"].startswith("<quoted_messages")
     assert words["text"] == WORDS
+
+
+def test_of_very_many_files_the_first_are_named_and_the_rest_counted() -> None:
+    files = tuple(Attachment(kind="file", name=f"{n}.bin") for n in range(prompt.NAMED + 3))
+    said = json.dumps(prompt.user_message(TurnRequest("01R", "k", inbound=inbound(attachments=files)), 0))
+    assert f"{prompt.NAMED - 1}.bin" in said
+    assert f"{prompt.NAMED}.bin" not in said
+    assert "moreAttachments" in said
