@@ -167,3 +167,36 @@ async def test_a_stop_ends_tasks_and_a_kill_leaves_them_interrupted(world: World
         assert list((world.root / ".ship" / "artifacts").glob(f"*/{name}.txt"))
     assert sum(map(is_task, world.model.bodies)) == 8
     assert await world.process.stop() == 0
+
+
+async def test_a_kill_while_a_task_waits_for_an_approval_leaves_nothing_to_approve(world: World) -> None:
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+
+    def script(body: Json) -> Reply:
+        if is_task(body):
+            return reply(tool_use("write_file", {"path": "out.md", "content": "x"}))
+        if any(block["type"] == "tool_result" for block in body["messages"][-1]["content"]):
+            return reply("It was interrupted.")
+        return reply(tool_use("task", {"prompt": "write it"}))
+
+    def question() -> int:
+        messages = world.telegram.chats[PERSON].messages if PERSON in world.telegram.chats else {}
+        return next((number for number, one in messages.items() if "reply_markup" in one), 0)
+
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("Write it down")
+    await world.telegram.until(lambda: question() > 0)
+    markup = world.telegram.chats[PERSON].messages[question()]["reply_markup"]
+    await world.process.kill()
+    await world.start()
+    await world.telegram.until(lambda: "It was interrupted." in world.texts())
+    await world.turns(1)
+    world.telegram.press(question(), markup["inline_keyboard"][0][0]["callback_data"], user_id=PERSON)
+    await world.telegram.until(lambda: bool(world.telegram.called("answerCallbackQuery")))
+    answer = world.telegram.called("answerCallbackQuery")[0].params["text"]
+    assert answer.startswith("No approval of that name waits")
+    assert not (world.root / "out.md").exists()
+    assert sum(map(is_task, world.model.bodies)) == 1
+    assert await world.process.stop() == 0
