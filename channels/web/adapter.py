@@ -89,6 +89,7 @@ class WebChannel:
             kind=message.kind,
             text=text.clean(message.text),
             ts=self._now(),
+            approval=message.target.get("approval", ""),
         )
         return Sent(message.id)
 

@@ -38,9 +38,12 @@ class Said:
     kind: str
     text: str
     ts: int
+    approval: str = ""
+    """The name of what waits for an approval: the page shows buttons for it."""
 
     def json(self) -> dict[str, Any]:
-        return {
+        approval = {"approval": self.approval} if self.approval else {}
+        return approval | {
             "id": self.id,
             "n": self.number,
             "role": self.role,
@@ -128,10 +131,21 @@ class Rooms:
         self._number += 1
         return self._number
 
-    def say(self, chat: str, *, number: int, id_: str, role: str, kind: str, text: str, ts: int) -> None:
+    def say(
+        self,
+        chat: str,
+        *,
+        number: int,
+        id_: str,
+        role: str,
+        kind: str,
+        text: str,
+        ts: int,
+        approval: str = "",
+    ) -> None:
         """Keep a message and tell everyone who listens."""
         room = self.room(chat)
-        said = Said(number, id_, role, kind, text, ts)
+        said = Said(number, id_, role, kind, text, ts, approval)
         room.keep(said)
         self._make_room(chat)
         room.tell(self._message(said))

@@ -24,7 +24,30 @@ function bubble(message) {
   meta.title = when.toLocaleString();
   meta.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   item.append(body, meta);
+  if (message.approval) item.append(choices(message.approval));
   return item;
+}
+
+/** Buttons for what waits for an approval; each says a command, so that whoever presses is judged like whoever writes. */
+function choices(name) {
+  const row = document.createElement("div");
+  row.className = "choices";
+  for (const [label, command] of [
+    ["Allow once", `/approve ${name} once`],
+    ["Deny", `/deny ${name}`],
+    ["Allow in this chat", `/approve ${name} chat`],
+    ["Always", `/approve ${name} always`],
+  ]) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = label;
+    button.addEventListener("click", () => {
+      row.remove();
+      send({ id: newId(), role: "user", kind: "message", text: command, ts: Date.now() });
+    });
+    row.append(button);
+  }
+  return row;
 }
 
 function shown(id) {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Channel, KnowsMembers
+from bot.contracts import ArchiveLine, Channel, Command, KnowsMembers
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import rooms
@@ -172,6 +175,24 @@ async def test_every_open_page_of_a_person_hears_the_same(
             ("assistant", "notice", "wait a moment"),
         ]
         assert heard[0]["id"] == "m1"
+
+
+async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_command(
+    channel: Channel, browser: Browser, intake: RecordingIntake
+) -> None:
+    stream = await browser.listen()
+    await browser.say("run it", "m1")
+    asks = notice(intake.accepted[0], "May I?")
+    await channel.send(replace(asks, target={**asks.target, "approval": "01ABC"}))
+    await channel.send(notice(intake.accepted[0], "no question"))
+    heard = [(await stream.next())[1] for _ in range(5)][2:]
+    assert [said.get("approval") for said in heard] == [None, "01ABC", None]
+    script = (Path(rooms.__file__).parent / "page" / "app.js").read_text(encoding="utf-8")
+    said = re.findall(r"`/(\w+) \$\{name\}( \w+)?`", script)
+    assert said == [("approve", " once"), ("deny", ""), ("approve", " chat"), ("approve", " always")]
+    for number, (word, scope) in enumerate(said):
+        await browser.say(f"/{word} 01ABC{scope}", f"p{number}")
+        assert intake.accepted[-1].command == Command(name=word, args=f"01ABC{scope}")
 
 
 async def test_the_message_id_is_the_one_the_page_shows(
