@@ -258,9 +258,7 @@ def agent_of(
     )
 
 
-def dispatcher_of(
-    rooms: Rooms, registry: Registry, approvals: Approvals, progress: Progress
-) -> Dispatcher:
+def dispatcher_of(rooms: Rooms, registry: Registry, approvals: Approvals, progress: Progress) -> Dispatcher:
     return Dispatcher(
         registry,
         clock=rooms.outside.clock,
@@ -367,29 +365,13 @@ def turns_of(
         log=log,
     )
     turns.removals = Removals(
-        journal=rooms.journal,
-        archive=rooms.archive,
-        artifacts=rooms.artifacts,
-        memory=rooms.memory_files,
-        agent=agent,
-        access=access,
-        manifests=rooms.manifests,
-        clock=clock,
-        log=log,
-        jobs=jobs.forget,
-    )
+        journal=rooms.journal, archive=rooms.archive, artifacts=rooms.artifacts, memory=rooms.memory_files,
+        agent=agent, access=access, manifests=rooms.manifests, clock=clock, log=log, jobs=jobs.forget,
+    )  # fmt: skip
     turns.commands = Commands(
-        name=settings.name,
-        agent=agent,
-        lanes=turns.lanes,
-        access=access,
-        manifests=rooms.manifests,
-        stop=turns.stop,
-        approvals=approvals,
-        receipts=Receipts(rooms.journal),
-        forget=turns.removals.command,
-        servers=rooms.mcp.sources,
-        jobs=jobs.command,
-    )
+        name=settings.name, agent=agent, lanes=turns.lanes, access=access, manifests=rooms.manifests, stop=turns.stop,
+        approvals=approvals, receipts=Receipts(rooms.journal), forget=turns.removals.command,
+        servers=rooms.mcp.sources, jobs=jobs.command,
+    )  # fmt: skip
     jobs.due.gateway = Lent(access, turns.intake, turns.backlog.opened)
     return turns
