@@ -1,0 +1,113 @@
+"""Which rows a question fetches: rare words whole, words that are everywhere only where they say something."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bot.contracts import ArchiveLine
+from bot.history import asking, jsonl
+from bot.history.names import encode
+from bot.history.recall import Recall
+from bot.system import SystemDisk
+
+KEY = "web:chat:1"
+START = int(datetime(2026, 3, 2, 9, tzinfo=UTC).timestamp() * 1000)
+DAY = 86_400_000
+NOW = START + 400 * DAY
+Ask = Callable[..., list[str]]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], Ask]]:
+    """Lines of one chat, a day apart, and questions to them; a word of more than 20 lines is everywhere."""
+    monkeypatch.setattr(asking, "BUDGET", 20)
+    opened: list[Recall] = []
+
+    def made(said: list[str]) -> Ask:
+        folder = tmp_path / "chats"
+        folder.mkdir()
+        with (folder / f"{encode(KEY)}.jsonl").open("wb") as file:
+            for number, text in enumerate(said):
+                line = ArchiveLine(
+                    ts=START + number * DAY, channel="web", chat_id="1", chat_key=KEY, role="user", text=text
+                )
+                file.write(jsonl.dumps(line.model_dump(by_alias=True, exclude_none=True)))
+        recall = Recall.opened(None, folder, SystemDisk())
+        recall.catch_up()
+        opened.append(recall)
+        return lambda query, limit=30: [hit.line.text for hit in recall.search([KEY], query, NOW, limit)]
+
+    yield made
+    for recall in opened:
+        recall.close()
+
+
+def many(*words: str, count: int = 60) -> list[str]:
+    return [f"{words[number % len(words)]} note {number}" for number in range(count)]
+
+
+def test_a_rare_word_brings_the_line_that_also_has_the_common_one(ask: Callable[[list[str]], Ask]) -> None:
+    said = [*many("harbour"), "the harbour has a crane", "a crane elsewhere in town", *many("harbour")]
+    assert ask(said)("crane harbour", 2)[0] == "the harbour has a crane"
+
+
+def test_words_that_are_everywhere_are_found_where_they_stand_together(
+    ask: Callable[[list[str]], Ask],
+) -> None:
+    said = [*many("harbour", "market"), "the harbour beside the market is closed", *many("harbour", "market")]
+    found = ask(said)("harbour market", 5)
+    assert found[0] == "the harbour beside the market is closed"
+    assert len(found) == 5
+
+
+def test_one_word_that_is_everywhere_brings_lines_that_have_it(ask: Callable[[list[str]], Ask]) -> None:
+    found = ask(many("harbour", "market", count=120))("harbour", 5)
+    assert len(found) == 5
+    assert all("harbour" in text for text in found)
+
+
+def test_a_word_that_is_everywhere_is_looked_for_in_the_time_that_was_asked_for(
+    ask: Callable[[list[str]], Ask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "CANDIDATES", 20)
+    found = ask(many("harbour", count=300))("harbour in April 2026", 5)
+    assert {int(text.split()[-1]) for text in found} <= set(range(30, 60)), (
+        "30 days after the second of March"
+    )
+
+
+def test_a_time_alone_brings_what_was_said_then_the_newest_first(ask: Callable[[list[str]], Ask]) -> None:
+    found = ask(many("harbour"))("390 days ago", 3)
+    assert found == ["harbour note 11", "harbour note 10", "harbour note 9"]
+
+
+def test_how_many_lines_have_a_word_is_counted_anew_once_there_are_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "_REMEMBERED", 1)
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE vocabulary (term TEXT, doc INTEGER)")
+    db.executemany(
+        "INSERT INTO vocabulary VALUES (?, ?)", [("1:harbour", 200), ("1:market", 90), ("1:crane", 3)]
+    )
+    counts = asking.Counts(db)
+    assert [counts.of(f"1:{word}", 200) for word in ("harbour", "crane", "none")] == [200, 3, 0]
+    db.execute("UPDATE vocabulary SET doc = doc + 10")
+    assert counts.of("1:harbour", 203) == 200, "a little more is not counted again"
+    assert counts.of("1:crane", 203) == 13, "what is rare is counted at once"
+    assert counts.of("1:harbour", 300) == 210
+    assert counts.of("1:harbour", 100) == 210, "nor does it count for a chat that has begun anew"
+    assert counts.of("1:market", 300) == 100
+    assert len(counts._common) == 1
+    db.close()
+
+
+def test_questions_of_nothing_find_nothing(ask: Callable[[list[str]], Ask]) -> None:
+    search = ask(many("harbour"))
+    for query in ("", "???", "albatross", "😀"):
+        assert search(query) == []
