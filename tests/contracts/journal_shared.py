@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import Job, Journal
+from bot.contracts import Due, Job, Journal
 from bot.testing.clock import FakeClock
-from tests.contracts.journal_rig import DAY, JournalRig
+from tests.contracts.journal_rig import DAY, JournalRig, inbound
 
 
 def job(number: int = 1, **spec: object) -> Job:
@@ -45,6 +45,18 @@ class SharedContract(JournalRig):
         await journal.serve("J1", 1000.0)
         await journal.remove_job("J1")
         assert not await journal.serve("J1", 2000.0)
+
+    async def test_what_is_due_is_taken_in_once_under_its_key_and_says_why_it_is_there(
+        self, journal: Journal
+    ) -> None:
+        due = Due(job="ABC123", at=1000.5, plan="every 1h", late=3.0, missed=2, words_of=("U1", "אב"))
+        first = inbound(1, keys=("job:ABC123:1000.500",), message_id=None, due=due)
+        assert await journal.receive(first)
+        assert not await journal.receive(first.model_copy(update={"request_id": inbound(2).request_id}))
+        journal = await self.restart(journal)
+        (record,) = await journal.about(first.chat_key, "", "job:ABC123:1000.500")
+        assert record.inbound == first
+        assert await journal.about(first.chat_key, "", "job:ABC123:1000.501") == []
 
     async def test_a_lease_belongs_to_one_holder_until_it_runs_out(
         self, journal: Journal, clock: FakeClock
