@@ -216,6 +216,14 @@ class Delivery:
         await self._load()
         await self._targets.open(channel, chat_id)
 
+    def gone(self, to: Address) -> bool:
+        """Whether a chat can no longer be written to."""
+        return self._targets.closed(to)
+
+    def frozen(self, to: Address) -> float:
+        """Seconds for which the platform wants to be left alone with a chat."""
+        return self._courier.frozen(to)
+
     def spare(self, to: Address, *, reserve: int = 1) -> bool:
         """Take a slot for something cosmetic (a sign of work, an edit) of the same budgets as messages. False where
         it and `reserve` more are not free, where the platform wants to be left alone, and in a chat that is gone: it

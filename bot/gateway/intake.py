@@ -189,7 +189,8 @@ class GatewayIntake:
             attachments=len(inbound.attachments),
         )
         self._knows(inbound.chat_key)
-        await self._delivery.reopen(inbound.channel, inbound.chat_id)
+        if inbound.due is None:  # a job says nothing about its chat
+            await self._delivery.reopen(inbound.channel, inbound.chat_id)
         current = as_changed(inbound, records) if inbound.kind == "message" else inbound
         if current is None:
             await self._delivery.arrears.finish(inbound.request_id, "withdrawn")

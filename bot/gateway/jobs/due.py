@@ -109,29 +109,35 @@ class DueJobs:
 
     async def _set_back(self, job: Planned, now: float) -> None:
         """Where the clock was set back, the next time must not be waited for as long as that. A time of a wall clock
-        that comes again is found to be served; what counts elapsed time counts on from here.
+        that comes again is found to be served.
         """
-        if job.next is None or job.plan.kind == "once":
+        if job.next is None or job.plan.kind != "cron":
             return
-        if job.plan.kind == "every":
-            if job.next - now <= job.plan.every:
-                return
-            plan = job.plan.model_copy(update={"begin": now})
-        else:
-            plan = job.plan
-        following = plan.following(now)
+        following = job.plan.following(now)
         if following is not None and following < job.next:
-            served = job.served if plan is job.plan else ()
-            await self._book.put(job.model_copy(update={"plan": plan, "next": following, "served": served}))
+            await self._book.put(job.model_copy(update={"next": following}))
+
+    async def _begun_anew(self, job: Planned, now: float) -> Planned:
+        """What counts elapsed time counts on from here where the clock was set back. Not before a time that is being
+        served is over: that is known by when the counting began.
+        """
+        plan = job.plan
+        if plan.kind != "every" or job.next is None or job.next - now <= plan.every:
+            return job
+        update = {"plan": plan.model_copy(update={"begin": now}), "next": now + plan.every, "served": ()}
+        return await self._book.put(job.model_copy(update=update))
 
     async def _see_to(self, job: Planned, now: float) -> None:
         if job.tell:
             job = await self._tell(job)
+            if job.tell:
+                return
         if job.open is not None:
             job = await self._ended(job, job.open)
         if job.open is not None:
             return  # one at a time: what is due meanwhile is due once, after it
         if job.firing is None:
+            job = await self._begun_anew(job, now)
             if job.next is None:
                 await self._book.remove(job)
                 return
@@ -187,6 +193,8 @@ class DueJobs:
         standing = self.gateway.access.standing(job.channel, job.user_id, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
+        if self._delivery.gone(self._address(job)):
+            return "its chat is gone"
         channel: object = self._channels.get(job.channel)
         if job.chat_type != "group" or not isinstance(channel, KnowsMembers):
             return ""
@@ -203,13 +211,21 @@ class DueJobs:
         return "its person is not in that chat any more" if doubts else ""
 
     async def _tell(self, job: Planned) -> Planned:
-        """Say in the chat what has to be said: at least once, whatever happens."""
-        to = Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, self._ids.ulid())
+        """Say in the chat what has to be said: at least once, whatever happens. Where the platform asks to wait, later."""
+        to = self._address(job)
+        if self._delivery.frozen(to):
+            return job
         try:
             await self._delivery.send(to, job.tell, kind="notice")
+        except errors.DeliveryThrottled:
+            return job
         except errors.DeliveryFailed as error:
             self._note(job, "its chat could not be told", job.next, level="warn", cause=str(error))
         return await self._book.put(job.model_copy(update={"tell": ""}))
+
+    def _address(self, job: Planned) -> Address:
+        """Its chat, under a name of its own."""
+        return Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, self._ids.ulid())
 
     def _skipped(self, job: Planned, due: float) -> str:
         where = job.plan.where

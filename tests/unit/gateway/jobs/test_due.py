@@ -163,6 +163,43 @@ async def test_a_clock_that_was_wrong_for_a_while_leaves_nothing_waiting_for_tha
     ]
 
 
+@pytest.mark.parametrize("taken_in", [False, True])
+async def test_a_clock_that_is_set_back_while_nobody_runs_makes_no_second_turn_of_a_time(
+    rig: Rig, taken_in: bool
+) -> None:
+    await rig.plan("every 1h")
+    rig.outcome = None
+    rig.clock.jump(1.1 * 3_600)
+    whole, rig.journal = rig.journal, FaultyJournal(rig.journal)
+    rig.restart()
+    # The last write says that the time was served; the one before it is the message.
+    rig.journal.fail(JournalFailure("write", 3 if taken_in else 2, times=None))
+    await rig.due.look()
+    assert len(rig.taken) == taken_in
+    rig.journal = whole
+    rig.clock.jump(-3 * 3_600)
+    rig.outcome = "done"
+    await rig.go_on()
+    for _ in range(4):
+        await rig.due.look()
+    assert len(rig.taken) == 1
+    await rig.passes(3_600)
+    assert len(rig.taken) == 2, "and it goes on from the time that it is now"
+
+
+async def test_a_turn_that_is_open_is_known_by_the_clock_under_which_it_began(rig: Rig) -> None:
+    await rig.plan("every 1h")
+    rig.outcome = None
+    await rig.passes(3_600)
+    rig.clock.jump(-6 * 3_600)
+    await rig.passes(2 * 3_600)
+    assert len(rig.taken) == 1, "one at a time"
+    await rig.journal.finish(rig.taken[0].request_id, "failed")
+    await rig.due.look()
+    (job,) = await rig.journal.jobs()
+    assert job.spec["failures"] == 1
+
+
 # ---------------------------------------------------------------- deaths
 
 

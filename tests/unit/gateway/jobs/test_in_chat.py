@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from bot import errors
 from bot.contracts import Approval, Command, JobRequest, TurnOutcome, TurnRequest, Verdict
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import Desk
@@ -106,6 +107,35 @@ async def test_three_failed_turns_pause_it_and_the_chat_reads_that(bench: Bench)
     await bench.say(command=Command(name="jobs"))
     await bench.idle()
     assert f"{name} – every 1h (UTC), paused: it failed three times in a row" in bench.tele.texts[4]
+
+
+async def test_in_a_chat_that_is_gone_nothing_is_run_until_somebody_writes_there(bench: Bench) -> None:
+    await plan(bench)
+    bench.tele.failures = [errors.TargetGone("the bot was removed")]
+    for _ in range(3):
+        bench.clock.jump(3_600)
+        await look(bench)
+    assert len(bench.agent.requests) == 1, "no turn is paid for that nobody can read"
+    assert bench.tele.sent == []
+    await bench.say("back again")
+    await bench.idle()
+    bench.clock.jump(3_600)
+    await look(bench)
+    assert bench.tele.texts == ["re: back again", "re: the news"]
+
+
+async def test_what_the_chat_has_to_be_told_waits_for_a_platform_that_asks_for_patience(bench: Bench) -> None:
+    name = await plan(bench, "0 12 * * *")
+    bench.clock.jump(4 * 86_400 + 8 * 3_600)
+    bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=600.0)]
+    for _ in range(3):
+        await look(bench)
+    assert bench.tele.sent == []
+    await bench.clock.advance(700.0)
+    await look(bench)
+    (told,) = bench.tele.texts
+    assert f"Job {name}" in told
+    assert "skipped" in told
 
 
 async def test_a_stranger_whose_job_is_due_is_not_greeted(bench: Bench) -> None:
