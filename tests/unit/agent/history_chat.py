@@ -65,11 +65,11 @@ class Chat:
     def load(self, lines: Sequence[Line], *, damaged: bool = False) -> None:
         """A new process on these lines."""
         self.store = AgentContextStore(self.cap)
-        self.ledger = Lines(lines, self.ids)
-        self.epochs = Epochs(self.store, cast("Any", self.ledger), kit(self))
-        self.epochs.frame = self.ledger.trail.facts.get(FRAME)
         self.damaged = self.damaged or damaged
         base, since = self.base(lines)
+        self.ledger = Lines(lines, self.ids, since)
+        self.epochs = Epochs(self.store, cast("Any", self.ledger), kit(self))
+        self.epochs.frame = self.ledger.trail.facts.get(FRAME)
         mended = replay.replay(self.store, lines[since:], base)
         self.declared = -1
         if mended:

@@ -39,14 +39,14 @@ class Line:
 
 
 class Lines:
-    """`Ledger` on a list. `safe` says how many of them are on disk."""
+    """`Ledger` on a list, of which the lines from `since` on were loaded. `safe` says how many of them are on disk."""
 
-    def __init__(self, lines: Sequence[Line], ids: itertools.count[int]) -> None:
+    def __init__(self, lines: Sequence[Line], ids: itertools.count[int], since: int) -> None:
         self.lines = list(lines)
         self.trail = Trail()
         self.safe = len(self.lines)
         self._ids = ids
-        for line in self.lines:
+        for line in self.lines[since:]:
             self.trail.follow(cast("Any", line))
         self.trail.close()
 
