@@ -130,8 +130,8 @@ def _looks(call: Json, effects: frozenset[Effect]) -> bool:
         words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
         return effects == {"read"} or (bool(words) and words[0].lower() in _LOOKS)
     if name == "memory":
-        return call["input"].get("command") == "view"
-    return bool(name == "schedule_list" or effects == {"read"})
+        return bool(call["input"].get("command") == "view")
+    return name == "schedule_list" or effects == {"read"}
 
 
 def told(messages: Iterable[Message], registry: Registry) -> list[Deed]:
