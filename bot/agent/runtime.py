@@ -18,7 +18,7 @@ from bot.agent.removing import Removing
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
-from bot.context import blocks, preserved, prompt, replay
+from bot.context import blocks, preserved, prompt, removed, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
@@ -200,7 +200,7 @@ class AgentRuntime:
             if await self._removing.attempt():
                 await self._cut_anew()
 
-    async def _replayed(self) -> Sequence[replay.Line]:
+    async def _replayed(self) -> Sequence[removed.Line]:
         """Carry out the transcript from the newest boundary on whose rest is there as it was, else all of it."""
         loaded, base = await self._ledger.load(), None
         if loaded.base is not None:

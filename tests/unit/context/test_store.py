@@ -144,6 +144,7 @@ class Line:
         data: Json | None = None,
     ) -> None:
         self.uuid, self.type, self.request_id, self.message, self.data = uuid, kind, request_id, message, data
+        self.ts = 0
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
