@@ -44,17 +44,18 @@ async def test_a_turn_whose_end_the_disk_refused_is_closed_without_a_restart(
 
 
 async def test_what_is_cut_off_while_the_disk_is_full_goes_out_once_it_has_room(tmp_path: Path) -> None:
-    journals: list[FaultyJournal] = []
-    desk = Desk(tmp_path, wrap=lambda file: journals.append(FaultyJournal(file)) or journals[0])
+    desk = Desk(tmp_path, wrap=FaultyJournal)
+    journal = desk.journal
+    assert isinstance(journal, FaultyJournal)
     await desk.asked()
     await desk.delivery.open(lambda *_: None)
     desk.tele.failures = [errors.DeliveryThrottled("not now", retry_after=5)]
-    journals[0].fail(REFUSED)
+    journal.fail(REFUSED)
     sending = asyncio.create_task(desk.delivery.send(TO, "早上好"))
     await until(lambda: not desk.tele.failures)
     sending.cancel()
     await asyncio.wait([sending])
-    journals[0].mend()
+    journal.mend()
     async with desk.passing():
         await desk.tele.until(1)
     await desk.delivery.close()
