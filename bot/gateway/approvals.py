@@ -173,18 +173,21 @@ class ApprovalDesk:
         return record.verdict if record is not None and record.verdict is not None else verdict
 
     async def _show(self, waiting: _Waiting) -> None:
-        """Ask in the chat, and operators in theirs, unless that was done before a restart."""
+        """Ask in the chat, and operators in theirs, wherever that was not surely done before a restart: asked twice, it is
+        the same question.
+        """
         name, first = waiting.record.id, waiting.first
         # Under a name of its own: a notice of the turn would say that the turn was answered.
         here = replace(Address.of(first), request_id=name)
-        words = _question(waiting.record, first)
+        words, done = _question(waiting.record, first), set[str]()
         try:
-            if any(one.state != "failed" for one in await self._journal.deliveries(name)):
-                return
+            done = {one.chat_key for one in await self._journal.deliveries(name) if one.state == "sent"}
         except errors.StorageError as error:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
-        self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
-        await asyncio.gather(*(self._send(to, name, words) for to in (here, *self._elsewhere(first, name))))
+        places = [to for to in (here, *self._elsewhere(first, name)) if to.chat_key not in done]
+        if places:
+            self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
+        await asyncio.gather(*(self._send(to, name, words) for to in places))
 
     async def _send(self, to: Address, name: str, words: str) -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Approval, Command, TurnOutcome, TurnRequest, Verdict
+from bot.contracts import Approval, Command, Outbound, Sent, TurnOutcome, TurnRequest, Verdict
 from bot.gateway import approvals
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk
 from tests.unit.gateway.outgoing import until
@@ -284,6 +284,34 @@ async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pre
     assert not [one for one in again.tele.sent if approvals.BUTTONS in one.target]
     assert again.tele.texts[-1] == "approved"
     await again.close()
+
+
+async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not_seen(tmp_path: Path) -> None:
+    first = Desk(tmp_path)
+    await first.open()
+    seen = asyncio.Event()
+
+    async def hangs(message: Outbound) -> Sent:
+        seen.set()
+        await asyncio.Event().wait()
+        return Sent(message.id)
+
+    first.tele.send = hangs  # type: ignore[method-assign]
+    await first.say("work", user_id=MEMBER, **GROUP)
+    async with asyncio.timeout(5):
+        await seen.wait()
+    await first.close()
+
+    second = Desk(tmp_path)
+    second._count = itertools.count(100)
+    await second.open()
+    async with asyncio.timeout(5):
+        await second.tele.until(1)
+    assert [one.chat_key for one in second.tele.sent] == [GROUP["chat_key"]]
+    await second.press("approve", second.names()[0])
+    await second.idle()
+    assert second.tele.texts[-1] == "approved"
+    await second.close()
 
 
 async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
