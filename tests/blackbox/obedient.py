@@ -14,7 +14,7 @@ from bot.contracts import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 
 KEY, HOST = "ANTHROPIC_API_KEY", "evil.test"
-BATCH = 12
+BATCH = 24
 TAG = re.compile(r"case-(\d{4})-([a-z]+)")
 IMMEDIATE = ("message", "name", "quoted")
 """Doors by which a text comes with the person's message itself."""
