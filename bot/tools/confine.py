@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import signal
+import stat
 import struct
 import sys
 from pathlib import Path
@@ -67,14 +68,39 @@ def _alone(*, network: bool) -> None:
         Path(f"/proc/self/{name}").write_text(words, encoding="ascii")
 
 
+def _elsewhere(spec: dict[str, Any]) -> list[str]:
+    """The folders at the top of the machine in which nothing is that a command needs, and that of shared memory."""
+    needed = {Path(path).parts[1] for path in (*spec["read"], *spec["devices"])} | {"proc", "sys", "tmp"}
+    with os.scandir("/") as entries:
+        names = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
+    return [f"/{name}" for name in names if name not in needed] + ["/dev/shm"] * Path("/dev/shm").is_dir()  # noqa: S108
+
+
+def _put_back(path: str, handle: int) -> None:
+    """Have what is open in its place again, where all around it was taken away."""
+    place = Path(path)
+    if stat.S_ISDIR(os.fstat(handle).st_mode):
+        place.mkdir(parents=True, exist_ok=True)
+    else:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    _bind(f"/proc/self/fd/{handle}", path)
+
+
 def _furnish(spec: dict[str, Any]) -> None:
-    """An empty /tmp, the root, and nothing in the place of what is closed."""
-    root = spec["root"]
+    """An empty /tmp, the root, and nothing in the place of what is closed or not needed."""
+    root, empty = spec["root"], _elsewhere(spec)
+    # Some facts are links to what is kept elsewhere.
+    facts = [str(Path(fact).resolve()) for fact in spec["read"]]
+    facts = [fact for fact in facts if any(fact.startswith(f"{path}/") for path in empty)]
     _mount("none", "/", None, _REC | _PRIVATE)
-    kept = {path: os.open(path, os.O_PATH) for path in (root, *spec["fixed"])}
+    kept = {path: os.open(path, os.O_PATH) for path in (root, *spec["fixed"], *facts)}
+    # A socket is connected to through its file, which Landlock does not look at: nobody's may be there.
+    for path in empty:
+        _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, "mode=755")
     _mount("tmpfs", "/tmp", "tmpfs", _NOSUID | _NODEV, "mode=1777")  # noqa: S108 - it is empty, and nobody else sees it
-    Path(root).mkdir(parents=True, exist_ok=True)
-    _bind(f"/proc/self/fd/{kept[root]}", root)
+    for path in (*facts, root):
+        _put_back(path, kept[path])
     for path in spec["fixed"]:
         _bind(f"/proc/self/fd/{kept[path]}", path, writable=False)
     for path in spec["closed"]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -143,6 +145,41 @@ async def test_it_has_no_network(desk: Desk) -> None:
     assert "It has no connection" in said
     listening.close()
     await listening.wait_closed()
+
+
+@isolated
+async def test_it_reaches_no_socket_of_the_machine(desk: Desk) -> None:
+    heard: list[object] = []
+    # Not in /tmp, which every wall covers; short, as the names of sockets must be.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        path = Path(folder) / "bus"
+        listening = await asyncio.start_unix_server(lambda *_: heard.append(1), path)
+        for name in (str(path), f"/proc/{os.getpid()}/root{path}", f"/proc/self/root{path}"):
+            call = f"import socket; socket.socket(socket.AF_UNIX).connect({name!r}); print('there')"
+            assert "there" not in (await desk.call(f'python3 -c "{call}"'))["content"]
+        listening.close()
+        await listening.wait_closed()
+    assert heard == []
+
+
+def test_facts_that_are_kept_elsewhere_are_there_behind_landlock(
+    tmp_path: Path,
+) -> None:
+    if not _landlock_works(tmp_path):
+        pytest.skip("landlock is not to be had here")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        file, more = Path(folder) / "resolv.conf", Path(folder) / "certs"
+        more.mkdir()
+        for one in (file, more / "one.pem"):
+            one.write_text("a fact\n")
+        (link := tmp_path / "link").symlink_to(file)
+        (links := tmp_path / "links").symlink_to(more)
+        words = isolation._confinement(tmp_path, [], network=False)
+        spec = json.loads(words[-1])
+        spec["read"] += [str(link), str(links)]
+        words[-1] = json.dumps(spec)
+        done = subprocess.run([*words, "cat", link, links / "one.pem"], capture_output=True, check=False)
+    assert done.stdout == b"a fact\na fact\n", done.stderr
 
 
 @isolated
