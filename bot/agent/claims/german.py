@@ -22,7 +22,7 @@ _SAYINGS = (
     Saying("mailed", compiled(rf"{_ICH}(?:benachrichtigt|gemailt|angeschrieben|angeschrieben|informiert)\b(?<!\b(?:dich|sie|euch) (?:darüber )?informiert)")),
     Saying("mailed", compiled(rf"{_ICH}{_MAIL}\b(?:(?!\bnicht\b)[^;\n]){{0,80}}?\b{_SEND}\b")),
     Saying("mailed", compiled(rf"{_ICH}\ban (?!dich\b|sie\b|euch\b)(?:(?!\bnicht\b)[^;\n]){{1,60}}?\b{_SEND}\b")),
-    Saying("sent", compiled(rf"{_ICH}{_YOU}\b{_SEND}{_END}")),
+    Saying("sent", compiled(rf"{_ICH}(?=\b{_SEND}{_END}){_YOU}{_SEND}")),
     Saying("sent", compiled(rf"{_LEAD}{_SEND}{_END}"), own=False),
     Saying("sent", compiled(rf"{_DIE}{_SEND}\b"), own=False),
     Saying("saved", compiled(rf"{_ICH}(?:gespeichert|abgespeichert|abgelegt|gesichert|hinterlegt)\b")),

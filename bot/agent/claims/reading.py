@@ -55,6 +55,7 @@ class Claim:
 def claims(words: str, person: str = "") -> list[Claim]:
     """What a reply to the words of a `person` claims, each kind once."""
     found: dict[Kind, Claim] = {}
+    person = _ends(person)
     for sentence, shown in _sentences(_ends(words)):
         for language in _languages(sentence):
             for claim in _claimed(sentence, shown, language, person):
@@ -99,7 +100,6 @@ def _named(code: regex.Match[str]) -> str:
 def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iterator[Claim]:
     if _ASKS.search(sentence):
         return
-    earlier = bool(language.earlier.search(sentence)) or _any(person, "reviewing")
     for saying in language.sayings:
         match = saying.pattern.search(sentence)
         if match is None or language.before.search(sentence[: match.end()]):
@@ -108,6 +108,7 @@ def _claimed(sentence: str, shown: str, language: Language, person: str) -> Iter
             saying, person
         ):
             continue
+        earlier = bool(language.earlier.search(sentence)) or _any(person, "reviewing")
         yield Claim(saying.kind, shown, language, saying.own, earlier)
 
 

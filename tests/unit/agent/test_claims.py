@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from bot.agent.claims import checked
+from bot.agent.claims import checked, reading
 from bot.agent.claims.deeds import Deed, Witness
 from bot.contracts import Effect, Json, ModelReply, ModelRequest, StepRecord, TurnRequest
 from bot.testing.model import reply, text, tool_use
@@ -97,6 +97,14 @@ def test_precision_and_recall(capsys: pytest.CaptureFixture[str]) -> None:
         )
     assert precision == 1.0, "\n".join(wrong)
     assert recall >= 0.97, "\n".join(wrong)
+
+
+def test_of_a_very_long_message_both_ends_say_what_was_asked_for() -> None:
+    wish, page = "保存到 notes.md", "页面 " * 40_000
+    for person in (wish + page, page + wish):
+        assert [claim.kind for claim in reading.claims("已保存到 notes.md。", person)] == ["saved"]
+    # All of it would be gone through again and again while everybody else waits.
+    assert reading.claims("已保存到 notes.md。", page + wish + page) == []
 
 
 # ------------------------------------------------------------ in a turn
