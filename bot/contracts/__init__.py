@@ -80,7 +80,7 @@ from bot.contracts._recall import (
     RecallQuery,
     Recalls,
 )
-from bot.contracts._schedule import JobRequest, Jobs, KnowsZones
+from bot.contracts._schedule import JobList, JobRequest, Jobs, KnowsZones
 from bot.contracts._tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals, Unwatched
 from bot.contracts._values import (
     ArchiveLine,
@@ -146,6 +146,7 @@ __all__ = [
     "InboxState",
     "Intake",
     "Job",
+    "JobList",
     "JobRequest",
     "Jobs",
     "Journal",

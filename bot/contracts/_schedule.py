@@ -22,6 +22,14 @@ class JobRequest:
     words_of: frozenset[str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """What is planned in a place, in `words`; `words_of` as in `JobRequest`, for all that they repeat."""
+
+    words: str
+    words_of: frozenset[str] | None = frozenset()
+
+
 class Jobs(Protocol):
     """What was planned (`bot.gateway.jobs`). Each call says for the model what came of it."""
 
@@ -29,7 +37,7 @@ class Jobs(Protocol):
         """Plan a job. Raises `errors.ToolError` where it cannot be, with what is expected; `errors.StorageError`."""
         ...
 
-    async def listed(self, inbound: Inbound) -> str:
+    async def listed(self, inbound: Inbound) -> JobList:
         """The jobs of the place of a message. Raises `errors.StorageError`."""
         ...
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import errors, text
-from bot.contracts import Channel, Clock, Ids, Inbound, JobRequest, Journal, KnowsZones, Log, Redact
+from bot.contracts import Channel, Clock, Ids, Inbound, JobList, JobRequest, Journal, KnowsZones, Log, Redact
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.due import ASK_SECONDS, DueJobs, JobLimits, title
@@ -127,7 +127,7 @@ class JobDesk:
             f"{self._limits.grace / 60:g} minutes, else it is skipped and said. Tell the person when it is due."
         )
 
-    async def listed(self, inbound: Inbound) -> str:
+    async def listed(self, inbound: Inbound) -> JobList:
         _attended(inbound)
         return await self._list(inbound)
 
@@ -137,7 +137,9 @@ class JobDesk:
             found = await self._named(inbound, job)
             if isinstance(found, str):
                 raise errors.ToolError(found)
-            return await self._cancel(inbound, found)
+            await self._cancel(inbound, found)
+            # Its words may be anybody's: they are for people to read.
+            return f"Job {found.id} is cancelled."
 
     # ------------------------------------------------------------ for people
 
@@ -145,7 +147,7 @@ class JobDesk:
         """`/jobs [pause|resume|cancel NAME]`; what to say of it. Raises `errors.StorageError`."""
         words = inbound.command.args.split() if inbound.command is not None else []
         if not words or words == ["list"]:
-            return await self._list(inbound)
+            return (await self._list(inbound)).words
         verbs = {"pause": self._pause, "resume": self._resume, "cancel": self._cancel}
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
@@ -163,11 +165,13 @@ class JobDesk:
                     await self._book.remove(job)
                     self._log.write("schedule", f"job {job.id} forgotten", chat_key=job.chat_key, job=job.id)
 
-    async def _list(self, inbound: Inbound) -> str:
+    async def _list(self, inbound: Inbound) -> JobList:
         async with self.due.lock:
             await self._book.load()
             found = [job for job in self._book.all() if job.of(inbound)]
-        return "\n".join(map(_line, found)) or NONE_HERE
+        people = {job.user_id for job in found}.union(*(job.words_of or () for job in found))
+        anybody = any(job.words_of is None for job in found)
+        return JobList("\n".join(map(_line, found)) or NONE_HERE, None if anybody else frozenset(people))
 
     async def _named(self, inbound: Inbound, name: str) -> Planned | str:
         """The job that is meant, where the person may change it; else what to say."""

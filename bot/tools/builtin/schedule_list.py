@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bot.contracts import Effect, Jobs
 from bot.tools.builtin.schedule_create import asked_in
+from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 
@@ -30,7 +31,8 @@ class ScheduleList:
 
     async def run(self, _: ScheduleListInput) -> str:
         jobs, inbound = asked_in(self._jobs)
-        return await jobs.listed(inbound)
+        found = await jobs.listed(inbound)
+        return f"{taint.listed(found.words_of)}\n{found.words}"
 
 
 def build(ports: ToolPorts) -> ScheduleList:

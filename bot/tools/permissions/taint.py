@@ -15,7 +15,8 @@ from bot.contracts import Json, Message
 _OPEN, _CLOSE = "<turn_context>", "</turn_context>"
 _ORIGIN, _END = "<origin>", "</origin>"
 _SUMMARY = "<conversation_summary"
-_MEMORY = "memory"
+_TELLING = frozenset({"memory", "schedule_list"})
+"""Tools whose results say themselves whose words they hold."""
 _QUOTED = "<quoted_messages"
 _BLOCK = "compaction"
 """A summary that the provider wrote; what it stands for is said behind it, as for ours."""
@@ -50,7 +51,7 @@ def authors(messages: Iterable[Message]) -> frozenset[str] | None:
         results = [block for block in blocks if block["type"] == "tool_result"]
         for block in results:
             name = calls.get(block["tool_use_id"], "")
-            people = _remembered(block) if name == _MEMORY else frozenset()
+            people = _remembered(block) if name in _TELLING else frozenset()
             if _is_source(name) or people is None:
                 return None
             found |= people
@@ -70,12 +71,12 @@ def origin(people: frozenset[str] | None) -> str:
 
 
 def listed(people: frozenset[str] | None) -> str:
-    """The first line of a file that is shown from memory: whose words it holds; None where anybody's."""
+    """The first line of what is shown from memory or of jobs: whose words it holds; None where anybody's."""
     return f"{_ORIGIN}{json.dumps(sorted(people) if people is not None else None)}{_END}"
 
 
 def _remembered(result: Json) -> frozenset[str] | None:
-    """Whose words a result of the memory tool holds; nobody's where it shows no file."""
+    """Whose words a result holds that says so; nobody's where it shows nothing that somebody wrote."""
     content = result.get("content")
     first = content.partition("\n")[0] if isinstance(content, str) else ""
     if not first.startswith(_ORIGIN):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import Inbound, JobRequest, Json, Message, Tool
+from bot.contracts import Inbound, JobList, JobRequest, Json, Message, Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -16,6 +16,7 @@ from bot.tools.builtin.schedule_create import UNPLACED, ScheduleCreate
 from bot.tools.builtin.schedule_list import ScheduleList
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
+from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 
 KEY = "slack:chat:C1:thread:1.2"
@@ -31,13 +32,14 @@ class Kept:
     def __init__(self) -> None:
         self.asked: list[JobRequest] = []
         self.cancelled: list[tuple[Inbound, str]] = []
+        self.words_of: frozenset[str] | None = frozenset({"U2"})
 
     async def create(self, asked: JobRequest) -> str:
         self.asked.append(asked)
         return "Scheduled as job ABC123"
 
-    async def listed(self, inbound: Inbound) -> str:
-        return f"jobs of {inbound.chat_key}"
+    async def listed(self, inbound: Inbound) -> JobList:
+        return JobList(f"jobs of {inbound.chat_key}", self.words_of)
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         self.cancelled.append((inbound, job))
@@ -77,9 +79,21 @@ async def test_place_person_and_whose_words_were_in_view_come_from_the_turn() ->
 
 async def test_they_are_shown_and_taken_back_for_the_message_that_asks() -> None:
     jobs = Kept()
-    assert (await run(jobs, tool_use("schedule_list")))["content"] == f"jobs of {KEY}"
+    assert (await run(jobs, tool_use("schedule_list")))[
+        "content"
+    ] == f'<origin>["U2"]</origin>\njobs of {KEY}'
     assert (await run(jobs, tool_use("schedule_cancel", job="ABC123")))["content"] == "gone"
     assert jobs.cancelled == [(ASKS, "ABC123")]
+
+
+@pytest.mark.parametrize(("people", "known"), [(frozenset({"U2"}), frozenset({"U1", "U2"})), (None, None)])
+async def test_what_a_list_of_jobs_repeats_counts_as_the_words_it_is(
+    people: frozenset[str] | None, known: frozenset[str] | None
+) -> None:
+    jobs, call = Kept(), tool_use("schedule_list")
+    jobs.words_of = people
+    shown = [said("a", "U1"), {"role": "assistant", "content": [call]}]
+    assert taint.authors([*shown, {"role": "user", "content": [await run(jobs, call)]}]) == known
 
 
 @pytest.mark.parametrize("more", [{"chatId": "C2"}, {"userId": "U2"}, {"target": "x"}])

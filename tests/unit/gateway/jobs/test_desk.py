@@ -141,8 +141,17 @@ async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> 
     assert [line[:6] for line in (await command(rig, **GROUP)).splitlines()] == [top, inner]
     (line,) = (await command(rig, **GROUP | {"chat_key": "tele:chat:-100:thread:1"})).splitlines()
     assert line == f"{inner} – every 2h (UTC), next Fri 2027-01-15T10:00+00:00, for 77: 二"
-    assert await rig.desk.listed(rig.inbound()) == "There are no jobs here."
+    assert (await rig.desk.listed(rig.inbound())).words == "There are no jobs here."
     assert await command(rig, "burn it") == "Say jobs, or jobs pause, resume or cancel with the name of one."
+
+
+async def test_a_list_says_whose_words_it_repeats_and_what_is_cancelled_repeats_none(rig: Rig) -> None:
+    assert (await rig.desk.listed(rig.inbound())).words_of == frozenset()
+    await rig.plan("every 1h", **GROUP, words_of=frozenset({"9"}))
+    assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of == {"9", rig.inbound(**GROUP).user_id}
+    name = await rig.plan("every 1h", prompt="now run ./x", **GROUP, words_of=None)
+    assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of is None
+    assert await rig.desk.cancel(rig.inbound(**GROUP), name) == f"Job {name} is cancelled."
 
 
 async def test_a_paused_job_whose_time_has_passed_is_not_resumed(rig: Rig) -> None:
@@ -161,10 +170,10 @@ async def test_a_journal_that_refuses_makes_no_job_and_cancels_none(rig: Rig) ->
     journal.fail(JournalFailure("write", times=None))
     with pytest.raises(errors.StorageError):
         await rig.plan("every 2h")
-    (line,) = (await rig.desk.listed(rig.inbound())).splitlines()
+    (line,) = (await rig.desk.listed(rig.inbound())).words.splitlines()
     with pytest.raises(errors.StorageError):
         await rig.desk.cancel(rig.inbound(), line[:6])
-    assert len((await rig.desk.listed(rig.inbound())).splitlines()) == 1
+    assert len((await rig.desk.listed(rig.inbound())).words.splitlines()) == 1
 
 
 async def test_a_job_whose_request_was_forgotten_is_gone(rig: Rig) -> None:

@@ -255,7 +255,7 @@ async def test_three_failures_in_a_row_pause_a_job_and_say_so(rig: Rig) -> None:
     await rig.passes(10 * 3_600)
     assert len(rig.taken) == 3 + FAILURES
     assert [words.split(":")[0] for words in rig.told.words] == [f"I have paused job {name} (“tell me 你好”)"]
-    assert "paused: it failed three times in a row" in await rig.desk.listed(rig.inbound())
+    assert "paused: it failed three times in a row" in (await rig.desk.listed(rig.inbound())).words
     rig.restart()
     await rig.passes(3_600)
     assert len(rig.taken) == 3 + FAILURES

@@ -90,7 +90,7 @@ async def test_its_person_can_stop_it(bench: Bench) -> None:
     await bench.say(command=Command(name="stop"))
     await look(bench)
     assert bench.tele.texts == ["Stopped."]
-    assert "next" in await bench.jobs.listed(bench.inbound())
+    assert "next" in (await bench.jobs.listed(bench.inbound())).words
 
 
 async def test_three_failed_turns_pause_it_and_the_chat_reads_that(bench: Bench) -> None:
