@@ -97,12 +97,19 @@ class Changing:
         message = Outbound(
             self._desk.ids.ulid(), to.request_id, to.chat_key, to.target, words, self._kind, title, cards
         )
+        journal = self._desk.journal
         try:
-            await self._desk.journal.intend([message])
+            await journal.intend([message])
         except errors.StorageError as error:
             self._failed(error)
             return
-        await courier.mark(message, "sending")
+        try:
+            # On file before anybody sees it: else it would count as never shown after a crash.
+            await journal.mark(message.id, "sending")
+        except errors.StorageError as error:
+            self._failed(error)
+            await courier.mark(message, "failed", detail="not shown")
+            return
         self._message, self._unknown = message, True
         try:
             async with asyncio.timeout(CALL_SECONDS):

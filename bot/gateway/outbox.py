@@ -173,6 +173,7 @@ class Courier:
     ) -> list[Outbound]:
         """Take one message to its end; what has to be sent in its place, [] where it is in the chat."""
         message, unknown, waited, place = item.message, item.lost, 0.0, item.place
+        doubt = item.lost
         for _ in range(MAX_ATTEMPTS):
             try:
                 if unknown and place is None and await self._found(to, message, arrived):
@@ -181,7 +182,7 @@ class Courier:
                 await self._attempt(to, message, arrived, prepared, place)
             except errors.EditRefused as error:
                 self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
-                place, unknown = None, item.lost
+                place, unknown = None, doubt
             except errors.DeliveryThrottled as error:
                 waited += await self._held_up(to, message, error, asked=unknown)
                 if waited > MAX_WAIT:
@@ -189,7 +190,7 @@ class Courier:
             except errors.DeliveryUncertain as error:
                 if unknown:
                     return await self._replaced(to, item, error)
-                unknown = True  # a change can be made again, so nobody has to be asked what became of it
+                unknown = doubt = True  # a change can be made again, so nobody is asked what became of it
                 self._log.write(
                     "delivery", "a send has an unknown outcome", level="warn", outbound_id=message.id
                 )

@@ -190,8 +190,8 @@ class WebApi:
         room = self._writable(params)
         post = self._own(room, params.get("ts"), "cant_update_message")
         text = self._content(params, EDIT_LIMIT)
-        before = self.world.message(room, post)
-        post.text = text
+        before, metadata = self.world.message(room, post), self._metadata(params)
+        post.text, post.metadata = text, metadata or post.metadata
         post.edited = {"user": self.world.bot_user, "ts": self.world.stamp()}
         room.tally = replace(room.tally, edited=room.tally.edited + 1)
         await self._emit(room, changed(self.world, room, post, before))

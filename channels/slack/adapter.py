@@ -300,10 +300,7 @@ class SlackChannel:
                 thread_ts=message.target.get("thread_ts"),
                 unfurl_links=False,
                 unfurl_media=False,
-                metadata={
-                    "event_type": METADATA,
-                    "event_payload": {"id": message.id, "request_id": message.request_id},
-                },
+                metadata=_metadata(message),
             )
             ts = answer.get("ts")
         except failures.CALL_ERRORS as error:
@@ -326,7 +323,8 @@ class SlackChannel:
             raise errors.DeliveryFailed("an empty message cannot be sent")
         try:
             call, channel = self._client.chat_update, message.target["channel"]
-            await self._form.written(call, message, markdown, channel=channel, ts=message_id)
+            named = _metadata(message)
+            await self._form.written(call, message, markdown, channel=channel, ts=message_id, metadata=named)
         except failures.CALL_ERRORS as error:
             raise failures.of_edit(error) from None
 
@@ -382,3 +380,11 @@ class SlackChannel:
             await self._signs.show(self._client, target["channel"], thread_ts, working=working)
         except failures.CALL_ERRORS as error:
             raise failures.of_send(error) from None
+
+
+def _metadata(message: Outbound) -> Json:
+    """What a message can be found by; one that is changed into another is found as that."""
+    return {
+        "event_type": METADATA,
+        "event_payload": {"id": message.id, "request_id": message.request_id},
+    }

@@ -10,8 +10,10 @@ import pytest
 from bot import errors
 from bot.contracts import Outbound, Sent
 from bot.gateway import grace
+from bot.gateway.outbox import REPEATED
 from bot.gateway.previews import GOES_ON, Previewing
-from tests.unit.gateway.outgoing import TO, Desk
+from bot.testing.journal import FaultyJournal, JournalFailure
+from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event
 from tests.unit.gateway.test_outbox_kills import FOREVER, Process, World, finish
 from tests.unit.gateway.test_previews import ANSWER, EDITS, Writing
@@ -35,6 +37,8 @@ class Wall(World):
         if message_id not in self.stands:
             raise errors.EditRefused("not found")
         self.stands[message_id] = message.text
+        # As on Slack, where what is changed is known by the new name from then on.
+        self.seen[int(message_id[1:]) - 1] = message
 
 
 async def write(desk: Desk) -> None:
@@ -131,6 +135,49 @@ async def test_killed_at_any_call_a_turn_without_an_answer_leaves_nothing_that_g
         assert await Process(world, FOREVER, "before", **OPTIONS).live(give_up)
         assert len(world.stands) <= 1
         assert not any(words.endswith(GOES_ON) for words in world.stands.values())
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_change_in_doubt_that_is_then_refused_is_not_made_twice_in_silence(
+    tmp_path: Path, tells: bool
+) -> None:
+    world = Wall(tmp_path, tells=tells)
+    change, calls = world.edit, 0
+
+    async def edit(message: Outbound, message_id: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise errors.EditRefused("message can't be edited")
+        await change(message, message_id)
+        raise errors.DeliveryUncertain("its answer was lost")
+
+    world.edit = edit  # type: ignore[method-assign]
+    desk = Desk(tmp_path, clock=world.clock, **OPTIONS)
+    desk.tele.send, desk.tele.find = world.send, world.find  # type: ignore[method-assign]
+    desk.tele.edit = edit  # type: ignore[attr-defined]
+    await desk.asked()
+    async with desk.passing():
+        desk.delivery.preview(TO, Writing("Half of an answer"))
+        await until(lambda: bool(world.stands))
+        await desk.delivery.send(TO, ANSWER)
+    assert list(world.stands.values()) == ([ANSWER] if tells else [ANSWER, REPEATED + ANSWER])
+    await desk.close()
+
+
+async def test_what_cannot_be_noted_as_begun_is_not_shown(tmp_path: Path) -> None:
+    """After a death nobody would know of it."""
+    world = Wall(tmp_path, tells=True)
+    desk = Desk(tmp_path, clock=world.clock, wrap=FaultyJournal, **OPTIONS)
+    desk.tele.send = world.send  # type: ignore[method-assign]
+    await desk.asked()
+    journal: Any = desk.journal
+    journal.fail(JournalFailure("mark"))
+    async with desk.passing():
+        desk.delivery.preview(TO, Writing("Half of an answer"))
+        await until(lambda: "no preview is shown any more" in desk.log.text)
+    assert not world.stands
+    await desk.close()
 
 
 async def work(desk: Desk) -> None:

@@ -260,6 +260,9 @@ async def test_a_message_is_changed_in_its_thread_and_mentions_stay_plain_words(
     assert (seen.ts, seen.thread_ts) == (sent.message_id, asked)
     assert seen.text == "**all** <\u200b!channel> 世界"
     assert seen.metadata["event_payload"]["id"] == "OUT1", "it can still be found by its id"
+    reply = replace(out("the answer", stage.direct, asked), id="OUT2")
+    await stage.slack.edit(reply, sent.message_id)
+    assert await stage.slack.find(reply) == sent, "and what has become of it, by the id of that"
 
 
 @pytest.mark.parametrize(
