@@ -22,6 +22,7 @@ from bot.contracts import Approval, Approvals, Json, Message, ModelReply, ModelR
 from bot.tools import excerpt
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Around
+from bot.tools.permissions.showing import visible
 from bot.tools.registry import Registry
 
 REFUSALS = 3
@@ -269,7 +270,7 @@ class Child:
             chat_key=order.chat_key,
             tool="task",
             fingerprint=name,
-            shown=f"task\ndescription: {order.label}\nrefused: {refused}",
+            shown=f"task\ndescription: {self.label}\nrefused: {refused}",
             why=f"{len(self._refused)} calls of this task were refused; it goes on only if somebody wants it to",
             rule="",
             channel=context.channel,
@@ -312,7 +313,8 @@ class Child:
 
     @property
     def label(self) -> str:
-        return self._order.label
+        """As it is shown to whoever decides: nothing in it turns around what stands behind it."""
+        return visible(self._order.label)
 
     async def _instruct(self) -> None:
         """Append the instructions for what its tools have touched."""

@@ -86,6 +86,28 @@ async def test_a_person_is_asked_from_within_a_task_and_their_time_is_not_the_ta
     assert events(bench).events[-1].totals.seconds < 60
 
 
+async def test_the_name_of_a_task_hides_nothing_from_who_decides(bench: Bench, work: Any) -> None:
+    person = Person(Verdict("approved", "telegram:77"), Verdict("denied", "telegram:77"))
+    model = work(
+        lambda request: (
+            reply(tool_use("dig")) if not steps(request) else reply(tool_use("forbidden"))
+            if steps(request) < 4 else reply(text("- ok"))
+        ),
+        Fake("dig"),
+        Fake("forbidden"),
+    )  # fmt: skip
+    strictly(bench, person)
+    model.answers += [
+        reply(tool_use("task", prompt="p", description="read \u202egnihtyna")),
+        reply(text("ok")),
+    ]
+    await bench.say("go")
+    first, last = person.asked
+    assert first.why.endswith("(in the task “read \\u202egnihtyna”)")
+    assert "\u202e" not in first.why + last.shown
+    assert "description: read \\u202egnihtyna\n" in last.shown
+
+
 @pytest.mark.parametrize(
     ("ended", "calls", "says"),
     [("approved", 6, "- gave up"), ("denied", 3, "(stopped: its calls were refused again"), ("nobody", 3, "were refused again"),
