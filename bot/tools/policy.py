@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -86,7 +86,8 @@ class Policy:
         """What the rules say, as of now. Words of somebody who might not do the same themselves count as untrusted."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         people = taint.authors(turn.view())
-        now, subjects = Now(moment, tainted=people is None), self._subjects(turn)
+        now = Now(moment, tainted=people is None, private=turn.private)
+        subjects = self._subjects(turn)
         decision = self.rules.judge(asked, subjects, now)
         others = [
             self._subject(turn, person) for person in sorted((people or frozenset()) - set(turn.people))
@@ -96,7 +97,7 @@ class Policy:
         theirs = self.rules.judge(asked, others, now).outcome
         if theirs in {"allow", decision.outcome}:
             return decision
-        return self.rules.judge(asked, subjects, Now(moment, tainted=True))
+        return self.rules.judge(asked, subjects, replace(now, tainted=True))
 
     def _subject(self, turn: ToolExecutionContext, person: str) -> Subject:
         role: Role = "operator" if f"{turn.channel}:{person}" in self.operators else "member"

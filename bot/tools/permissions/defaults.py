@@ -46,7 +46,8 @@ OPEN = frozenset(
     }
 )
 """What needs no approval by itself although it may do more than read: it stays in its own folder or chat."""
-UNTAINTED = frozenset({"chat_load_history", "chat_send", "task"})
+HISTORY = "chat_load_history"
+UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 """The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
 TAINTED = "text from the web, a file or people without rights is in view"
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
@@ -62,17 +63,25 @@ def decided(call: Call, now: Now) -> Decision:
     if not reads and call.tool not in OPEN:
         return Decision("ask", "default", "it needs an approval")
     if taints(call, now):
-        return Decision("ask", "taint", TAINTED)
+        # Their own chats are theirs to bring along.
+        return Decision("ask", "taint", TAINTED, granted=call.tool == HISTORY)
     return Decision("allow", "default", "it needs no approval")
 
 
 def taints(call: Call, now: Now) -> bool:
     """Whether untrusted text in view takes an allowance of this call away."""
-    if not now.tainted or call.tool in UNTAINTED:
+    if not now.tainted or (call.tool in UNTAINTED and not _carries(call, now)):
         return False
     if call.tool == "memory" and call.arguments.get("command") == "view":
         return False
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
+
+
+def _carries(call: Call, now: Now) -> bool:
+    """Whether it brings what was said in other chats to where others read along: whoever wrote what is in view may be
+    one of them.
+    """
+    return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
 def instructs(call: Call, asked: Asked) -> str | None:

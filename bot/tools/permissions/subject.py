@@ -42,10 +42,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What rules may know of the moment. `tainted` says that words of people without rights are in view."""
+    """What rules may know of the moment. `tainted` says that words of people without rights are in view, `private` that
+    nobody but the person reads along.
+    """
 
     time: datetime
     tainted: bool = False
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,6 +300,16 @@ def test_untrusted_text_in_view_takes_defaults_and_unmarked_rules_away() -> None
         assert outcome(every, asked, now=TAINTED) == "allow"
 
 
+def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> None:
+    mine, here = call("chat_load_history", scope="mine"), call("chat_load_history", scope="chat")
+    for every in (rules(), rules(allow=["chat_load_history"])):
+        decision = every.judge(mine, [MEMBER], TAINTED)
+        assert (decision.outcome, decision.granted, decision.lasting) == ("ask", True, False)
+        assert outcome(every, mine, now=Now(NOON.time, tainted=True, private=True)) == "allow"
+        assert outcome(every, here, now=TAINTED) == outcome(every, mine) == "allow"
+    assert outcome(rules(allow=["@trusted:chat_load_history"]), mine, now=TAINTED) == "allow"
+
+
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

@@ -46,6 +46,7 @@ class Anything(BaseModel):
     command: str | None = None
     path: str | None = None
     url: str | None = None
+    scope: str | None = None
 
 
 class Fake:
@@ -89,6 +90,7 @@ class Bench:
         self.tools = {
             "run_shell": Fake("run_shell", "run"), "write_file": Fake("write_file", "write"),
             "read_file": Fake("read_file", "read"), "web_fetch": Fake("web_fetch", "network"),
+            "chat_load_history": Fake("chat_load_history", "read", "write"),
         }  # fmt: skip
         registry, self.log, paths = Registry(self.tools.values()), MemoryLog(), Paths(str(root), read_link)
         more: dict[str, Any] = {"approvals": cast("Approvals", asks)} if asks is not None else {}
@@ -312,6 +314,17 @@ async def test_words_of_others_in_view_take_what_is_allowed_without_a_mark(
     if tainted:
         assert asks.asked[0].granted
         assert not asks.asked[0].lasting
+
+
+async def test_a_page_brings_other_chats_only_to_where_nobody_reads_along(tmp_path: Path) -> None:
+    asks = Asks("denied")
+    bench = Bench(tmp_path, asks)
+    call = tool_use("chat_load_history", scope="mine")
+    page = [said("look"), *step("web_fetch")]
+    for view, private, ran in ((page, False, 0), (page, True, 1), ([said("look")], False, 2)):
+        await bench.run(call, view=view, private=private)
+        assert len(bench.tools["chat_load_history"].ran) == ran
+    assert [one.granted for one in asks.asked] == [True]
 
 
 async def test_words_of_people_who_may_do_the_same_take_nothing_away(tmp_path: Path) -> None:
