@@ -118,6 +118,7 @@ class Judged(ScriptedModel):
         except rules.Refused as refused:
             forgotten = self._forgot and refused.code == "compaction_signature_invalid"
             if forgotten or ("prefill" in refused.message and self._thought_less(request)):
+                self.requests.append(request)
                 raise errors.RequestInvalid(refused.message) from None
             self.refused.append(refused.message)
         async for event in super().stream(request):
