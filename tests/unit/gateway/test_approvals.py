@@ -1,9 +1,8 @@
-"""Approvals in the chats: who is asked what, who may decide, what ends the waiting, and what a restart leaves."""
+"""Approvals in the chats: who is asked what, who may decide, and what ends the waiting."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Approval, Command, Outbound, Sent, TurnOutcome, TurnRequest, Verdict
+from bot.contracts import Approval, Command, TurnOutcome, TurnRequest, Verdict
 from bot.gateway import approvals
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk
 from tests.unit.gateway.outgoing import until
@@ -262,71 +261,6 @@ async def test_where_nobody_could_press_nobody_is_asked(desk: Desk) -> None:
     await desk.say("work", **GROUP)
     await desk.idle()
     assert desk.ran[1:] == [Verdict("nobody")]
-
-
-@pytest.mark.parametrize("pressed", ["before", "after"])
-async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pressed: str) -> None:
-    desk = Desk(tmp_path)
-    await desk.open()
-    name = await desk.asked()
-    await desk.close()
-    assert not desk.ran
-    again = Desk(tmp_path)
-    again._count = itertools.count(100)
-    if pressed == "before":
-        assert await again.journal.settle(name, Verdict("approved", "tele:1"))
-    await again.open()
-    if pressed == "after":
-        await until(lambda: bool(again.approvals._waiting))
-        await again.press("approve", name)
-    await again.idle()
-    assert again.ran == [Verdict("approved", "tele:1", "once")]
-    assert not [one for one in again.tele.sent if approvals.BUTTONS in one.target]
-    assert again.tele.texts[-1] == "approved"
-    await again.close()
-
-
-async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not_seen(tmp_path: Path) -> None:
-    first = Desk(tmp_path)
-    await first.open()
-    seen = asyncio.Event()
-
-    async def hangs(message: Outbound) -> Sent:
-        seen.set()
-        await asyncio.Event().wait()
-        return Sent(message.id)
-
-    first.tele.send = hangs  # type: ignore[method-assign]
-    await first.say("work", user_id=MEMBER, **GROUP)
-    async with asyncio.timeout(5):
-        await seen.wait()
-    await first.close()
-
-    second = Desk(tmp_path)
-    second._count = itertools.count(100)
-    await second.open()
-    async with asyncio.timeout(5):
-        await second.tele.until(1)
-    assert [one.chat_key for one in second.tele.sent] == [GROUP["chat_key"]]
-    await second.press("approve", second.names()[0])
-    await second.idle()
-    assert second.tele.texts[-1] == "approved"
-    await second.close()
-
-
-async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    await desk.open()
-    name = await desk.asked()
-    await desk.close()
-    again = Desk(tmp_path)
-    again._count = itertools.count(100)
-    again.clock.jump(approvals.SECONDS + 1)
-    await again.open()
-    await again.press("approve", name)
-    await again.idle()
-    assert again.ran == [Verdict("expired")]
-    await again.close()
 
 
 async def test_a_question_that_cannot_be_delivered_can_still_be_answered(desk: Desk) -> None:

@@ -1,0 +1,79 @@
+"""What a restart leaves of an approval that is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from bot.contracts import Outbound, Sent, Verdict
+from bot.gateway import approvals
+from tests.unit.gateway.desk import GROUP, MEMBER, Desk
+from tests.unit.gateway.outgoing import until
+
+
+@pytest.mark.parametrize("pressed", ["before", "after"])
+async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pressed: str) -> None:
+    desk = Desk(tmp_path)
+    await desk.open()
+    name = await desk.asked()
+    await desk.close()
+    assert not desk.ran
+    again = Desk(tmp_path)
+    again._count = itertools.count(100)
+    if pressed == "before":
+        assert await again.journal.settle(name, Verdict("approved", "tele:1"))
+    await again.open()
+    if pressed == "after":
+        await until(lambda: bool(again.approvals._waiting))
+        await again.press("approve", name)
+    await again.idle()
+    assert again.ran == [Verdict("approved", "tele:1", "once")]
+    assert not [one for one in again.tele.sent if approvals.BUTTONS in one.target]
+    assert again.tele.texts[-1] == "approved"
+    await again.close()
+
+
+async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not_seen(tmp_path: Path) -> None:
+    first = Desk(tmp_path)
+    await first.open()
+    seen = asyncio.Event()
+
+    async def hangs(message: Outbound) -> Sent:
+        seen.set()
+        await asyncio.Event().wait()
+        return Sent(message.id)
+
+    first.tele.send = hangs  # type: ignore[method-assign]
+    await first.say("work", user_id=MEMBER, **GROUP)
+    async with asyncio.timeout(5):
+        await seen.wait()
+    await first.close()
+
+    second = Desk(tmp_path)
+    second._count = itertools.count(100)
+    await second.open()
+    async with asyncio.timeout(5):
+        await second.tele.until(1)
+    assert [one.chat_key for one in second.tele.sent] == [GROUP["chat_key"]]
+    await second.press("approve", second.names()[0])
+    await second.idle()
+    assert second.tele.texts[-1] == "approved"
+    await second.close()
+
+
+async def test_its_time_goes_on_over_a_restart(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.open()
+    name = await desk.asked()
+    await desk.close()
+    again = Desk(tmp_path)
+    again._count = itertools.count(100)
+    again.clock.jump(approvals.SECONDS + 1)
+    await again.open()
+    await again.press("approve", name)
+    await again.idle()
+    assert again.ran == [Verdict("expired")]
+    await again.close()
