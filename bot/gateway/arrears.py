@@ -20,7 +20,7 @@ class Arrears:
     def __init__(self, journal: Journal, log: Log) -> None:
         self._journal = journal
         self._log = log
-        self._owed: list[Change] = []
+        self._owed: list[tuple[Change, bool]] = []
         self._settling = asyncio.Lock()
         self.refused: Callable[[], object] = _unheard
         """Called when something is owed: who hears it tries again by `settle`."""
@@ -36,7 +36,7 @@ class Arrears:
 
     async def finish(self, request_id: str, outcome: str) -> None:
         """As `contracts.Inbox.finish`."""
-        await self._made(lambda: self._journal.finish(request_id, outcome))
+        await self._made(lambda: self._journal.finish(request_id, outcome), closes=True)
 
     async def intend(self, messages: Sequence[Outbound]) -> None:
         """As `contracts.Outbox.intend`."""
@@ -58,26 +58,30 @@ class Arrears:
         async with self._settling:
             while self._owed:
                 # At once, which the journal writes as one: a message must not be on file as meant to be sent, and not
-                # as sent, for longer than it takes.
-                owed = list(self._owed)
-                done = await asyncio.gather(*(change() for change in owed), return_exceptions=True)
+                # as sent, for longer than it takes. Alone where an inbound is closed: nothing of it may come after that.
+                count = (
+                    next((at for at, (_, closes) in enumerate(self._owed) if closes), len(self._owed)) or 1
+                )
+                done = await asyncio.gather(
+                    *(change() for change, _ in self._owed[:count]), return_exceptions=True
+                )
                 failed = [result for result in done if isinstance(result, BaseException)]
                 if any(not isinstance(result, errors.StorageError) for result in failed):
                     raise next(one for one in failed if not isinstance(one, errors.StorageError))
                 if failed:
                     return False
-                del self._owed[: len(owed)]
+                del self._owed[:count]
             return True
 
-    async def _made(self, change: Change) -> None:
+    async def _made(self, change: Change, *, closes: bool = False) -> None:
         if self._owed:
-            self._owed.append(change)
+            self._owed.append((change, closes))
             await self.settle()
             return
         try:
             await change()
         except errors.StorageError as error:
-            self._owed.append(change)
+            self._owed.append((change, closes))
             self._log.write(
                 "error",
                 "a change waits until the journal can be written",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Outbound
+from bot.contracts import Inbound, Outbound
 from bot.gateway.arrears import Arrears
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -80,3 +80,32 @@ async def test_what_is_owed_is_told_in_order_and_nothing_passes_it() -> None:
     assert not arrears.owes
     assert [(row.state, row.message_id) for row in await journal.deliveries("r1")] == [("sent", "m1")]
     assert len(log.of("error")) == 1
+
+
+async def test_a_message_is_closed_only_once_all_before_that_is_on_file() -> None:
+    """Else a death in that moment would lose an answer that was put off, or ask again what was answered together."""
+    clock = FakeClock()
+    journal = FaultyJournal(MemoryJournal(clock))
+    arrears = Arrears(journal, MemoryLog())
+    for name in ("r1", "r2"):
+        await journal.receive(
+            Inbound(
+                channel="tele", chat_id="77", chat_key="tele:chat:77", chat_type="direct", user_id="77",
+                keys=(name,), ts=1, target={"chat": "77"}, text="你好", request_id=name,
+            )
+        )  # fmt: skip
+    await arrears.intend([Outbound("o1", "r1", "tele:chat:77", {"chat": "77"}, "hi", "reply")])
+
+    async def left() -> list[str]:
+        return [one.request_id for one in await journal.unfinished()]
+
+    journal.fail(JournalFailure("mark", times=2))
+    await arrears.mark("o1", "intent", detail="deferred until 1.000")
+    await arrears.finish("r2", "joined r1")
+    assert await left() == ["r1", "r2"], "the mark is refused still"
+    journal.fail(JournalFailure("finish"))
+    await arrears.finish("r1", "stopped")
+    assert await left() == ["r1", "r2"], "the first is not closed before what joined it"
+    assert await arrears.settle()
+    assert await left() == []
+    assert [row.detail for row in await journal.deliveries("r1")] == ["deferred until 1.000"]
