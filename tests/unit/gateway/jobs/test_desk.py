@@ -148,7 +148,9 @@ async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> 
 async def test_a_list_says_whose_words_it_repeats_and_what_is_cancelled_repeats_none(rig: Rig) -> None:
     assert (await rig.desk.listed(rig.inbound())).words_of == frozenset()
     await rig.plan("every 1h", **GROUP, words_of=frozenset({"9"}))
-    assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of == {"9", rig.inbound(**GROUP).user_id}
+    assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of == frozenset(
+        {"9", rig.inbound(**GROUP).user_id}
+    )
     name = await rig.plan("every 1h", prompt="now run ./x", **GROUP, words_of=None)
     assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of is None
     assert await rig.desk.cancel(rig.inbound(**GROUP), name) == f"Job {name} is cancelled."
