@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -91,13 +93,21 @@ def ranked(query: str, offers: Iterable[Offer], limit: int) -> list[Offer]:
     """The offers that fit a query best, the best first; those that share no word with it are left out. One whose very
     name the query has stands before all others.
     """
-    known = [(offer, _weights(offer)) for offer in offers]
-    asked = list(dict.fromkeys(words_of(query)))[:LONGEST_QUERY]
+    known = list(offers)
+    places: dict[str, list[tuple[int, float]]] = {}
+    for at, offer in enumerate(known):
+        for word, weight in _weights(offer).items():
+            places.setdefault(word, []).append((at, weight))
+    vocabulary = sorted(places)
+    scores = [0.0] * len(known)
+    for word in list(dict.fromkeys(words_of(query)))[:LONGEST_QUERY]:
+        hits = _hits(word, vocabulary, places)
+        rarity = math.log(1 + (len(known) - len(hits) + 0.5) / (len(hits) + 0.5))
+        for at, hit in hits.items():
+            scores[at] += rarity * hit
     names = {word.strip("`'\",;()[]") for word in query.split()}
-    rarity = {word: _rarity(word, [weights for _, weights in known]) for word in asked}
     scored = []
-    for offer, weights in known:
-        score = sum(rarity[word] * _hit(word, weights) for word in asked)
+    for offer, score in zip(known, scores, strict=True):
         exact = offer.name in names or offer.title in names
         if score > 0 or exact:
             scored.append((not exact, -score, offer.name, offer))
@@ -113,18 +123,21 @@ def _weights(offer: Offer) -> Mapping[str, float]:
     return found
 
 
-def _hit(word: str, weights: Mapping[str, float]) -> float:
-    if word in weights:
-        return weights[word]
-    near = [weight for other, weight in weights.items() if _alike(word, other)]
-    return ALIKE * max(near, default=0.0)
+def _hits(
+    word: str, vocabulary: Sequence[str], places: Mapping[str, Sequence[tuple[int, float]]]
+) -> dict[int, float]:
+    """What a word counts in each offer that has it, or else one that begins alike."""
+    found: dict[int, float] = {}
+    for other in _alike(word, vocabulary, places):
+        for at, weight in places[other]:
+            found[at] = max(found.get(at, 0.0), ALIKE * weight)
+    return found | dict(places.get(word, ()))
 
 
-def _alike(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return len(short) >= BEGINS and long.startswith(short)
-
-
-def _rarity(word: str, all_weights: Sequence[Mapping[str, float]]) -> float:
-    having = sum(_hit(word, weights) > 0 for weights in all_weights)
-    return math.log(1 + (len(all_weights) - having + 0.5) / (having + 0.5))
+def _alike(word: str, vocabulary: Sequence[str], known: Container[str]) -> Iterator[str]:
+    """The words of a sorted vocabulary that begin with a word, and those with which it begins."""
+    if len(word) < BEGINS:
+        return
+    longer = itertools.islice(vocabulary, bisect.bisect_left(vocabulary, word), None)
+    yield from itertools.takewhile(lambda other: other.startswith(word), longer)
+    yield from (word[:end] for end in range(BEGINS, len(word)) if word[:end] in known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -41,7 +42,8 @@ class ToolSearch:
 
     async def run(self, args: ToolSearchInput) -> str | Found:
         offers = self._catalog.offers()
-        best = ranked(args.query, offers, AT_ONCE)
+        # How many there are, and how much is said of them, is for others to decide.
+        best = await asyncio.to_thread(ranked, args.query, offers, AT_ONCE)
         if best:
             return Found(tuple(offer.definition for offer in best))
         state = [f"{name}: {words}" for name, words in sorted(self._catalog.sources().items())]

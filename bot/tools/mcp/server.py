@@ -242,7 +242,8 @@ class Server:
             params = PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
             for tool in page.tools:
-                self._take(tools, left_out, tool)
+                # However much a server says of them, nobody else waits until it is read.
+                await asyncio.to_thread(self._take, tools, left_out, tool)
             cursor = page.next_cursor
             if not cursor:
                 break

@@ -7,6 +7,7 @@ left out.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import unicodedata
@@ -88,7 +89,7 @@ def _schema(schema: Any) -> Json:
     if not isinstance(top.get("properties", {}), dict):
         raise Unfit("its schema is none")
     for words in (INNER_WORDS, 0):
-        shown = _tidied(top, words, 0)
+        shown = _tidied(top, words, 0, itertools.count())
         try:
             size = len(json.dumps(shown, ensure_ascii=False, allow_nan=False))
         except ValueError:
@@ -99,14 +100,16 @@ def _schema(schema: Any) -> Json:
     raise Unfit(f"its schema has more than {SCHEMA:,} characters")
 
 
-def _tidied(value: Any, words: int, depth: int) -> Any:
-    """A schema with its descriptions in one line each; without them where `words` is 0."""
+def _tidied(value: Any, words: int, depth: int, count: Iterator[int]) -> Any:
+    """A schema with its descriptions in one line each; without them where `words` is 0. `count` is of its parts."""
     if depth > DEPTH:
         raise Unfit("its schema is nested too deeply")
+    if next(count) > SCHEMA:
+        raise Unfit(f"its schema has more than {SCHEMA:,} parts")
     if isinstance(value, str):
         return text.clean(value)
     if isinstance(value, list):
-        return [_tidied(item, words, depth + 1) for item in value]
+        return [_tidied(item, words, depth + 1, count) for item in value]
     if not isinstance(value, dict):
         return value
     found = {}
@@ -117,7 +120,7 @@ def _tidied(value: Any, words: int, depth: int) -> Any:
             if words:
                 found[key] = line(item, words)
         else:
-            found[text.clean(key)] = _tidied(item, words, depth + 1)
+            found[text.clean(key)] = _tidied(item, words, depth + 1, count)
     return found
 
 
@@ -154,10 +157,10 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
                 InitErrorDetails(
                     type=PydanticCustomError("argument", "{words}", {"words": words}), loc=loc, input=None
                 )
-                for loc, words in problems(schema, obj)
+                for loc, words in itertools.islice(problems(schema, obj), PROBLEMS)
             ]
             if found:
-                raise pydantic.ValidationError.from_exception_data("arguments", found[:PROBLEMS])
+                raise pydantic.ValidationError.from_exception_data("arguments", found)
             return super().model_validate(obj, **how)
 
     return Arguments

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -102,6 +104,32 @@ async def test_a_search_gives_definitions_and_few_at_once() -> None:
     assert isinstance(found, Found)
     assert len(found.definitions) == AT_ONCE
     assert found.definitions[0] == many[0].definition
+
+
+async def test_others_go_on_while_what_fits_is_looked_for() -> None:
+    loop, gone_on, seen = asyncio.get_running_loop(), threading.Event(), list[bool]()
+
+    class Many(list[Offer]):
+        def __iter__(self) -> Iterator[Offer]:
+            loop.call_soon_threadsafe(gone_on.set)
+            seen.append(gone_on.wait(30))
+            return super().__iter__()
+
+    found = await search(Many(OFFERS), {}).run(ToolSearchInput(query="weather"))
+    assert isinstance(found, Found)
+    assert seen == [True]
+
+
+def test_what_begins_alike_counts_less_and_short_words_only_as_they_are() -> None:
+    near = [
+        offer("a", "one", "issues"),
+        offer("b", "two", "issue"),
+        offer("c", "three", "iss"),
+        offer("d", "four", "is"),
+    ]
+    assert [one.title for one in ranked("issue", near, 9)] == ["two", "one"]
+    assert [one.title for one in ranked("issuers", near, 9)] == ["two"]
+    assert [one.title for one in ranked("is", near, 9)] == ["four"]
 
 
 async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pydantic
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.testing import anthropic_rules as rules
+from bot.tools.catalog import Offer
 from bot.tools.mcp import shapes
 from tests.unit.tools.mcp.conftest import Start, raw
 
@@ -24,6 +28,36 @@ def body(*tools: dict[str, Any]) -> dict[str, Any]:
         "messages": [{"role": "user", "content": "x"}],
         "tools": [core, *later],
     }
+
+
+async def test_others_go_on_while_it_is_read_what_a_server_says(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, gone_on, seen, read = asyncio.get_running_loop(), threading.Event(), list[bool](), shapes.offer
+
+    def slow(*words: Any) -> Offer:
+        loop.call_soon_threadsafe(gone_on.set)
+        seen.append(gone_on.wait(30))
+        return read(*words)
+
+    monkeypatch.setattr(shapes, "offer", slow)
+    await start(one=raw("evil"))
+    assert seen
+    assert all(seen)
+
+
+def test_a_schema_with_very_many_parts_is_not_read_to_its_end() -> None:
+    read: list[int] = []
+
+    class Parts(list[int]):
+        def __iter__(self) -> Iterator[int]:
+            for part in super().__iter__():
+                read.append(part)
+                yield part
+
+    with pytest.raises(shapes.Unfit, match="parts"):
+        shapes.offer("a", "b", "", {"type": "object", "properties": {"p": {"enum": Parts(range(100_000))}}})
+    assert len(read) < 2 * shapes.SCHEMA
 
 
 async def test_of_evil_tools_only_what_can_be_declared_is_offered(start: Start) -> None:
