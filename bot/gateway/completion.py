@@ -30,6 +30,9 @@ from bot.system import Steady
 BOT_USER = "bot"
 PATIENCE = 24 * 3600.0
 """Seconds after which a reply that still waits for its platform is given up."""
+AGAIN_SECONDS = 5.0
+TRIES = 12
+"""How often an outbox that cannot be read is read for an answer that was cut off, and the pauses between."""
 Part = tuple[Outbound, Sent]
 Kind = Literal["reply", "notice"]
 
@@ -156,10 +159,15 @@ class Completion:
             return
         # What was cancelled may have been about to write them; those that are there stay as they are.
         await self._arrears.intend(list(owed.values()))
-        try:
-            found = await self._journal.deliveries(to.request_id)
-        except errors.StorageError as error:
-            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+        for _ in range(TRIES):
+            try:
+                found = await self._journal.deliveries(to.request_id)
+                break
+            except errors.StorageError as error:
+                # Nobody else would ever look for it: its turn is over.
+                self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+                await self._clock.sleep(AGAIN_SECONDS)
+        else:
             return
         rows = [
             row

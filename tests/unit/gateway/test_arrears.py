@@ -64,6 +64,24 @@ async def test_what_is_cut_off_while_the_disk_is_full_goes_out_once_it_has_room(
     await desk.close()
 
 
+async def test_what_is_cut_off_while_the_outbox_cannot_be_read_goes_out_later(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, wrap=FaultyJournal)
+    journal: Any = desk.journal
+    await desk.asked()
+    await desk.delivery.open(lambda *_: None)
+    desk.tele.failures = [errors.DeliveryThrottled("429", retry_after=30.0)]
+    sending = asyncio.ensure_future(desk.delivery.send(TO, "早上好"))
+    await until(lambda: not desk.tele.failures)
+    journal.fail(JournalFailure("deliveries", times=2))
+    sending.cancel()
+    async with desk.passing():
+        await asyncio.wait([sending])
+        await desk.delivery.arrears.finish(TO.request_id, "stopped")
+        await desk.tele.until(1)
+    assert desk.tele.texts == ["早上好"]
+    await desk.close()
+
+
 async def test_what_is_owed_is_told_in_order_and_nothing_passes_it() -> None:
     clock, log = FakeClock(), MemoryLog()
     journal = FaultyJournal(MemoryJournal(clock))
