@@ -27,7 +27,7 @@ _RECORD = "SELECT request_id, payload, state, received_at, changed_at, outcome F
 _ONE = f"{_RECORD} WHERE request_id = ?"
 _NAMED = "(message_id = ? OR request_id = (SELECT request_id FROM keys WHERE key = ?))"
 _ABOUT = f"{_RECORD} WHERE chat_key = ? AND {_NAMED} ORDER BY rowid"
-_QUOTING = f"{_RECORD} WHERE chat_key = ? AND instr(payload, ?) ORDER BY rowid"
+_QUOTING = f"{_RECORD} WHERE chat_key = ? AND message_id IS NOT NULL AND instr(payload, ?) ORDER BY rowid"
 _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
 
