@@ -189,11 +189,18 @@ async def test_after_a_crowd_few_connections_are_kept_and_used_again(
     server: AnthropicServer, model: AnthropicModel
 ) -> None:
     async def crowd() -> set[int]:
-        before = len(server.requests)
+        """The connections of forty requests that wait for each other."""
+        before, gate = len(server.requests), asyncio.Event()
+
+        def answer(_: object) -> script.Answer:
+            if len(server.requests) - before == 40:
+                gate.set()
+            return script.reply("Here.", hold=gate)
+
+        server.script(answer)
         await asyncio.gather(*(reply_of(model) for _ in range(40)))
         return {seen.connection for seen in server.requests[before:]}
 
-    server.script(lambda _: script.reply("Here.", delay=0.2))
     first = await crowd()
     second = await crowd()
     assert len(first) == 40
