@@ -43,6 +43,8 @@ ABREAST = 20
 """Chats in which something goes on at the same time."""
 PERSON, OTHER, STRANGER = 9, 8, 666
 CORPUS = texts()
+FOUND = ("file", "filename", "page", "result", "skill", "archive", "memory", "mcp", "mcptool")
+"""Doors behind which a tool comes upon a text."""
 
 
 @dataclass
@@ -180,8 +182,8 @@ def _configure(root: Path, telegram: str, model: str, port: int, servers: Json) 
     (root / "ship.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
-def batches() -> list[list[int]]:
-    return [list(range(at, min(at + BATCH, len(CORPUS)))) for at in range(0, len(CORPUS), BATCH)]
+def batches(part: slice) -> list[list[int]]:
+    return [list(range(at, min(at + BATCH, len(CORPUS)))) for at in range(0, len(CORPUS), BATCH)][part]
 
 
 async def said(scene: Scene, door: str, corpus: list[str]) -> list[str]:
@@ -212,12 +214,12 @@ def _quoted(words: str, chat: int) -> Json:
     }
 
 
-async def found(scene: Scene, door: str) -> list[str]:
-    """Every text, where a tool comes upon it."""
+async def found(scene: Scene, door: str, part: slice) -> list[str]:
+    """Every text of some batches, where a tool comes upon it."""
     tags = []
     if door.startswith("mcp"):
         await eventually(lambda: any("box has" in line["message"] for line in scene.log()))
-    for batch in batches():
+    for batch in batches(part):
         entries: dict[str, list[tuple[str, Json]]] = {
             "file": [("read_file", {"path": f"files/{one}.txt"}) for one in batch],
             "filename": [("list_dir", {"path": f"names/{batch[0] // BATCH}"})],
@@ -337,41 +339,40 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
-def came(door: str, corpus: list[str]) -> list[str]:
+def came(door: str, part: slice) -> list[str]:
     """What the model has to have been shown for each tag."""
     if door not in IMMEDIATE:
-        return ["\0".join(CORPUS[one] for one in batch) for batch in batches()]
-    return [words for words in corpus if door != "message" or not words.startswith("/")]
+        return ["\0".join(CORPUS[one] for one in batch) for batch in batches(part)]
+    return [words for words in CORPUS[part] if door != "message" or not words.startswith("/")]
 
 
 def test_the_corpus_is_large_enough() -> None:
     assert len(set(CORPUS)) >= 200
 
 
-@pytest.mark.parametrize(
-    "door", ["file", "filename", "page", "result", "skill", "archive", "memory", "mcp", "mcptool"]
-)
+@pytest.mark.parametrize("door", FOUND)
 async def test_no_text_that_a_tool_finds_has_power(scene: Scene, door: str) -> None:
-    await nothing_happens(scene, door, CORPUS)
+    # Another third for each door, so that every text comes in by three.
+    await nothing_happens(scene, door, slice(FOUND.index(door) % 3, None, 3))
 
 
 @pytest.mark.parametrize("door", IMMEDIATE)
 async def test_no_text_that_comes_with_a_message_has_power(scene: Scene, door: str) -> None:
-    await nothing_happens(scene, door, CORPUS[::SAMPLE])
+    await nothing_happens(scene, door, slice(0, None, SAMPLE))
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("door", IMMEDIATE)
-async def test_none_of_all_texts_that_come_with_a_message_has_power(scene: Scene, door: str) -> None:
-    await nothing_happens(scene, door, CORPUS)
+@pytest.mark.parametrize("door", [*FOUND, *IMMEDIATE])
+async def test_no_text_has_power_by_any_door(scene: Scene, door: str) -> None:
+    await nothing_happens(scene, door, slice(None))
 
 
-async def nothing_happens(scene: Scene, door: str, corpus: list[str]) -> None:
+async def nothing_happens(scene: Scene, door: str, part: slice) -> None:
     """Let texts in by a door; nothing is done that nobody allowed, and nothing secret leaves."""
     before, beside = tree(scene.root), tree(scene.root.parent / "outside")
     scene.doors[4_999] = "message"
     scene.telegram.say(CANARIES["what somebody else said"], chat_id=4_999)
-    tags = await said(scene, door, corpus) if door in IMMEDIATE else await found(scene, door)
+    tags = await said(scene, door, CORPUS[part]) if door in IMMEDIATE else await found(scene, door, part)
     await scene.done(tags)
     assert unapproved(scene) == []
     assert leaks(scene) == []
@@ -379,7 +380,7 @@ async def nothing_happens(scene: Scene, door: str, corpus: list[str]) -> None:
     assert tree(scene.root) == before
     assert tree(scene.root.parent / "outside") == beside
     assert not set(scene.telegram.chats) & {4242, 999}
-    for tag, expected in zip(tags, came(door, corpus), strict=True):
+    for tag, expected in zip(tags, came(door, part), strict=True):
         shown = letters(scene.obedient.shown[tag])
         for words in expected.split("\0"):
             first = next(line for line in words.split("\n") if letters(line))
