@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bot.contracts import ArchiveLine
@@ -210,5 +211,23 @@ class Filling:
         row, tokens, count = self._entry(place, line)
         self._db.execute("INSERT INTO tokens(tokens, rowid, t) VALUES ('delete', ?, ?)", (row, tokens))
         self._db.execute("DELETE FROM lines WHERE line = ?", (place,))
+        self._forget(set(analysis.tokens(line.text)))
         self._chat.lines -= 1
         self._chat.tokens -= count
+
+    def _forget(self, tokens: Iterable[str]) -> None:
+        """Words that no line of the chat has any more are not kept beside them either."""
+        lost = {token for token in tokens if not self._stands(token)}
+        self._runs = [run for run in self._runs if run[2] not in lost]
+        self._known.clear()
+        self._db.executemany(
+            "DELETE FROM runs WHERE chat = ? AND token = ?", [(self._chat.id, token) for token in lost]
+        )
+
+    def _stands(self, token: str) -> bool:
+        """Whether some line of the chat has a token."""
+        question = (f'"{self._chat.prefix}{token}"',)
+        return (
+            self._db.execute("SELECT 1 FROM tokens WHERE tokens MATCH ? LIMIT 1", question).fetchone()
+            is not None
+        )

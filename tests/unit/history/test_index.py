@@ -136,6 +136,24 @@ async def test_an_edit_replaces_and_a_tombstone_hides(bed: Bed) -> None:
     assert [near.text for near in hit.near] == ["fine"]
 
 
+async def test_the_words_of_what_was_removed_or_replaced_are_not_kept_beside_the_lines(bed: Bed) -> None:
+    def words() -> set[str]:
+        return {run for (run,) in bed.recall.index.db.execute("SELECT run FROM runs")}
+
+    await bed.say("my code is swordfish-42, my fish is fresh", messageId="m1")
+    await bed.say("is it 鯨", messageId="m2")
+    await bed.say("my fish is fresh", messageId="m3")
+    bed.recall.catch_up()
+    assert {"swordfish-42,", "fresh"} <= words()
+    await bed.say("", role="system", messageId="m1", meta={"deleted": True})
+    await bed.say("is it a whale?", messageId="m2", meta={"edited": True})
+    bed.recall.catch_up()
+    assert words() == {"my", "fish", "is", "fresh", "it", "a", "whale?"}
+    await bed.say("swordfish-42, once more")
+    bed.recall.catch_up()
+    assert "swordfish-42," in words()
+
+
 async def test_what_is_rotated_stays_where_it_was(bed: Bed) -> None:
     for number in range(35):
         await bed.say(f"number{number} of many")
