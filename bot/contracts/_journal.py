@@ -100,7 +100,7 @@ class Inbox(Protocol):
         ...
 
     async def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
-        """Every inbound of a chat that answers this message, or came with its words, in the order they came."""
+        """Every message of a chat that answers this one, or came with its words, in the order they came."""
         ...
 
     async def knows(self, chat_key: str) -> bool:

@@ -138,7 +138,7 @@ class MemoryJournal:
     def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
         here, sought = text.clean(chat_key), text.clean(message_id)
         rows = [row for row in self._inbox.values() if row.inbound.chat_key == here]
-        return [row for row in rows if row.inbound.quotes(sought)]
+        return [row for row in rows if row.inbound.message_id is not None and row.inbound.quotes(sought)]
 
     @at_once
     def knows(self, chat_key: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -198,6 +200,17 @@ class World:
     async def turns(self, count: int) -> None:
         """Wait until this many turns of this process and its predecessors are over and written down."""
         await eventually(lambda: sum(line["kind"] == "turn_end" for line in self.log()) >= count)
+
+    async def sent(self) -> None:
+        """Wait until the journal knows what became of all that goes out."""
+        await eventually(lambda: not self._leaving())
+
+    def _leaving(self) -> int:
+        with contextlib.closing(sqlite3.connect(self.root / ".ship" / "journal.db", timeout=5)) as file:
+            (count,) = file.execute(
+                "SELECT count(*) FROM outbox WHERE state IN ('intent', 'sending')"
+            ).fetchone()
+        return int(count)
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:

@@ -42,6 +42,7 @@ async def begun(world: World, **permissions: list[str]) -> str:
 
 async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world: World) -> None:
     button = await begun(world, ask=["skills_list"])
+    await world.sent()
     await world.process.kill()
     await world.start()
     for user in (OTHER, PERSON):

@@ -93,13 +93,13 @@ class RecordsContract(JournalRig):
 
     async def test_what_answers_or_quotes_a_message_is_found(self, journal: Journal) -> None:
         quote = Quoted(user_id="5", text='he said "7"', message_id="9")
-        quoting = inbound(1, quoted=(quote,))
-        answering = inbound(2, answers="9")
+        quoting = inbound(1, quoted=(quote,), message_id="11")
+        answering = inbound(2, answers="9", message_id="12")
         await journal.receive(quoting)
         await journal.receive(answering)
         await journal.receive(inbound(3, message_id="9", text='"9"'))
-        await journal.receive(inbound(4, answers="9", chat_key="telegram:chat:6"))
-        await journal.receive(inbound(5, answers="99"))
+        await journal.receive(inbound(4, answers="9", chat_key="telegram:chat:6", message_id="13"))
+        await journal.receive(inbound(5, answers="99", message_id="14"))
         await journal.finish(quoting.request_id, "done")
         journal = await self.restart(journal)
         assert [one.inbound for one in await journal.quoting(CHAT, "9")] == [quoting, answering]
