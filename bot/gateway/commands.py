@@ -14,7 +14,20 @@ from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
 
 BESIDE = frozenset(
-    {"approve", "deny", "start", "help", "history", "jobs", "receipt", "stats", "status", "stop", "usage", "whoami"}
+    {
+        "approve",
+        "deny",
+        "start",
+        "help",
+        "history",
+        "jobs",
+        "receipt",
+        "stats",
+        "status",
+        "stop",
+        "usage",
+        "whoami",
+    }
 )
 """Commands that do not touch the conversation: they answer at once, whatever runs."""
 
