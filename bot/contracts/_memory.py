@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -52,10 +52,16 @@ class MemoryFiles(Protocol):
         ...
 
     async def change(
-        self, owner: MemoryOwner, path: str, change: Callable[[str | None], str], by: Written
+        self,
+        owner: MemoryOwner,
+        path: str,
+        change: Callable[[str | None], str],
+        by: Written,
+        also: Callable[[str], Sequence[Written]] = ...,
     ) -> MemoryFile:
         """Put what `change` makes of a file (None: there is none) in its place, without known secrets. It runs on
-        another thread, and what it raises is raised here. Raises `errors.ToolError` where there is no room.
+        another thread, and what it raises is raised here. Lines that are new are written `by` somebody, and may have
+        words of others in them, which `also` tells of a line. Raises `errors.ToolError` where there is no room.
         """
         ...
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from bot.contracts._values import ArchiveLine, Role
+from bot.contracts._values import ArchiveLine, Narrowed
 
 
 @dataclass(frozen=True, slots=True)
-class RecallQuery:
-    """A question to the index, in people's words. `now` (milliseconds) is when it is asked: times in it, such as
-    "last Tuesday", count from there (UTC). The rest narrows as in `HistoryQuery`; `offset` counts from the best match.
+class RecallQuery(Narrowed):
+    """A question to the index, in people's words, whose matches count from the best one. `now` (milliseconds) is when it
+    is asked: times in it, such as "last Tuesday", count from there (UTC).
     """
 
     query: str
     now: int
-    limit: int = 30
-    offset: int = 0
-    keyword: str | None = None
-    role: Role | None = None
-    before: int | None = None
-    after: int | None = None
-    skip: Callable[[ArchiveLine], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from itertools import chain, islice, pairwise
 
 from bot import text as texts
 from bot.history.stemming import stem
-from bot.history.words import ASKING, ASKING_CJK, NOISE, PARTICLES
+from bot.history.words import ASKING, ASKING_CJK, ASKING_PHRASES, NOISE, PARTICLES
 
-VERSION = 2
+VERSION = 3
 """Grows with every change of what a text's tokens are: an index of another version is made anew."""
 LONGEST_TEXT = 200_000
 """Characters of a line that are looked at."""
@@ -26,8 +26,12 @@ MOST_TERMS = 64
 LONGEST_TOKEN = 64
 _LONGEST_STEMMED = 40  # longer is no word, and would keep the rules busy
 _LONGEST_PARTED = 256
-_MEMO = 200_000
-_MIXED, _LIGHT = 0.7, 0.5  # the weights of pairs with one particle, and of two
+_MEMO = 50_000
+_MIXED, _LIGHT = 0.5, 0.3  # the weights of pairs with one particle, and of two
+# Japanese changes its script where a word ends: weights of pairs across such a change, of a sign with its ending (飲む), of
+# two hiragana, of two katakana within a word, and of a sign that stands alone among kana, which is a word or its stem.
+_ACROSS, _ENDING, _HIRAGANA, _KATAKANA_PAIR, _LONE = 0.2, 0.7, 0.25, 0.5, 0.9
+_CASES = "はがをにでのともへや"  # hiragana behind a word, hardly ever its ending
 
 # Scripts that write without spaces, or join words: every character and every pair is a token.
 PAIRED = (
@@ -42,6 +46,10 @@ _ASCII = re.compile(rf"{_NUMBER}|[A-Za-z0-9]+(?:{_LINKS}[A-Za-z0-9]+)*(?:\+\+|#)
 _LETTER = rf"(?:[^\W_{PAIRED}]|[{_MARKS}])"
 _ANY = re.compile(rf"{_NUMBER}|{_LETTER}+(?:{_LINKS}{_LETTER}+)*(?:\+\+|#)?|[{PAIRED}]+|[{_SIGNS}]")
 _PAIRED_RUN = re.compile(rf"[{PAIRED}]+")
+_DIGIT, _UNLIKE = re.compile("[0-9]"), re.compile(rf"[0-9{PAIRED}]")
+# Without a dictionary the only words of Japanese that show where they begin and end.
+_KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30fe]{3,64}")
+_ALONE = re.compile("(?<!=)=(?!=)")
 _SIGN = re.compile(rf"[{_SIGNS}]")
 _APART = re.compile(_LINKS)
 _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z][A-Z][a-z][a-z]")
@@ -57,8 +65,8 @@ class _Memo(dict[str, tuple[str, ...]]):
     def __missing__(self, piece: str) -> tuple[str, ...]:
         words = _ASCII.findall(piece) if piece.isascii() else _words(piece)
         found = tuple(chain.from_iterable(map(_of_word, words)))
-        # What is written without spaces is hardly ever the same twice.
-        if len(piece) <= LONGEST_TOKEN and (piece.isascii() or not _PAIRED_RUN.search(piece)):
+        # Neither numbers nor what is written without spaces is often the same twice.
+        if len(piece) <= LONGEST_TOKEN and not (_DIGIT if piece.isascii() else _UNLIKE).search(piece):
             if len(self) >= _MEMO:
                 self.clear()
             self[piece] = found
@@ -83,7 +91,7 @@ def tokens(text: str) -> list[str]:
 
 def is_paired(token: str) -> bool:
     """Whether a token is a character or a pair of a script that has no spaces: hardly ever a word by itself."""
-    return _PAIRED_RUN.match(token) is not None
+    return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
 def has_tokens(text: str, count: int) -> bool:
@@ -95,7 +103,7 @@ def _tokens(text: str) -> Iterator[str]:
     return chain.from_iterable(map(_memo.__getitem__, _cut(text, LONGEST_TEXT).split()))
 
 
-def terms(query: str, *, single: float = 0.6) -> list[Term]:
+def terms(query: str, *, single: float = 0.75) -> list[Term]:
     """What a question looks for. `single` is the weight of single characters where pairs are looked for too.
 
     Words that only ask are left out unless nothing else is there.
@@ -116,7 +124,7 @@ def _cut(text: str, longest: int) -> str:
 
 def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
     if not asking:
-        text = ASKING_CJK.sub(" ", text)
+        text = ASKING_PHRASES.sub(" ", ASKING_CJK.sub(" ", text))
     for word in _words(text):
         if _PAIRED_RUN.fullmatch(word):
             yield from _paired(word, single)
@@ -125,16 +133,34 @@ def _terms(text: str, single: float, *, asking: bool) -> Iterator[Term]:
 
 
 def _paired(word: str, single: float) -> Iterator[Term]:
-    """Characters and pairs, by how much of a word each may be."""
+    """Characters and pairs, by how much of a word each may be, and words in katakana."""
+    scripts = "".join(map(_script, word))
     for token in _of_word(word):
-        if token == word:
+        if token == word or len(token) > 2:
             yield Term(token)
-            continue
-        light = sum(character in PARTICLES or "\u3041" <= character <= "\u309f" for character in token)
-        if len(token) == 2:
-            yield Term(token, (1.0, _MIXED, _LIGHT)[light])
-        elif not light and not "\u30a0" <= token <= "\u30ff":
+        elif len(token) == 2:
+            yield Term(token, _of_pair(token))
+        elif _script(token) == "=" and token not in PARTICLES:
             yield Term(token, single)
+    if "h" in scripts:
+        alone = (word[found.start()] for found in _ALONE.finditer(scripts))
+        yield from (Term(token, max(single, _LONE)) for token in alone if token not in PARTICLES)
+
+
+def _of_pair(pair: str) -> float:
+    scripts = _script(pair[0]) + _script(pair[1])
+    if scripts == "==":
+        return (1.0, _MIXED, _LIGHT)[sum(character in PARTICLES for character in pair)]
+    if scripts == "=h":
+        return _ACROSS if pair[1] in _CASES else _ENDING
+    return {"hh": _HIRAGANA, "kk": _KATAKANA_PAIR}.get(scripts, _ACROSS)
+
+
+def _script(character: str) -> str:
+    """`h` for hiragana, `k` for katakana, `=` for signs of any other script."""
+    if "\u3041" <= character <= "\u309f":
+        return "h"
+    return "k" if "\u30a0" <= character <= "\u30ff" else "="
 
 
 def _words(text: str) -> list[str]:
@@ -144,7 +170,7 @@ def _words(text: str) -> list[str]:
 
 def _of_word(word: str) -> tuple[str, ...]:
     if _PAIRED_RUN.fullmatch(word):
-        return (*word, *map("".join, pairwise(word)))
+        return (*word, *map("".join, pairwise(word)), *_KATAKANA.findall(word))
     return tuple(dict.fromkeys(token for token in _expanded(word) if token))
 
 

@@ -23,6 +23,9 @@ _COMMON, _REMEMBERED = 50, 50_000
 _MOST_COMMON = 3  # words that are everywhere, where rare ones are there too: others add hardly anything
 _SHARED, _SHARED_BY = 200, 200  # lines that may share a word that is looked for beside the question's own
 _OFFERED = 20  # words of the best lines whose number of lines is asked for
+_FETCHED = (
+    1_000  # lines of a word that are sooner fetched than compared with those of others where they are kept
+)
 
 
 class Counts:
@@ -69,6 +72,7 @@ class Asked:
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._most_shared = max(_SHARED, chat.lines // _SHARED_BY)
         self._anchors: list[str] = []
+        self._beside: set[int] = set()  # rows of all anchors
 
     def ranked(self, terms: Sequence[analysis.Term]) -> list[tuple[int, float]]:
         if not terms:
@@ -135,7 +139,9 @@ class Asked:
             elif count:
                 self._budget -= count
                 self._anchors.append(term.token)
-                found.append(Posting(term.weight, count, self._match(term.token)))
+                rows = self._match(term.token)
+                self._beside.update(rows)
+                found.append(Posting(term.weight, count, rows))
         if common:
             found += self._common(common[:_MOST_COMMON] if self._anchors else common, counts)
         return found
@@ -155,7 +161,12 @@ class Asked:
         found = []
         for term in common:
             one = self._quoted(term.token)
-            rows = set(self._rows(f"({narrow}) AND {one}" if narrow else one, each))
+            if narrow and counts[term.token] <= _FETCHED:
+                rows = set(sorted(self._beside.intersection(self._match(term.token)))[-each:])
+            elif narrow:
+                rows = set(sorted(self._matching(f"({narrow}) AND {one}"))[-each:])
+            else:
+                rows = set(self._rows(one, each))
             for first, last in self._field.moments:
                 rows.update(self._rows(one, each, first, last))
             if together and term in common[:2]:
@@ -164,7 +175,12 @@ class Asked:
         return found
 
     def _match(self, token: str) -> list[int]:
-        return self._fetched("SELECT rowid FROM tokens WHERE tokens MATCH ?", (self._quoted(token),))
+        return self._matching(self._quoted(token))
+
+    def _matching(self, expression: str) -> list[int]:
+        """All rows that fit an expression. Many numbers are read as one value in half of the time."""
+        select = "SELECT group_concat(rowid) FROM tokens WHERE tokens MATCH ?"
+        return _numbers(self._db.execute(select, (expression,)).fetchone()[0])
 
     def _rows(
         self, expression: str, most: int, first: int | None = None, last: int | None = None
@@ -174,18 +190,19 @@ class Asked:
         bits = PLACE_BITS + ROW_BITS
         low = low if first is None else first << bits
         high = high if last is None else (last + 1 << bits) - 1
-        return self._fetched(
-            "SELECT rowid FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?",
+        found = self._db.execute(
+            "SELECT group_concat(rowid) FROM (SELECT rowid FROM tokens WHERE tokens MATCH ? "
+            "AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)",
             (expression, low, high, most),
-        )
-
-    def _fetched(self, select: str, parameters: tuple[str | int, ...]) -> list[int]:
-        """Many numbers as one value, which is read in half of the time."""
-        found = self._db.execute(f"SELECT group_concat(rowid) FROM ({select})", parameters).fetchone()[0]  # noqa: S608
-        return json.loads(f"[{found or ''}]")  # type: ignore[no-any-return]
+        ).fetchone()
+        return _numbers(found[0])
 
     def _quoted(self, token: str) -> str:
         return f'"{self._chat.prefix}{token}"'
+
+
+def _numbers(joined: str | None) -> list[int]:
+    return json.loads(f"[{joined or ''}]")  # type: ignore[no-any-return]
 
 
 def _offered(found: Sequence[tuple[Sequence[str], float]], known: set[str]) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from functools import lru_cache
 from typing import NamedTuple
 
 from bot.contracts import ArchiveLine
@@ -13,7 +15,7 @@ from bot.history import analysis, ranking
 from bot.history.asking import Asked, Counts
 from bot.history.filling import ROLES, Chat
 from bot.history.index import chat_named
-from bot.history.moments import moments
+from bot.history.moments import Moments, moments
 from bot.history.ranking import PLACE_BITS, Weights
 from bot.history.reranking import Reranker
 from bot.history.streams import Stream, Streams
@@ -46,6 +48,15 @@ class Place:
     said: ArchiveLine | None = field(default=None, compare=False)
 
 
+@lru_cache(maxsize=4)
+def understood(
+    query: str, now: int, zone: tzinfo = UTC, single: float = ranking.DEFAULT.single
+) -> tuple[Moments, tuple[analysis.Term, ...]]:
+    """The times that a question speaks of, and what else it looks for. Remembered: it is asked for more than once."""
+    times = moments(query, now, zone)
+    return times, tuple(analysis.terms(times.rest, single=single))
+
+
 class Finder:
     """Finds lines of the chats that it is told, and of no other."""
 
@@ -75,15 +86,16 @@ class Finder:
         chat = chat_named(self._db, name)
         if chat is None or not chat.lines:
             return []
-        times = moments(wish.query, wish.now, wish.zone)
+        times, terms = understood(wish.query, wish.now, wish.zone, self._weights.single)
         with self._streams.open(name) as stream:
             ranges = self._sessions(chat, times.ranges)
             said_by = voice(wish.query)
             asked = Asked(self._known, chat, stream, self._weights, ranges=ranges, said_by=said_by)
-            ranked = asked.ranked(analysis.terms(times.rest, single=self._weights.single))
-            facts = self.facts(line for line, _ in ranked)
-            kept = [(line, score) for line, score in ranked if line in facts and _wanted(facts[line], wish)]
-            best = {line: _read(stream, facts[line]) for line, _ in kept[: self._weights.looked]}
+            ranked = asked.ranked(terms)
+            there = self._there([line for line, _ in ranked], wish)
+            kept = [(line, score) for line, score in ranked if line in there]
+            facts = self.facts(line for line, _ in kept[: self._weights.looked])
+            best = {line: _read(stream, fact) for line, fact in facts.items()}
             # One that can no longer be read is left out.
             read = {line: said for line, said in best.items() if said is not None}
             kept = self._looked_at(kept, read, Look(wish.query, said_by, self._weights))
@@ -139,17 +151,26 @@ class Finder:
         front = sorted(((line, score * scale) for line, score in scores.items()), key=lambda one: -one[1])
         return [*front, *((line, min(score, front[-1][1])) for line, score in rest)]
 
+    def _there(self, lines: Sequence[int], wish: Wish) -> set[int]:
+        """Those of the lines that are there, and of the role and time that were asked for."""
+        select, wanted = "SELECT group_concat(line) FROM json_each(?) CROSS JOIN lines ON line = value", ""
+        narrowed: list[str | int] = [json.dumps(sorted(lines))]
+        for condition, value in (
+            ("role = ?", wish.role and ROLES.index(wish.role)), ("ts < ?", wish.before), ("ts >= ?", wish.after)
+        ):  # fmt: skip
+            if value is not None:
+                wanted += f" {'AND' if wanted else 'WHERE'} {condition}"
+                narrowed.append(value)
+        found = self._db.execute(select + wanted, narrowed).fetchone()[0]
+        return set(json.loads(f"[{found or ''}]"))
+
     def facts(self, lines: Iterable[int]) -> dict[int, Fact]:
         """Where lines stand; those that are not there any more are left out."""
-        wanted = list(lines)
-        found: dict[int, Fact] = {}
-        for begin in range(0, len(wanted), 500):
-            some = wanted[begin : begin + 500]
-            rows = self._db.execute(
-                f"SELECT at, size, ts, role, line FROM lines WHERE line IN ({','.join(map(str, some))})"  # noqa: S608
-            )
-            found.update((row[4], Fact._make(row)) for row in rows)
-        return found
+        rows = self._db.execute(
+            "SELECT at, size, ts, role, line FROM json_each(?) CROSS JOIN lines ON line = value",
+            (json.dumps(sorted(lines)),),
+        )
+        return {row[4]: Fact._make(row) for row in rows}
 
     @staticmethod
     def around(line: int, reach: int = 1) -> list[int]:
@@ -159,7 +180,7 @@ class Finder:
 
     def read(self, name: str, lines: Iterable[int]) -> dict[int, ArchiveLine]:
         """What the archive says at these places; a line that is no longer there is left out."""
-        facts = self.facts(lines)
+        facts = self.facts(wanted) if (wanted := list(lines)) else {}
         if not facts:
             return {}
         with self._streams.open(name) as stream:
@@ -175,15 +196,6 @@ class Fact(NamedTuple):
     ts: int
     role: int
     line: int
-
-
-def _wanted(fact: Fact, wish: Wish) -> bool:
-    """Whether a line is of the role and time that were asked for."""
-    return (
-        (wish.role is None or ROLES[fact.role] == wish.role)
-        and (wish.before is None or fact.ts < wish.before)
-        and (wish.after is None or fact.ts >= wish.after)
-    )
 
 
 def _read(stream: Stream, fact: Fact) -> ArchiveLine | None:

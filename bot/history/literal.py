@@ -19,7 +19,7 @@ ANYTHING = "=any"
 LONGEST = 200
 """Characters of a run that is kept."""
 _SHORTEST = 2  # characters of a run that is looked for: shorter ones are in every other word
-_MEMO = 100_000
+_MEMO = 20_000
 _RUN = re.compile(rf"[^\s{analysis.PAIRED}]+")
 _PAIRED = re.compile(rf"[{analysis.PAIRED}]+")
 # What joins the character before it in the form that tokens are made of.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+
+import jiter
 
 from bot.contracts import HistoryPage, HistoryQuery
 from bot.history import indexfile, literal
@@ -17,6 +19,10 @@ from bot.history.window import Window, read_line
 MOST = 2_000
 """Lines that are read for one question. Where more may have the text, reading all from the newest on finds it as soon."""
 _MOST_TOKENS = 200
+_REFUSED = 200  # lines on top of those that were asked for, of which some are not wanted
+
+Spot = tuple[int, int, int, int]
+"""Of a line: where it stands and how long it is, its time, and its role as a place in `ROLES`."""
 
 
 class _Unlike(Exception):
@@ -24,8 +30,9 @@ class _Unlike(Exception):
 
 
 def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
-    """The window that `query` asks for, as `contracts.Archive.search` gives it, with the exact number of matches; None
-    where the index does not narrow it down, so that lines have to be read one after the other.
+    """The window that `query` asks for, as `contracts.Archive.search` gives it, with the exact number of matches unless
+    they are very many and it is not `counted`; None where the index does not narrow it down, so that lines have to be
+    read one after the other.
     """
     wanted = literal.sought(query.keyword) if query.keyword and not query.everything else None
     if wanted is None:
@@ -35,15 +42,19 @@ def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
         expression = _expression(index.db, chat, wanted) if chat is not None else None
         if chat is None or expression is None or chat.size != stream.size:
             return None
-        places = _places(index.db, chat, expression)
-        if places is None:
+        all_of_them = _at_most(index.db, chat, expression)
+        if all_of_them:
+            spots = sorted(_spots(index.db, chat, expression, query, MOST), reverse=True)
+        elif not query.counted:
+            spots = _newest(index.db, chat, expression, query)
+        else:
             return None
-        window = Window(replace(query, counted=True))
+        window = Window(replace(query, counted=all_of_them))
         try:
-            window.scan(_raw(stream, places, query))
+            _look(window, stream, spots, cheaply=query.skip is None)
         except _Unlike:
             return None
-    return window.page()
+    return window.page() if all_of_them or window.full else None
 
 
 def _expression(db: sqlite3.Connection, chat: Chat, wanted: literal.Sought) -> str | None:
@@ -56,42 +67,83 @@ def _expression(db: sqlite3.Connection, chat: Chat, wanted: literal.Sought) -> s
         ).fetchall()
         tokens = [token for (token,) in rows]
         if "" not in tokens and len(tokens) <= _MOST_TOKENS:
-            either = " OR ".join(f'"{chat.prefix}{token}"' for token in tokens)
-            every.append(f"({either})" if tokens else "")
+            every.append(f"({_either(chat, tokens)})" if tokens else "")
         elif not every:
             return None
     anything = f'"{chat.prefix}{literal.ANYTHING}"'
     return f"({' AND '.join(every)}) OR {anything}" if all(every) else anything
 
 
-def _places(db: sqlite3.Connection, chat: Chat, expression: str) -> list[tuple[int, int, int, int]] | None:
-    """Where the lines stand that may have it, the newest first; None where they are too many."""
-    rows = db.execute(
-        "SELECT rowid FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?",
+def _either(chat: Chat, tokens: Iterable[str]) -> str:
+    return " OR ".join(f'"{chat.prefix}{token}"' for token in tokens)
+
+
+def _at_most(db: sqlite3.Connection, chat: Chat, expression: str) -> bool:
+    """Whether no more lines may have it than can be read."""
+    found = db.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?)",
         (expression, *chat.row_range(), MOST + 1),
+    ).fetchone()
+    return int(found[0]) <= MOST
+
+
+def _spots(db: sqlite3.Connection, chat: Chat, expression: str, query: HistoryQuery, most: int) -> list[Spot]:
+    """Where lines of the role and time that were asked for may have it, those in the newest places first."""
+    role = ROLES.index(query.role) if query.role else None
+    return db.execute(
+        f"SELECT at, size, ts, role FROM tokens CROSS JOIN lines ON line = tokens.rowid >> {ROW_BITS} "  # noqa: S608
+        "WHERE tokens MATCH ? AND tokens.rowid BETWEEN ? AND ? AND role = ifnull(?, role) "
+        "AND ts < ifnull(?, ts + 1) AND ts >= ifnull(?, ts) ORDER BY tokens.rowid DESC LIMIT ?",
+        (expression, *chat.row_range(), role, query.before, query.after, most),
     ).fetchall()
-    if len(rows) > MOST:
-        return None
-    found = []
-    for (row,) in rows:
-        fact = db.execute(
-            "SELECT at, size, ts, role FROM lines WHERE line = ?", (row >> ROW_BITS,)
-        ).fetchone()
-        if fact is not None:
-            found.append(fact)
+
+
+def _newest(db: sqlite3.Connection, chat: Chat, expression: str, query: HistoryQuery) -> list[Spot]:
+    """Enough of those that were written last, the newest first; none where that is not certain."""
+    # An edit stands in the place of what it changed, however late it was written.
+    revised = [
+        key.removeprefix(chat.prefix).partition(":")[0]
+        for (key,) in db.execute(
+            "SELECT key FROM revised WHERE key BETWEEN ? AND ? LIMIT ?",
+            (chat.prefix, f"{chat.prefix}~", _MOST_TOKENS + 1),
+        )
+    ]
+    if len(revised) > _MOST_TOKENS:
+        return []
+    most = query.offset + query.limit + _REFUSED
+    found = _spots(db, chat, expression, query, most)
+    if revised:
+        changed = _spots(db, chat, f"({expression}) AND ({_either(chat, revised)})", query, MOST)
+        last = min(set(found) - set(changed), default=None) if len(found) == most else (0, 0, 0, 0)
+        found = [spot for spot in {*found, *changed} if last is not None and spot >= last]
     return sorted(found, reverse=True)
 
 
-def _raw(stream: Stream, places: list[tuple[int, int, int, int]], query: HistoryQuery) -> Iterator[bytes]:
-    """The lines themselves, of the role and time that were asked for."""
-    for at, size, ts, role in places:
-        if (
-            (query.role is None or ROLES[role] == query.role)
-            and (query.before is None or ts < query.before)
-            and (query.after is None or ts >= query.after)
-        ):
-            raw = stream.read(at, size)
-            line = read_line(raw)
-            if line is None or line.ts != ts or line.role != ROLES[role]:
-                raise _Unlike
-            yield raw
+def _look(window: Window, stream: Stream, spots: Iterable[Spot], *, cheaply: bool) -> None:
+    """Show the lines themselves to a window; `cheaply`, where their text alone tells whether they count."""
+    for at, size, ts, role in spots:
+        raw = stream.read(at, size)
+        # Behind the page lines are only counted.
+        text = _text(raw, ts, ROLES[role]) if cheaply and window.filled else None
+        if text is not None:
+            window.count(text)
+            continue
+        line = read_line(raw)
+        if line is None or line.ts != ts or line.role != ROLES[role]:
+            raise _Unlike
+        window.look(line)
+        if window.full:
+            window.stop()
+            return
+
+
+def _text(raw: bytes, ts: int, role: str) -> str | None:
+    """What a line of this time and role says; None where it takes more to tell."""
+    try:
+        value = jiter.from_json(raw, cache_mode="keys")
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.get("ts") != ts or value.get("role") != role:
+        return None
+    text = value.get("text")
+    return text if isinstance(text, str) else None

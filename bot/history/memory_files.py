@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
 from bot.contracts import Disk, MemoryFile, MemoryOwner, Redact, Written
 from bot.history import jsonl, names
-from bot.history.provenance import carried, noted, sources
+from bot.history.provenance import MOST, carried, noted, sources
 
 LARGEST = 32 * 1024
 """Bytes of one file."""
@@ -49,10 +49,15 @@ class MemoryStore:
         return await self._done(lambda: self._read(owner, name), shared=True)
 
     async def change(
-        self, owner: MemoryOwner, path: str, change: Callable[[str | None], str], by: Written
+        self,
+        owner: MemoryOwner,
+        path: str,
+        change: Callable[[str | None], str],
+        by: Written,
+        also: Callable[[str], Sequence[Written]] = lambda _: (),
     ) -> MemoryFile:
         name = checked(path)
-        return await self._done(lambda: self._change(owner, name, change, by))
+        return await self._done(lambda: self._change(owner, name, change, by, also))
 
     async def remove(self, owner: MemoryOwner, path: str) -> int:
         name = checked(path)
@@ -69,7 +74,9 @@ class MemoryStore:
     async def put(self, owner: MemoryOwner, path: str, words: str, by: Written) -> MemoryFile:
         """Put an operator's text in the place of a file, be it the memory of the conversation. Raises as `change`."""
         name = checked(path)
-        return await self._done(lambda: self._change(owner, name, lambda _: words, by, operator=True))
+        return await self._done(
+            lambda: self._change(owner, name, lambda _: words, by, lambda _: (), operator=True)
+        )
 
     async def drop(self, owner: MemoryOwner, path: str | None = None) -> int:
         """Remove a file or a folder for an operator, or all there is, the memory of the conversation too; how many
@@ -138,6 +145,7 @@ class MemoryStore:
         name: str,
         change: Callable[[str | None], str],
         by: Written,
+        also: Callable[[str], Sequence[Written]],
         *,
         operator: bool = False,
     ) -> MemoryFile:
@@ -161,7 +169,12 @@ class MemoryStore:
                 "delete what is no longer needed."
             )
         before = list(zip(old.text.split("\n"), old.written, strict=True)) if old is not None else []
-        file = MemoryFile(name, words, tuple(carried(before, words.split("\n"), [by])))
+        lines = words.split("\n")
+        written = zip(lines, carried(before, lines, [by]), strict=True)
+        more = ((also(line) if by in known else (), known) for line, known in written)
+        file = MemoryFile(
+            name, words, tuple(tuple(dict.fromkeys((*new, *known)))[-MOST:] for new, known in more)
+        )
         self._write(owner, file)
         return file
 
@@ -180,9 +193,11 @@ class MemoryStore:
                 "This memory folder cannot be used. Tell the person that an operator must look."
             )
         jsonl.tidy(self._disk, place)
-        # First the words: a crash in between leaves lines of which nobody says where they come from.
+        # First where the lines come from, of the old words too: nothing is ever without that, wherever a crash comes.
+        about = path.with_suffix(_ABOUT)
+        before = self._disk.read(path), self._disk.read(about)
+        self._disk.replace(about, noted(raw, file.written, before))
         self._disk.replace(path, raw)
-        self._disk.replace(path.with_suffix(_ABOUT), noted(raw, file.written))
 
     def _under(self, owner: MemoryOwner, name: str) -> list[str]:
         """The file of this name, or those below a folder of this name."""
@@ -205,8 +220,8 @@ class MemoryStore:
 
     def _unlink(self, owner: MemoryOwner, name: str) -> None:
         path = self._path(owner, name)
-        self._disk.remove(path.with_suffix(_ABOUT))
         self._disk.remove(path)
+        self._disk.remove(path.with_suffix(_ABOUT))
 
     def _move(self, owner: MemoryOwner, source: str, target: str) -> int:
         _own(owner, source)

@@ -11,10 +11,12 @@ PIECE = 64 * 1024
 """Bytes that are read at once. A line that is longer is put together of several."""
 
 
-def lines(file: OpenFile) -> Iterator[bytes]:
-    """Every line without its newline, first to last; what stands behind the last newline too, where it is not empty."""
+def lines(file: OpenFile, start: int = 0) -> Iterator[bytes]:
+    """Every line behind the first `start` bytes without its newline, first to last; what stands behind the last newline
+    too, where it is not empty.
+    """
     line: list[bytes] = []
-    for piece in _pieces(file, file.size):
+    for piece in _pieces(file, file.size, start):
         first, *others = piece.split(b"\n")
         line.append(first)
         if others:

@@ -4,45 +4,59 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
-from bot.contracts import Written
+from bot.contracts import Json, Written
 from bot.history import jsonl
 
 MOST = 50
 """Of so many sources of one line is kept note, the newest."""
+_BEFORE = "before"
 _Source = TypeVar("_Source")
 
 
 def carried(
-    before: Sequence[tuple[str, tuple[_Source, ...]]], after: Sequence[str], new: Sequence[_Source]
+    before: Sequence[tuple[str, tuple[_Source, ...]]],
+    after: Sequence[str],
+    new: Sequence[_Source],
+    *,
+    oldest: Callable[[Sequence[_Source]], _Source] | None = None,
 ) -> list[tuple[_Source, ...]]:
     """The sources of each line of a text, from those of the text before it and those that are `new`.
 
     A line that is still there keeps its own. Any other may say in other words what stood in the lines that are gone:
-    it has their sources too. So nothing that came from a source is ever without its name.
+    it has their sources too. So nothing that came from a source is ever without its name. Where they are too many,
+    `oldest` makes one of those for which there is no room; without it they are left out.
     """
     left: dict[str, list[tuple[_Source, ...]]] = {}
     for line, sources in before:
         left.setdefault(line, []).append(sources)
     kept = [left[line].pop(0) if left.get(line) else None for line in after]
     gone = (source for lines in left.values() for sources in lines for source in sources)
-    fresh = tuple(dict.fromkeys((*gone, *new)))[-MOST:]
+    fresh = tuple(dict.fromkeys((*gone, *new)))
+    if len(fresh) > MOST:
+        fresh = (*([oldest(fresh[: 1 - MOST])] if oldest is not None else [fresh[-MOST]]), *fresh[1 - MOST :])
     return [fresh if sources is None else sources for sources in kept]
 
 
-def noted(raw: bytes, written: Sequence[Sequence[Written]]) -> bytes:
-    """The file that is kept beside a text: where each of its lines comes from."""
+def noted(
+    raw: bytes, written: Sequence[Sequence[Written]], before: tuple[bytes, bytes] = (b"", b"")
+) -> bytes:
+    """The file that is kept beside a text: where each of its lines comes from. `before` are the text that it takes the
+    place of, and what was noted of that: until the text itself is replaced, the file still tells of the old one.
+    """
     writers = list(dict.fromkeys(by for line in written for by in line))
     places = {by: at for at, by in enumerate(writers)}
-    about = {
+    about: Json = {
         "v": 1,
         "sha256": _digest(raw),
         "writers": [asdict(by) for by in writers],
         "lines": [[places[by] for by in line] for line in written],
     }
+    if (old := _about(*before)) is not None:
+        about[_BEFORE] = {name: value for name, value in old.items() if name != _BEFORE}
     return json.dumps(about, ensure_ascii=False).encode() + b"\n"
 
 
@@ -50,8 +64,8 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     """Where each line of a text comes from, as it was noted; nobody knows it of a text that was changed since."""
     count = raw.count(b"\n") + 1
     unknown: tuple[tuple[Written, ...], ...] = ((),) * count
-    about = jsonl.loads(note) or {}
-    if about.get("sha256") != _digest(raw):
+    about = _about(raw, note)
+    if about is None:
         return unknown
     try:
         writers = [Written(**one) for one in about["writers"]]
@@ -59,6 +73,14 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     except (KeyError, TypeError, IndexError):
         return unknown
     return found if len(found) == count else unknown
+
+
+def _about(raw: bytes, note: bytes) -> Json | None:
+    """What was noted of just this text."""
+    about = jsonl.loads(note) or {}
+    digest = _digest(raw)
+    told = (about, about.get(_BEFORE))
+    return next((one for one in told if isinstance(one, dict) and one.get("sha256") == digest), None)
 
 
 def _digest(raw: bytes) -> str:

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import repeat
 from operator import rshift
@@ -51,7 +52,7 @@ class Weights:
     """By what share a line counts more that was said by who is asked about."""
     recency: float = 0.02
     """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
-    single: float = 0.6
+    single: float = 0.75
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
     kin: float = 0.5
     """The weight of words of the same family as one of the question (`kin.py`)."""
@@ -63,7 +64,7 @@ class Weights:
     """What the best of these words counts beside the question's own."""
     alike: int = 16
     """Of lines with the same score of their own, which are often the same words, so many come before what is less good."""
-    looked: int = 60
+    looked: int = 40
     """How many of the best lines are read, for what the next five are worth as shares of the best score."""
     speaker: float = 0.15
     """A line of who is asked about: the person, unless the question says otherwise."""
@@ -158,7 +159,9 @@ class Tally:
         lines = self._foremost(most)
         scores = self._favoured(self._whole(self._with_neighbours(lines[:CENTRES]).union(lines)))
         # Of equals the newer one, so that the order never depends on chance.
-        return heapq.nlargest(most, scores.items(), key=_by_score)
+        order = sorted(scores, reverse=True)
+        order.sort(key=scores.__getitem__, reverse=True)
+        return [(line, scores[line]) for line in order[:most]]
 
     def _foremost(self, most: int) -> list[int]:
         """The lines with the best scores of their own. A chat of years says the same again and again: that must not keep
@@ -166,16 +169,27 @@ class Tally:
         """
         own, alike = self._own, self._weights.alike
         if most <= alike or len(own) <= most:
-            return heapq.nlargest(most, own, key=own.__getitem__)
-        front: list[int] = []
-        others: list[int] = []
-        seen: dict[float, int] = defaultdict(int)
-        for line in heapq.nlargest(most * _WIDE, own, key=own.__getitem__):
-            score = own[line]
-            seen[score] += 1
-            (front if seen[score] <= alike else others).append(line)
-            if len(front) == most:
+            least = min(heapq.nlargest(most, own.values()), default=0.0)
+            found = [line for line, score in own.items() if score >= least]
+            found.sort(key=own.__getitem__, reverse=True)
+            return found[:most]
+        groups: dict[float, list[int]] = {}
+        left, enough = most * _WIDE, 0
+        # Scores are few: lines as long with the same words have the same one.
+        for score, count in sorted(Counter(own.values()).items(), reverse=True):
+            groups[score] = []
+            left -= count
+            enough += min(count, alike)
+            if enough >= most or left <= 0:
                 break
+        for line, score in own.items():
+            if score in groups:
+                groups[score].append(line)
+        if left < 0:
+            last = groups[min(groups)]
+            del last[len(last) + left :]
+        front = [line for group in groups.values() for line in group[:alike]]
+        others = [line for group in groups.values() for line in group[alike:]]
         return (front + others)[:most]
 
     def _with_neighbours(self, lines: Iterable[int]) -> set[int]:
@@ -186,36 +200,34 @@ class Tally:
             found.update(range(line - min(reach, place), line + min(reach, _PLACE - place) + 1))
         return found
 
-    def _whole(self, lines: Iterable[int]) -> dict[int, float]:
-        own, weights = self._own.get, self._weights
-        near, far, share = weights.neighbour, weights.further, weights.session
-        sessions: dict[int, float] = {}
+    def _whole(self, lines: AbstractSet[int]) -> dict[int, float]:
+        own, weights = self._own, self._weights
+        sessions = self._of_sessions({line >> PLACE_BITS for line in lines})
+        near, far = weights.neighbour, weights.further
         found = {}
         for line in lines:
-            session, place = line >> PLACE_BITS, line & _PLACE
-            of_session = sessions.get(session)
-            if of_session is None:
-                of_session = sessions[session] = share * self._of_session(session)
-            score = own(line, 0.0) + of_session
-            if place:
-                score += near * own(line - 1, 0.0)
-            if place > 1:
-                score += far * own(line - 2, 0.0)
-            if place < _PLACE:
-                score += near * own(line + 1, 0.0)
-            if place < _PLACE - 1:
-                score += far * own(line + 2, 0.0)
+            score = own.get(line, 0.0) + sessions[line >> PLACE_BITS]
+            # Few of the four beside it have a word of the question, so whether one has is asked first.
+            if line - 1 in own and line & _PLACE:
+                score += near * own[line - 1]
+            if line - 2 in own and line & _PLACE > 1:
+                score += far * own[line - 2]
+            if line + 1 in own and line & _PLACE < _PLACE:
+                score += near * own[line + 1]
+            if line + 2 in own and line & _PLACE < _PLACE - 1:
+                score += far * own[line + 2]
             found[line] = score
         return found
 
-    def _of_session(self, session: int) -> float:
-        """What a session is worth: more of its lines with the same word add little."""
-        k, score = self._weights.session_k, 0.0
+    def _of_sessions(self, sessions: AbstractSet[int]) -> dict[int, float]:
+        """What sessions are worth: more lines of one with the same word add little."""
+        k, found = self._weights.session_k, dict.fromkeys(sessions, 0.0)
         for worth, counts in self._sessions:
-            count = counts.get(session)
-            if count:
-                score += worth * count / (count + k)
-        return score
+            for session in sessions & counts.keys():
+                count = counts[session]
+                found[session] += worth * count / (count + k)
+        share = self._weights.session
+        return {session: share * score for session, score in found.items()}
 
     def _favoured(self, scores: dict[int, float]) -> dict[int, float]:
         """What is of the time that was asked for counts more, and of two that are as good the newer one."""
@@ -231,10 +243,6 @@ class Tally:
                 if _within(line >> PLACE_BITS, moments):
                     found[line] += favour * self._timely.get(line, 1.0)
         return found
-
-
-def _by_score(item: tuple[int, float]) -> tuple[float, int]:
-    return item[1], item[0]
 
 
 def _within(session: int, ranges: tuple[tuple[int, int], ...]) -> bool:

@@ -7,6 +7,7 @@ are passed over without a look inside.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "
 KEPT = "kept"
 """What a boundary leaves, in its data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
 _LEAD = b'{"v":1,"uuid":"'
+_COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
 _MESSAGE = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"(?:user|assistant)"')
 
 
@@ -76,7 +78,7 @@ def newest(file: OpenFile) -> Loaded:
             unreadable.append(offset)
             continue
         if line is None or _is_foreign(line):
-            break
+            return whole(file, _compacted(raw, offset, found))
         after.append(line)
         wanted = _wanted(line)
         if wanted is None:
@@ -94,14 +96,16 @@ def newest(file: OpenFile) -> Loaded:
     return whole(file)
 
 
-def whole(file: OpenFile) -> Loaded:
-    """All lines, each uuid once: where it stands first. What is of another making stands before what is ours."""
+def whole(file: OpenFile, start: int = 0) -> Loaded:
+    """All lines, each uuid once: where it stands first. What is of another making stands before what is ours. What
+    stands in the first `start` bytes is left out.
+    """
     lines: dict[str, TranscriptLine] = {}
     foreign: list[chain.Node] = []
     unreadable: list[int] = []
     before: str | None = None
-    end = 0
-    for raw in pieces.lines(file):
+    end = start
+    for raw in pieces.lines(file, start):
         offset, end = end, end + len(raw) + 1
         if not raw.strip():
             continue
@@ -117,8 +121,26 @@ def whole(file: OpenFile) -> Loaded:
         before = node.uuid if node.message is not None else before
     if not foreign:
         return Loaded(list(lines.values()), unreadable=unreadable)
+    uuids = {one.uuid for one in foreign}
+    if start and any(one.parent is not None and one.parent not in uuids for one in foreign):
+        return whole(file)  # somebody went back to before that
     found = chain.chain(foreign)
     return Loaded([*_in_turns(found.nodes), *lines.values()], unreadable=unreadable, circles=found.circles)
+
+
+def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> int:
+    """Where a session of another making was compacted last, so that nothing follows from what stands before: the offset
+    of its line, which breaks the chain. 0 where nothing tells. `found` are the lines before `raw`, backwards.
+    """
+    for at, one in itertools.chain([(offset, raw)], found):
+        if one.startswith(_LEAD):
+            return 0  # a line of ours
+        if _COMPACTED in one:
+            value = jsonl.loads(one) or {}
+            if value.get("subtype") == "compact_boundary" and value.get("type") == "system":
+                # One that keeps messages before it relinks them.
+                return at if value.get("parentUuid") is None and _PRESERVED not in one else 0
+    return 0
 
 
 def _is_foreign(line: TranscriptLine) -> bool:

@@ -62,7 +62,7 @@ class Recall:
         """`limit` hits after the first `offset` of those that `keep` takes, with `reach` neighbours on each side, and
         how many lines were found in all.
         """
-        with indexfile.snapshot(self.index.db):
+        with self.index.streams.keeping(), indexfile.snapshot(self.index.db):
             places = self._finder.find([names.encode(key) for key in chat_keys], wish)
             taken: list[tuple[Place, ArchiveLine]] = []
             refused = 0

@@ -12,11 +12,10 @@ from typing import TypeVar
 
 from bot import errors
 from bot.contracts import ArchiveLine, Disk, HistoryPage, HistoryQuery, Hit, Log, Recalled, RecallQuery
-from bot.history import analysis, indexfile, matching, names, rotation
+from bot.history import indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
-from bot.history.finding import Wish
+from bot.history.finding import Wish, understood
 from bot.history.index import Index
-from bot.history.moments import moments
 from bot.history.recall import Recall
 from bot.history.reranking import Reranker
 
@@ -265,10 +264,10 @@ class SearchedArchive:
 
     def _recalled(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
         recall = self._opened()
-        for key in chat_keys:
-            if not self._caught_up(recall.index, names.encode(key)):
-                return self._looked_through(chat_keys, query)
-        return _hits(recall, chat_keys, query)
+        with recall.index.streams.keeping():
+            if all(self._caught_up(recall.index, names.encode(key)) for key in chat_keys):
+                return _hits(recall, chat_keys, query)
+        return self._looked_through(chat_keys, query)
 
     def _looked_through(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
         """The newest lines of each chat, by an index that is made for this question."""
@@ -297,5 +296,5 @@ def _hits(recall: Recall, chat_keys: Sequence[str], query: RecallQuery) -> Recal
 
 
 def _says_something(query: RecallQuery) -> bool:
-    times = moments(query.query, query.now)
-    return bool(times.ranges) or bool(analysis.terms(times.rest))
+    times, terms = understood(query.query, query.now)
+    return bool(times.ranges) or bool(terms)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 
 from bot.contracts import Disk, OpenFile
@@ -19,6 +18,7 @@ from bot.history.pieces import PIECE
 from bot.history.rotation import Shelf
 
 _OPEN = 32  # archives of a stream that stay open between two looks into them
+_KEPT = 4  # streams that stay open between two looks into them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Stream:
         self._disk = disk
         self._archives = archives
         self._main = main
-        self._open: OrderedDict[Path, OpenFile] = OrderedDict()
+        self._begins = [part.begin for part in archives]
+        self._open: OrderedDict[int, OpenFile] = OrderedDict()
         self._begin = archives[-1].begin + archives[-1].size if archives else 0
         self.size = self._begin + main.size
         """Bytes in all."""
@@ -44,13 +45,13 @@ class Stream:
         """What stands at a place, which must not go over the end of a file."""
         if at >= self._begin:
             return self._main.read(at - self._begin, count)
-        part = self._archives[bisect_right(self._archives, at, key=attrgetter("begin")) - 1]
-        file = self._open.get(part.path)
+        number = bisect_right(self._begins, at) - 1
+        file = self._open.get(number)
         if file is None:
             if len(self._open) >= _OPEN:
                 self._open.popitem(last=False)[1].close()
-            file = self._open[part.path] = self._disk.open(part.path)
-        return file.read(at - part.begin, count)
+            file = self._open[number] = self._disk.open(self._archives[number].path)
+        return file.read(at - self._begins[number], count)
 
     def close(self) -> None:
         for file in (*self._open.values(), self._main):
@@ -87,6 +88,7 @@ class Streams:
         self._disk = disk
         self._shelf = Shelf(folder, disk)
         self._parts: dict[str, tuple[list[int], list[_Part]]] = {}
+        self._kept: tuple[ExitStack, dict[str, Stream]] | None = None
 
     def names(self) -> list[str]:
         """The names of all chats that have a file."""
@@ -98,11 +100,35 @@ class Streams:
     @contextmanager
     def open(self, name: str) -> Iterator[Stream]:
         """Raises OSError."""
+        with ExitStack() as until:
+            if self._kept is None:
+                yield self._entered(name, until)
+                return
+            kept, known = self._kept
+            if name not in known:
+                if len(known) >= _KEPT:
+                    yield self._entered(name, until)
+                    return
+                known[name] = self._entered(name, kept)
+            yield known[name]
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Within the block a chat that was opened stays open, and is as it was then."""
+        if self._kept is not None:
+            yield
+            return
+        with ExitStack() as kept:
+            self._kept = kept, {}
+            try:
+                yield
+            finally:
+                self._kept = None
+
+    def _entered(self, name: str, until: ExitStack) -> Stream:
         main, numbers = self._opened(name)
-        with closing(main):
-            stream = Stream(self._disk, self._known(name, numbers), main)
-            with closing(stream):
-                yield stream
+        until.enter_context(closing(main))
+        return until.enter_context(closing(Stream(self._disk, self._known(name, numbers), main)))
 
     def _opened(self, name: str) -> tuple[OpenFile, list[int]]:
         """The main file and the archives that belong to it. A writer is stood in the way of only where one rotates."""
@@ -126,5 +152,6 @@ class Streams:
             begin = parts[-1].begin + parts[-1].size if parts else 0
             parts.append(_Part(begin, self._disk.size(path), path))
             seen.append(number)
-        self._parts[name] = known
+        if parts:  # most chats have but one file: nothing is kept of those
+            self._parts[name] = known
         return list(parts)

@@ -6,12 +6,14 @@ import re
 
 from bot.history import analysis
 from bot.history.ranking import Weights
+from bot.history.words import PARTICLES
 
 LONGEST = 4_000
 """Characters of a line, and of a question, that are looked at."""
 _TINY = 4  # tokens
 _SHORT = 60  # characters of lines whose tokens are counted
 _QUESTION = 90
+_LONG = 160  # characters from which on a line is not about one person
 # In English also where the person is left out: "Finally bought a boat", "Back from Rome".
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|me|my|mine|we|us|our)\b|[我咱俺私僕]|うち"
@@ -19,13 +21,30 @@ _FIRST_PERSON = re.compile(
     r"took|came|ate|ran|met|gave|found|spent|won|lost|left|began|wrote|drove|flew|back|done)\b",
     re.IGNORECASE,
 )
+# "My sister works in a mill" is not about who says it; "I work for my sister" is.
+_PERSON = (
+    "mother|mum|mom|father|dad|parents?|grand(?:ma|pa|mother|father|parents|son|daughter)|sister|brother|son|daughter|kid|child|"
+    "children|wife|husband|partner|aunt|uncle|cousin|niece|nephew|friend|neighbou?r|colleague|co-?worker|boss|flatmate|roommate"
+)
+_PERSON_EAST = "妈妈|媽媽|爸爸|妈|媽|爸|爷爷|爺爺|奶奶|外公|外婆|姐|妹|哥|弟|叔|姑|舅|姨|儿子|兒子|女儿|女兒|老婆|老公|妻子|丈夫|同事|邻居|鄰居|朋友|老板|老闆|孩子"
+_SOMEBODY = re.compile(
+    rf"\b(?:my|our|his|her|their|the|an?|some)\s(?:\w+\s)?(?:{_PERSON})s?\b|\b(?:some|every|no)(?:one|body)\b|\bpeople\b"
+    rf"|{_PERSON_EAST}|有人|大家|隔壁"
+    r"|(?:[母父兄弟姉妹娘妻夫]|息子|叔父|叔母|祖父|祖母|同僚|友人|友達|上司|子ども|みんな|隣の人)[はがのも]|という人",
+    re.IGNORECASE,
+)
+_MYSELF = re.compile(rf"\b(?:i|i'm|i've|we|we've|us)\b|^[我私](?!の|{_PERSON_EAST})", re.IGNORECASE)
+_NAMED = 3  # characters that a short answer needs to say something
+_EAST = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+# Neither hiragana nor a character that joins words.
+_NAMING = re.compile(rf"[^\W_\u3041-\u309f{''.join(sorted(PARTICLES))}]")
 _ENDED = re.compile(r"[.!。！;；]\s*\S")
 _NUMBER = re.compile(r"\d|[一二两三四五六七八九十百千]")
 _ASKS_NUMBER = re.compile(
     r"\bhow (?:much|many|long|fast|old|heavy|warm|far|often|big|tall)\b|\b(?:what time|when|which day|number|price|costs?|"
     r"code|version|port|deadline|date|address|amount|size)\b"
-    r"|多少|几点|幾點|几个|号码|號碼|什么时间|什么时候|什麼時候|哪天|哪年|日期|代码|代碼|版本|端口|价格|價格"
-    r"|いくら|何時|何人|何個|番号|いつ|日付",
+    r"|多少|多久|多长|多長|几点|幾點|几个|幾個|几号|幾號|号码|號碼|什么时间|什么时候|什麼時候|哪天|哪年|日期|代码|代碼|版本|端口|价格|價格"
+    r"|いくら|いくつ|何(?:[時分日月年人個回歳円番度本枚]|曜日)|番号|いつ|日付",
     re.IGNORECASE,
 )
 
@@ -34,6 +53,7 @@ class Look:
     """What lines are worth to one question beside the words that they share with it. Pure; never fails."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
+        self._others = _SOMEBODY.search(query[:LONGEST]) is not None
         self._number = _ASKS_NUMBER.search(query[:LONGEST]) is not None
         self._said_by = said_by or "user"
         self._weights = weights
@@ -43,20 +63,30 @@ class Look:
         text = text[:LONGEST].strip()
         weights = self._weights
         worth = weights.speaker if role == self._said_by else 0.0
-        if _FIRST_PERSON.search(text):
+        if _FIRST_PERSON.search(text) and (self._others or not _of_others(text)):
             worth += weights.first_person
         if self._number and _NUMBER.search(text):
             worth += weights.number
-        if _is_tiny(text):
+        if _is_tiny(text) or (role != self._said_by and _is_formula(text)):
             worth -= weights.tiny
         if _only_asks(text):
             worth -= weights.asks
         return worth
 
 
+def _of_others(text: str) -> bool:
+    """Whether a line speaks of somebody else than who says it. A long one speaks of many."""
+    return len(text) < _LONG and _SOMEBODY.search(text) is not None and _MYSELF.search(text) is None
+
+
 def _is_tiny(text: str) -> bool:
     """Said in passing: "all right", 好的."""
     return len(text) < _SHORT and not analysis.has_tokens(text, _TINY)
+
+
+def _is_formula(text: str) -> bool:
+    """A short answer in Chinese or Japanese that names nothing: そうなんですね. Every character is a token there."""
+    return len(text) < _SHORT and _EAST.search(text) is not None and len(_NAMING.findall(text)) < _NAMED
 
 
 def _only_asks(text: str) -> bool:

@@ -15,10 +15,18 @@ from bot.history import jsonl
 from bot.history.revisions import Revisions
 
 _IDS = ("chatId", "userId", "messageId")
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999  # milliseconds of the years 1 to 9999
 
 
 def read_line(raw: bytes) -> ArchiveLine | None:
-    """One line of the archive, ours or somebody else's; None where it cannot be read."""
+    """One line of the archive, ours or somebody else's; None where it cannot be read, or has a time that no calendar
+    has, as where somebody wrote microseconds.
+    """
+    line = _read(raw)
+    return line if line is not None and _FIRST <= line.ts <= _LAST else None
+
+
+def _read(raw: bytes) -> ArchiveLine | None:
     try:
         return ArchiveLine.model_validate_json(raw)
     except ValidationError:
@@ -62,7 +70,7 @@ class Window:
     @property
     def full(self) -> bool:
         """Whether older lines say nothing more: they need not be counted."""
-        return not self._query.counted and self._total >= self._query.offset + self._query.limit
+        return not self._query.counted and self.filled
 
     def scan(self, raws: Iterable[bytes]) -> Span | None:
         """Take in the lines of a file, newest first; what it holds, where it was read to its beginning."""
@@ -86,6 +94,21 @@ class Window:
                     return None
         self._unreadable += unreadable
         return Span(first, last, unreadable)
+
+    @property
+    def filled(self) -> bool:
+        """Whether older lines are only counted."""
+        return self._total >= self._query.offset + self._query.limit
+
+    def look(self, line: ArchiveLine) -> None:
+        """Take in the next older line by itself."""
+        if self._matches(line):
+            self._take(line)
+
+    def count(self, text: str) -> None:
+        """Take in no more of the next older line than what it says, where nothing else tells whether it counts."""
+        if self._keyword in text.casefold():
+            self._total += 1
 
     def passes(self, span: Span) -> bool:
         """Whether a file can be left out because nothing in it is of the time that is asked for."""

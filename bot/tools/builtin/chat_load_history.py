@@ -21,6 +21,10 @@ in any script.
 """
 
 
+FARTHEST = 5_000
+"""How far an offset goes where chats are searched together: all before it are kept until their order is known."""
+MOST_CHATS = 200
+"""Other chats of a person that one call searches, those last spoken in."""
 MOST_ARTIFACTS = 5
 """What is named of one turn, the newest."""
 
@@ -89,19 +93,22 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
-        chats = [turn.chat_key, *await self._others(turn)] if args.scope == "mine" else [turn.chat_key]
+        others = await self._others(turn) if args.scope == "mine" else []
+        chats = [turn.chat_key, *others[:MOST_CHATS]]
+        left_out = _left_out(len(others))
         if args.query is not None:
             found = await self._ranked(args, args.query, turn, chats, room)
         else:
             found = await self._newest(args, turn, chats, room)
         if not found.lines:
-            return _nothing(args, found)
+            return _nothing(args, found) + left_out
         made = await self._made(found.lines, turn.chat_key)
         marked = [self._marked(line, turn, made.get(place, [])) for place, line in enumerate(found.lines)]
         loaded = await turn.injection.inject(marked)
         told = _receipt(args, loaded, found, others=turn.chat_key, private=turn.private)
         kept = any((line.meta or {}).get("artifacts") for line in loaded)
-        return told + (" What stands under `artifacts` can be read with `read_artifact`." if kept else "")
+        read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
+        return told + read + left_out
 
     async def _others(self, turn: ToolExecutionContext) -> list[str]:
         """The other chats of the person who asks; where others read along, not what was said in private."""
@@ -136,6 +143,10 @@ class ChatLoadHistory:
     async def _newest(
         self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[str], room: int
     ) -> _Found:
+        if len(chats) > 1 and args.offset > FARTHEST:
+            raise errors.ToolError(
+                f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
+            )
         # How many there are in all is told where it is known without reading all lines; else whether there is one more.
         # Of several chats the newest together are wanted.
         window = HistoryQuery(
@@ -148,13 +159,18 @@ class ChatLoadHistory:
             skip=turn.injection.in_view,
             counted=False,
         )
-        pages = [await self._ports.archive.search(chat, window) for chat in chats]
-        total = sum(page.total for page in pages)
-        lines = pages[0].lines[-room:]
-        if len(pages) > 1:
-            every = sorted((line for page in pages for line in page.lines), key=lambda line: line.ts)
-            lines = every[: len(every) - args.offset][-room:]
-        return _Found(lines, lines, total, counted=all(page.counted for page in pages))
+        lines: list[ArchiveLine] = []
+        total, counted = 0, True
+        for chat in chats:
+            page = await self._ports.archive.search(chat, window)
+            total, counted = total + page.total, counted and page.counted
+            lines += page.lines
+            if len(chats) > 1:
+                lines = sorted(lines, key=lambda line: line.ts)[-window.limit :]
+        if len(chats) > 1:
+            lines = lines[: max(0, len(lines) - args.offset)]
+        lines = lines[-room:]
+        return _Found(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: str) -> dict[int, list[Json]]:
         """What the turns of these lines have put away (results, and transcripts of tasks), by the place of the last line
@@ -253,6 +269,12 @@ def _receipt(
 
 def _so_far(found: _Found) -> str:
     return "" if found.complete else " (Only the newest messages were searched: the index is being made.)"
+
+
+def _left_out(others: int) -> str:
+    if others <= MOST_CHATS:
+        return ""
+    return f" (Of this person's {others:,} other chats the {MOST_CHATS} last spoken in were searched.)"
 
 
 def build(ports: ToolPorts) -> ChatLoadHistory:

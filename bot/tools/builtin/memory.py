@@ -16,6 +16,7 @@ from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
+from bot.tools.whence import Whence
 
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
 _NEEDS = {
@@ -98,8 +99,14 @@ class Memory:
 
     async def _write(self, turn: ToolExecutionContext, path: str, change: Callable[[str | None], str]) -> str:
         owner, name = _file(turn, path)
-        by = Written(int(self._clock.now() * 1000), turn.request_id, turn.chat_key, turn.user_id)
-        file = await self._files.change(owner, name, change, by)
+        ts = int(self._clock.now() * 1000)
+        by = Written(ts, turn.request_id, turn.chat_key, turn.user_id)
+        seen = Whence(turn.view(), turn.request_id)
+
+        def also(line: str) -> list[Written]:
+            return [Written(ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)]
+
+        file = await self._files.change(owner, name, change, by, also)
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
     async def _delete(self, turn: ToolExecutionContext, path: str) -> str:

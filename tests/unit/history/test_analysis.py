@@ -156,3 +156,42 @@ def test_parts_of_identifiers_are_found_beside_the_whole() -> None:
     assert {"a_b.c", "b", "c"} <= set(analysis.tokens("a_b.c"))
     assert analysis.tokens("O'Brien's don't") == ["obrien", "brien"]
     assert {"c++", "c#"} <= set(analysis.tokens("C++ and C#"))
+
+
+def test_a_word_in_katakana_is_a_token_and_so_are_its_pairs() -> None:
+    assert {"コーヒー", "コー", "ヒー"} <= set(analysis.tokens("駅のコーヒーは苦い"))
+    assert "コーヒー" not in analysis.tokens("会社のコーヒーメーカー")
+    assert not analysis.is_paired("コーヒー")
+    assert analysis.is_paired("ラテ")
+
+
+def weights(query: str) -> dict[str, float]:
+    return {term.token: term.weight for term in analysis.terms(query, single=0.5)}
+
+
+def test_japanese_counts_by_where_words_end() -> None:
+    found = weights("犬は薬を飲む、珈琲豆")
+    assert found["犬"] == found["飲"] > found["珈"], "a sign alone is a word or its stem"
+    assert found["飲む"] > found["犬は"] == found["を飲"], "an ending belongs to a word, a particle does not"
+    assert found["珈琲"] == 1 > found["飲む"]
+
+
+def test_chinese_pairs_with_characters_that_join_words_count_less() -> None:
+    found = weights("我家狗和他们")
+    assert found["家狗"] == 1 > found["我家"] > found["他们"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("List the boats I have so far", ["boat"]),
+        ("Please describe my boat at the moment", ["boat"]),
+        ("How far is the boat", ["far", "boat"]),
+        ("a list of boats", ["list", "boat"]),
+        ("列一下哪些船", ["船"]),
+        ("どんな船", ["船"]),
+        ("誰の船でしょうか", ["船", "の船"]),
+    ],
+)
+def test_what_only_frames_a_question_is_not_looked_for(query: str, expected: list[str]) -> None:
+    assert [term.token for term in analysis.terms(query)] == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -79,6 +80,21 @@ def test_a_word_that_is_everywhere_is_looked_for_in_the_time_that_was_asked_for(
     assert {int(text.split()[-1]) for text in found} <= set(range(30, 60)), (
         "30 days after the second of March"
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fetched_or_compared_where_it_is_kept_a_word_has_the_same_lines(
+    ask: Callable[[list[str]], Ask], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rnd = random.Random(seed)
+    words = ["crane", *["anchor"] * 2, *["harbour", "market", "boat"] * 9]
+    search = ask([f"{' '.join(rnd.choices(words, k=3))} note {number}" for number in range(150)])
+    questions = ["crane harbour", "crane anchor market boat", "anchor boat in May 2026"]
+    monkeypatch.setattr(asking, "_FETCHED", 0)
+    compared = [search(question) for question in questions]
+    assert all(compared)
+    monkeypatch.setattr(asking, "_FETCHED", 1_000)
+    assert [search(question) for question in questions] == compared
 
 
 def test_a_time_alone_brings_what_was_said_then_the_newest_first(ask: Callable[[list[str]], Ask]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from bot.context import replay
 from bot.context.store import AgentContextStore
+from bot.history import chain
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -109,6 +110,30 @@ async def test_a_boundary_breaks_the_chain_on_purpose(desk: Desk) -> None:
     assert await desk.shown(
         said("old", "user", None), boundary, said("summary", "user", "x"), said("b", "assistant", "summary")
     ) == ["says summary", "says b"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_what_was_compacted_away_is_read_again_only_by_who_went_back_to_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, *, back: bool
+) -> None:
+    nodes = chain.node
+    read: list[str] = []
+
+    def counted(value: dict[str, Any], offset: int, before: str | None) -> chain.Node | None:
+        read.append(str(value.get("uuid")))
+        return nodes(value, offset, before)
+
+    monkeypatch.setattr(chain, "node", counted)
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "x", "parentUuid": None}
+    before = [said("old", "user", None), *(said(f"o{at}", "assistant", "old") for at in range(500))]
+    after = [said("summary", "user", "x"), said("b", "assistant", "summary")]
+    last = said("c", "user", "o0" if back else "b")
+    shown = await desk.shown(*before, boundary, *after, last)
+    assert shown == (["says old", "says o0", "says c"] if back else ["says summary", "says b", "says c"])
+    assert ("o1" in read) is back
+    kept: dict[str, Any] = boundary | {"compactMetadata": {"preservedSegment": {}}}
+    assert (await desk.shown(*before, kept, *after, last))[-1] == "says c"
+    assert read.count("o1") == 1 + back
 
 
 @pytest.mark.parametrize("seed", range(20))

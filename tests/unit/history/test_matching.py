@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery
 from bot.history import index, literal, matching, names, searching, window
 from bot.history.archive import ChatStore
 from bot.history.searching import SearchedArchive
@@ -46,6 +46,10 @@ class Shelf:
         line = {"ts": self.ts, "channel": "web", "chatId": "1", "chatKey": KEY, "role": "user", "text": text}
         await self.archive.append(ArchiveLine.model_validate(line | fields))
 
+    async def by_index(self, query: HistoryQuery, name: str = names.encode(KEY)) -> HistoryPage | None:
+        """Asked where the archive asks it: the index has one thread, which may still take in lines."""
+        return await self.archive._on_thread(lambda: self.archive._matching(name, query))
+
 
 @pytest.fixture
 async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shelf]:
@@ -55,9 +59,8 @@ async def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await shelf.archive.close()
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_the_same_lines_are_found_as_by_reading_all(shelf: Shelf, seed: int) -> None:
-    rnd = random.Random(seed)
+async def talked(shelf: Shelf, rnd: random.Random) -> None:
+    """Lines, edits and removals in any order."""
     ids: list[tuple[str, str]] = []
     for number in range(120):
         text = rnd.choice(["", " ", "\n"]).join(rnd.choices(WORDS, k=rnd.randrange(1, 5)))
@@ -71,6 +74,12 @@ async def test_the_same_lines_are_found_as_by_reading_all(shelf: Shelf, seed: in
             await shelf.say(text, role=role, messageId=name, meta=meta)
         else:
             await shelf.say("", role="system", messageId=rnd.choice(ids)[0], meta={"deleted": True})
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_same_lines_are_found_as_by_reading_all(shelf: Shelf, seed: int) -> None:
+    rnd = random.Random(seed)
+    await talked(shelf, rnd)
     by_index = 0
     for keyword in KEYWORDS:
         query = HistoryQuery(
@@ -84,8 +93,69 @@ async def test_the_same_lines_are_found_as_by_reading_all(shelf: Shelf, seed: in
         )
         expected = await shelf.store.search(KEY, query)
         assert await shelf.archive.search(KEY, query) == expected, repr(keyword)
-        by_index += shelf.archive._matching(names.encode(KEY), query) is not None
+        by_index += (await shelf.by_index(query)) is not None
     assert by_index > len(KEYWORDS) * 0.6, "most are found by the index"
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_newest_of_very_many_lines_are_those_that_reading_finds(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(matching, "MOST", 3)
+    monkeypatch.setattr(matching, "_REFUSED", 6)
+    rnd = random.Random(seed)
+    await talked(shelf, rnd)
+    by_index = 0
+    for keyword in KEYWORDS:
+        query = HistoryQuery(
+            limit=rnd.choice([1, 3]),
+            offset=rnd.choice([0, 0, 2]),
+            keyword=keyword,
+            role=rnd.choice([None, None, "user", "assistant"]),
+            before=rnd.choice([None, shelf.ts - 1_000_000]),
+            after=rnd.choice([None, shelf.ts - 5_000_000]),
+            skip=rnd.choice([None, lambda line: "boats" in line.text]),
+            counted=False,
+        )
+        expected, found = await shelf.store.search(KEY, query), await shelf.archive.search(KEY, query)
+        assert found.lines == expected.lines, repr(keyword)
+        assert not found.counted or found.total == expected.total or not expected.counted
+        page = await shelf.by_index(query)
+        by_index += page is not None and not page.counted
+    assert by_index >= 8, "many are found by the index"
+
+
+async def test_a_late_edit_of_an_old_line_is_among_the_newest(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "MOST", 10)
+    monkeypatch.setattr(matching, "_REFUSED", 1)
+    for number in range(30):
+        await shelf.say(f"boat {number}", messageId=f"m{number}")
+    await shelf.say("boat 3 it was", messageId="m3", meta={"edited": True, "requestId": "R1"})
+    query = HistoryQuery(limit=2, keyword="boat", counted=False)
+    await shelf.archive.search(KEY, query)
+    page = await shelf.by_index(query)
+    assert page is not None
+    assert [line.text for line in page.lines] == ["boat 29", "boat 3 it was"]
+    monkeypatch.setattr(matching, "_MOST_TOKENS", 0)
+    assert await shelf.by_index(query) is None, "too many edits to look at"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"no JSON",
+        b"[1]",
+        b'{"ts":2,"role":"user","text":"a"}',
+        b'{"ts":1,"role":"system","text":"a"}',
+        b'{"ts":1,"role":"user"}',
+        b'{"ts":1,"role":"user","text":"\\ud800"}',
+    ],
+)
+def test_a_line_of_another_form_is_read_with_care(raw: bytes) -> None:
+    assert matching._text(raw, 1, "user") is None
+    assert matching._text(b'{"v":1,"ts":1,"role":"user","text":"\\u00e9\\n"}\n', 1, "user") == "\u00e9\n"
 
 
 async def test_few_lines_are_read_for_a_rare_word(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +194,8 @@ async def test_many_words_with_the_text_in_them_are_not_looked_up(
     for number in range(5):
         await shelf.say(f"ab{number}cd 鯨{number}")
     query = HistoryQuery(keyword="ab")
-    assert matching.page(shelf.archive._opened().index, "none", query) is None
-    assert shelf.archive._matching(names.encode(KEY), query) is None
+    assert await shelf.by_index(query, "none") is None
+    assert await shelf.by_index(query) is None
     assert (await shelf.archive.search(KEY, query)).total == 5
     assert (await shelf.archive.search(KEY, HistoryQuery(keyword="ab3cd 鯨3"))).total == 1
 

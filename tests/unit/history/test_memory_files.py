@@ -157,6 +157,21 @@ async def test_every_line_knows_where_it_comes_from(shelf: Shelf) -> None:
     assert await shelf.sources("b.md") == [("one", ["R1"]), ("three and two", ["R2", "R1", "R3"])]
 
 
+async def test_a_new_line_may_have_the_words_of_others_too(shelf: Shelf) -> None:
+    asked: list[str] = []
+
+    def also(line: str) -> list[Written]:
+        asked.append(line)
+        return [by("R0")] if line == "two" else []
+
+    await shelf.write("a.md", "one")
+    await shelf.store.change(CHAT, "a.md", put("one\ntwo\nthree"), by("R2"), also)
+    assert asked == ["two", "three"]
+    assert await shelf.sources("a.md") == [("one", ["R1"]), ("two", ["R0", "R2"]), ("three", ["R2"])]
+    assert await shelf.store.forget(CHAT, {"R0"}) == 1
+    assert await shelf.text("a.md") == "one\nthree"
+
+
 async def test_of_a_file_that_was_changed_by_hand_nobody_says_where_it_comes_from(shelf: Shelf) -> None:
     await shelf.write("a.md", "one")
     (file,) = shelf.root.rglob("*.md")
@@ -206,12 +221,29 @@ async def test_the_memory_of_the_conversation_can_only_be_read(shelf: Shelf) -> 
 
 
 @pytest.mark.parametrize("at", [1, 2])
-async def test_a_disk_that_refuses_leaves_whole_words(shelf: Shelf, at: int) -> None:
+async def test_a_disk_that_refuses_changes_nothing_and_what_is_there_can_be_forgotten(
+    shelf: Shelf, at: int
+) -> None:
     await shelf.write("a.md", "old")
-    shelf.disk.fail(Failure("replace", at=at))
+    for _ in range(2):
+        shelf.disk.fail(Failure("replace", at=at))
+        with pytest.raises(errors.StorageError):
+            await shelf.write("a.md", "new", "R2")
+    assert await shelf.sources("a.md") == [("old", ["R1"])]
+    await shelf.write("a.md", "newer", "R3")
+    assert await shelf.sources("a.md") == [("newer", ["R1", "R3"])]
+    assert await shelf.store.forget(CHAT, {"R1"}) == 1
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_what_is_not_removed_for_a_disk_is_known_as_before(shelf: Shelf, at: int) -> None:
+    await shelf.write("a.md", "old")
+    shelf.disk.fail(Failure("remove", at=at))
     with pytest.raises(errors.StorageError):
-        await shelf.write("a.md", "new")
-    assert await shelf.sources("a.md") == ([("old", ["R1"])] if at == 1 else [("new", [])])
+        await shelf.store.remove(CHAT, "a.md")
+    assert await shelf.store.sizes(CHAT) == ({"a.md": 3} if at == 1 else {})
+    if at == 1:
+        assert await shelf.sources("a.md") == [("old", ["R1"])]
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)

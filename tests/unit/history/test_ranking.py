@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from bot.history.ranking import (
+    CENTRES,
     DEFAULT,
     LENGTHS,
     PLACE_BITS,
     ROW_BITS,
     Field,
     Posting,
+    Tally,
     Weights,
     feedback,
     length_class,
@@ -105,3 +110,106 @@ def test_feedback_names_what_the_best_lines_share_and_others_lack() -> None:
 def test_classes_of_length_cover_every_length() -> None:
     assert [length_class(tokens) for tokens in (0, 1, 2, 7, 256, 10**6)] == [0, 0, 1, 5, 15, 15]
     assert [length_class(tokens) for tokens in LENGTHS] == list(range(16))
+
+
+class Plain:
+    """What `Tally` says, as it is written in its documents: every line by itself."""
+
+    def __init__(self, field: Field, weights: Weights) -> None:
+        self.field, self.weights = field, weights
+        self.own: dict[int, float] = {}
+        self.timely: dict[int, float] = {}
+        self.sessions: list[tuple[float, Counter[int]]] = []
+
+    def favour(self, role: int) -> float:
+        return 1 + self.weights.role if role == self.field.role else 1.0
+
+    def add(self, posting: Posting) -> None:
+        k1, b = self.weights.k1, self.weights.b
+        average = self.field.tokens / self.field.lines
+        worth = posting.weight * rarity(posting.count, self.field.lines) * (k1 + 1)
+        for one in posting.rows:
+            norm = k1 * (1 - b + b * LENGTHS[one & 15] / max(1.0, average))
+            self.own.setdefault(one >> ROW_BITS, 0.0)
+            self.own[one >> ROW_BITS] += worth * self.favour(one >> 4 & 1) / (1 + norm)
+        of_session = Counter(one >> ROW_BITS + PLACE_BITS for one in posting.rows)
+        self.sessions.append((posting.weight * rarity(len(of_session), self.field.sessions), of_session))
+
+    def consider(self, rows: Sequence[int]) -> None:
+        for one in rows:
+            self.own.setdefault(one >> ROW_BITS, 0.0)
+            self.timely[one >> ROW_BITS] = self.favour(one >> 4 & 1)
+
+    def foremost(self, most: int) -> list[int]:
+        order = sorted(self.own, key=self.own.__getitem__, reverse=True)
+        alike = self.weights.alike
+        if most <= alike or len(order) <= most:
+            return order[:most]
+        front: list[int] = []
+        others: list[int] = []
+        for one in order[: most * 10]:
+            same = [other for other in front if self.own[other] == self.own[one]]
+            (front if len(same) < alike else others).append(one)
+            if len(front) == most:
+                break
+        return (front + others)[:most]
+
+    def whole(self, one: int) -> float:
+        k, of_session = self.weights.session_k, 0.0
+        for worth, counts in self.sessions:
+            count = counts[one >> PLACE_BITS]
+            of_session += worth * (k + 1) * count / (count + k)
+        score = self.own.get(one, 0.0) + self.weights.session * of_session
+        for step, share in (
+            (-1, self.weights.neighbour), (-2, self.weights.further), (1, self.weights.neighbour), (2, self.weights.further)
+        ):  # fmt: skip
+            if one >> PLACE_BITS == one + step >> PLACE_BITS:
+                score += share * self.own.get(one + step, 0.0)
+        return score
+
+    def best(self, most: int) -> list[tuple[int, float]]:
+        lines = self.foremost(most)
+        near = {one + step for one in lines[:CENTRES] for step in range(-2, 3) if one >> 8 == one + step >> 8}
+        scores = {one: self.whole(one) for one in near.union(lines)}
+        if not scores:
+            return []
+        best, step = max(scores.values()), self.weights.recency / max(1, max(scores) - min(scores))
+        for one in sorted(scores):
+            scores[one] += best * step * (one - min(scores))
+        for one in scores:
+            if any(first <= one >> PLACE_BITS <= last for first, last in self.field.moments):
+                scores[one] += best * self.weights.moment * self.timely.get(one, 1.0)
+        return sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:most]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
+    rnd = random.Random(seed)
+    sessions = rnd.choice([3, 40, 400])
+    field = Field(
+        2_000,
+        16_000,
+        sessions,
+        moments=((2, 4),) if rnd.random() < 0.5 else (),
+        role=rnd.choice([None, 0, 1]),
+    )
+    weights = replace(DEFAULT, alike=rnd.choice([2, 16]))
+    all_rows = [
+        row(session, place, rnd.choice([2, 8, 8, 40]), rnd.randrange(2))
+        for session in range(1, sessions)
+        for place in range(256)
+    ]
+    tally, plain = Tally(field, weights), Plain(field, weights)
+    for number in range(rnd.randrange(1, 6)):
+        rows = sorted(rnd.sample(all_rows, min(len(all_rows), rnd.choice([3, 60, 500]))))
+        posting = Posting(rnd.choice([1.0, 0.5]), len(rows), rows)
+        if number == 1:
+            timely = [one for one in all_rows if 2 <= one >> ROW_BITS + PLACE_BITS <= 4][:50]
+            tally.consider(timely)
+            plain.consider(timely)
+        tally.add(posting)
+        plain.add(posting)
+        for most in (1, 6, 30, 200):
+            found, expected = tally.best(most), plain.best(most)
+            assert [one for one, _ in found] == [one for one, _ in expected]
+            assert [score for _, score in found] == pytest.approx([score for _, score in expected])

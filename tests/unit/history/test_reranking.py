@@ -20,7 +20,7 @@ KEY, NOW = "web:chat:1", 1_800_000_000_000
 class Concepts:
     """An `Embedder` whose vectors count words of the same meaning together."""
 
-    GROUPS = (("car", "automobile", "vehicle"), ("red", "crimson"), ("rent", "hire", "lease"))
+    GROUPS = (("car", "vehicle", "wagen"), ("red", "crimson", "roten"), ("rent", "hire", "mieten"))
 
     def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return [
@@ -50,7 +50,7 @@ def found(root: Path, query: str, reranker: Embedded | None) -> list[str]:
 
 
 def test_vectors_move_a_line_of_the_same_meaning_to_the_front(tmp_path: Path) -> None:
-    meant = "could we hire some crimson automobile, or do they only lend it against rent"
+    meant = "können wir einen roten Wagen mieten, or do they only lend it against rent"
     root = folder(tmp_path, ["rent is due, rent again", meant, "the rent of the flat", "rent rent rent"])
     by_words = found(root, "rent a red car", None)
     by_both = found(root, "rent a red car", Embedded(Concepts()))

@@ -66,3 +66,46 @@ def test_the_same_words_again_come_after_everything_else() -> None:
     search.close()
     assert (found[0], found[-1]) == ("2", "0")
     assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("My sister writes about boats that nobody wants", 0),
+        ("I bought the boat of my sister in the harbour", 10),
+        ("My boat lies deep in the old harbour", 10),
+        ("My sister came to the harbour, " + "where boats of every kind lay side by side, " * 4, 10),
+        ("我妈说船太贵了买不起", 0),
+        ("我听大家说船太贵了", 10),
+        ("私の母は船が好きではない", 0),
+    ],
+)
+def test_who_speaks_of_others_does_not_speak_of_themselves(text: str, expected: float) -> None:
+    assert worth("which boat", text) == expected
+    assert worth("which boat has my sister, 母 の 船, 我妈", text) == worth("船、姉の", text) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("そうなんですね。", -1_000), ("了解です。", -1_000), ("犬の名前はモカ", 0), ("OK, Petrelです", 0)],
+)
+def test_a_short_answer_that_names_nothing_counts_less(text: str, expected: float) -> None:
+    assert worth("犬", text) == expected
+    assert worth("犬", text, "user") == 1, "but what the person said who is asked about may be a name"
+
+
+def test_a_word_in_katakana_is_found_before_longer_ones_that_begin_with_it() -> None:
+    said = ["会社のコーヒーメーカーがまた壊れた", "朝はコーヒーとパンだけ", "コーヒーメーカーの話は尽きない"]
+    turns = [{"id": str(number), "role": "user", "text": text} for number, text in enumerate(said)]
+    asked = {"text": "コーヒーは?", "asked_at": "2026-04-01", "evidence": ["1"]}
+    (conversation,) = parse(
+        {
+            "conversations": [
+                {"id": "c", "sessions": [{"start": "2026-03-01", "turns": turns}], "questions": [asked]}
+            ]
+        }
+    )
+    searched = Searched(conversation)
+    (first, *_) = searched.search(conversation.questions[0], 3)
+    searched.close()
+    assert first[0] == "1"

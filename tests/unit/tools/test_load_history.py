@@ -18,7 +18,8 @@ from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
-from bot.tools.builtin.chat_load_history import ChatLoadHistory, LoadHistoryInput
+from bot.tools.builtin import chat_load_history
+from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadHistoryInput
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.registry import ToolPorts
 
@@ -281,3 +282,44 @@ async def test_a_disk_that_does_not_tell_of_artifacts_loses_no_messages(
     assert "Loaded 1 older messages" in await bench.load(query="umbrella")
     with pytest.raises(errors.StorageError):
         await bench.artifacts.made(HERE, ["R1"])
+
+
+@pytest.mark.parametrize("ts", [1_700_000_000_000_000, 2**63, -(10**17)])
+async def test_a_line_whose_time_no_calendar_has_hides_no_other(bench: Bench, ts: int) -> None:
+    await bench.say("the hotel is the Budapest")
+    odd = ArchiveLine(ts=ts, channel="slack", chat_id="1", chat_key=HERE, role="user", text="another hotel")
+    await bench.archive.append(odd)
+    await bench.say("we go on Friday")
+    assert "Loaded 2 older" in await bench.load()
+    bench.injected.lines.clear()
+    for asked in ({"query": "which hotel?"}, {"keyword": "hotel"}):
+        await bench.load(**asked)
+        assert "the hotel is the Budapest" in bench.texts
+        bench.injected.lines.clear()
+
+
+async def test_an_offset_behind_the_end_of_several_chats_brings_nothing(bench: Bench) -> None:
+    for number in range(3):
+        await bench.say(f"here {number}")
+        await bench.say(f"there {number}", key=THERE)
+    assert (await bench.load(scope="mine", offset=4, limit=9)).startswith("Loaded 2 ")
+    assert bench.texts == ["here 0", "there 0"]
+    bench.injected.lines.clear()
+    assert (await bench.load(scope="mine", offset=8)).startswith("Nothing at offset 8: there are 6 ")
+    with pytest.raises(errors.ToolError, match="Use `before`"):
+        await bench.load(scope="mine", offset=FARTHEST + 1)
+    assert bench.texts == []
+
+
+async def test_of_more_chats_than_are_searched_it_says_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_load_history, "MOST_CHATS", 1)
+    bench.members.chats = (THERE, "slack:chat:C3")
+    await bench.say("the old budget was 20", key="slack:chat:C3")
+    await bench.say("the budget is 17", key=THERE)
+    await bench.archive.caught_up()
+    for asked in ({"query": "budget"}, {"keyword": "budget"}, {"keyword": "nothing"}):
+        said = await bench.load(scope="mine", **asked)
+        assert said.endswith("(Of this person's 2 other chats the 1 last spoken in were searched.)")
+    assert bench.texts == ["the budget is 17"]

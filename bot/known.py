@@ -1,0 +1,30 @@
+"""What is found out once about objects that are used again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Of = TypeVar("Of")
+Made = TypeVar("Made")
+
+
+class Known(Generic[Of, Made]):
+    """What `make` says of an object, asked once for each of the last few objects. They are told apart by identity: none may
+    be changed afterwards. What `make` raises is raised, and is not remembered.
+    """
+
+    def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:
+        self._make = make
+        self._most = most
+        self._known: dict[int, tuple[Of, Made]] = {}
+
+    def __call__(self, of: Of) -> Made:
+        # It is kept with what was said of it: as long as it is, no other object has its id.
+        known = self._known.get(id(of))
+        if known is None:
+            known = (of, self._make(of))
+            if len(self._known) >= self._most:
+                self._known.clear()
+            self._known[id(of)] = known
+        return known[1]

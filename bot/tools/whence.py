@@ -1,0 +1,73 @@
+"""Which messages in view the words of a note may come from, beside those of the turn that writes it: a removal of them has
+to find it. It follows from words that both have; in doubt it says yes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+from bot.contracts import Json, Message
+
+_OPEN, _CLOSE = "<turn_context>", "</turn_context>"
+_LONGEST = 20_000
+"""Characters of a message that are looked at."""
+_SHARE = 3
+"""One of so many words of the shorter of two has to be in the other."""
+_PAIRED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+_RUN = re.compile(rf"[{_PAIRED}]+|[^\W_{_PAIRED}]+")
+_SHORTEST = 3  # letters; with a digit in it any word says something
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "about and are but can for from had has have her his how its like not note our out please remember save that the "
+        "their them then there they this was were what when where which who why will with would you your",
+    )
+)
+
+
+class Whence:
+    """The messages of a view by what they say; `own` is the requestId of the turn that writes."""
+
+    def __init__(self, view: Iterable[Message], own: str) -> None:
+        said = [(facts, _words(text)) for facts, text in map(_read, view) if facts]
+        self._own = set[str]().union(*(words for facts, words in said if facts["requestId"] == own))
+        self._said = [(facts, words - self._own) for facts, words in said if facts["requestId"] != own]
+
+    def of(self, line: str) -> Iterator[tuple[str, str | None]]:
+        """The requestIds of the messages that a line may come from, and who said them."""
+        new = _words(line) - self._own
+        for facts, words in self._said:
+            shared = len(new & words)
+            if shared and _SHARE * shared >= min(len(new), len(words)):
+                user_id = facts.get("userId")
+                yield facts["requestId"], user_id if isinstance(user_id, str) else None
+
+
+def _read(message: Message) -> tuple[Json, str]:
+    """What the gateway says of a person's message, and its words; nothing of any other."""
+    content = message["content"]
+    if message["role"] != "user" or not isinstance(content, list):
+        return {}, ""
+    texts = [str(block["text"]) for block in content if block.get("type") == "text"]
+    if len(texts) < 2 or not (texts[0].startswith(_OPEN) and texts[0].endswith(_CLOSE)):
+        return {}, ""
+    try:
+        facts = json.loads(texts[0][len(_OPEN) : -len(_CLOSE)])
+    except (ValueError, RecursionError):
+        return {}, ""
+    known = isinstance(facts, dict) and isinstance(facts.get("requestId"), str)
+    return (facts, "\n".join(texts[1:])[:_LONGEST]) if known else ({}, "")
+
+
+def _words(text: str) -> set[str]:
+    """The words that say something; of scripts without spaces every two characters."""
+    found: set[str] = set()
+    for run in _RUN.findall(unicodedata.normalize("NFKC", text[:_LONGEST]).casefold()):
+        if re.match(f"[{_PAIRED}]", run):
+            found.update([run] if len(run) == 1 else (run[at : at + 2] for at in range(len(run) - 1)))
+        elif run not in _COMMON and (len(run) >= _SHORTEST or any(map(str.isdigit, run))):
+            found.add(run)
+    return found
