@@ -168,15 +168,12 @@ class Outbox(Protocol):
 
 
 class Schedule(Protocol):
-    """Jobs by id, and which of their due times have been served."""
+    """Jobs by id."""
 
     async def put_job(self, job: Job) -> None: ...
     async def remove_job(self, job_id: str) -> bool: ...
-    async def jobs(self) -> list[Job]: ...
-    async def serve(self, job_id: str, due: float) -> bool:
-        """True exactly once for each due time (epoch seconds) of a job that exists, across restarts; False too for
-        one before the last that was served.
-        """
+    async def jobs(self) -> list[Job]:
+        """In the order in which they were first put."""
         ...
 
 

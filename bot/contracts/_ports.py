@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -198,6 +198,8 @@ class TurnRequest:
     """The text of a turn that no chat caused."""
     delivered: tuple[str, ...] = ()
     """Ids of the messages that this turn has delivered already, where a crash cut it off."""
+    written: Callable[[], Awaitable[int]] | None = None
+    """How many messages of this turn are in the outbox and have not failed. Raises `errors.StorageError`."""
     preview: Callable[[Callable[[], str]], None] | None = None
     """Shows what is being said while it comes, until the next `reply.send`: called with what gives the words so far.
     Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones

@@ -182,12 +182,10 @@ class LogLine(Frozen):
     step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryQuery:
-    """A window into the archive. `keyword` is literal text, any case; `before` is exclusive, `after`
-    inclusive (milliseconds); `offset` counts matches newest first, after `skip` has been applied. What was removed,
-    and what an edit has taken the place of, is left out but where `everything` counts. Where `counted` is false, little
-    is read behind the last line of the window, however long the chat is, and the page's `total` may end there.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed:
+    """Which lines of the archive are wanted, and how many. `keyword` is literal text, any case; `before` is exclusive,
+    `after` inclusive (milliseconds); `offset` counts matches, after `skip` has been applied.
     """
 
     limit: int = 30
@@ -197,6 +195,15 @@ class HistoryQuery:
     before: int | None = None
     after: int | None = None
     skip: Callable[[ArchiveLine], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryQuery(Narrowed):
+    """A window into the archive, whose matches count newest first. What was removed, and what an edit has taken the
+    place of, is left out but where `everything` counts. Where `counted` is false, little is read behind the last line
+    of the window, however long the chat is, and the page's `total` may end there.
+    """
+
     everything: bool = False
     counted: bool = True
 

@@ -54,6 +54,8 @@ def open_to_write(
         (_, frames, _) = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not found and (found := wal.damage(log, max(frames, 0))):
             damaged(found)
+        if wrong := schema.damage(db):
+            raise _error(wrong, sqlite3.SQLITE_CORRUPT)
         schema.migrate(db)
         # What a failed fsync left in the write-ahead log may be in memory alone: nothing new may stand behind it.
         (busy, *_) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

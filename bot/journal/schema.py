@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import cache
 
 from bot import errors
 
@@ -139,6 +141,37 @@ def approvals(db: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: Sequence[Migration] = (inbox_and_outbox, steps_schedule_and_leases, approvals)
+
+Described = dict[str, tuple[str, ...]]
+"""Name of a table or index: what it is, of which table, and the words that made it."""
+
+
+def damage(db: sqlite3.Connection) -> str:
+    """What does not fit between the version that a file claims and what it describes; "" where all fits.
+
+    SQLite believes its own description: a column that has got another name there passes every check of SQLite's, and
+    is missed at the first write. What somebody has added under a name of their own is left alone.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not 0 <= version <= len(MIGRATIONS):
+        return ""  # a newer one may know better
+    made, found = _made(version), _described(db)
+    known = made.keys() | _made(len(MIGRATIONS)).keys()
+    wrong = sorted(name for name in known if made.get(name) != found.get(name))
+    return f"its description of {wrong[0]} is not that of version {version}" if wrong else ""
+
+
+@cache
+def _made(version: int) -> Described:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for step in MIGRATIONS[:version]:
+            step(db)
+        return _described(db)
+
+
+def _described(db: sqlite3.Connection) -> Described:
+    rows = db.execute("SELECT name, type, tbl_name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    return {name: (what, of, " ".join(words.split())) for name, what, of, words in rows}
 
 
 def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> int:

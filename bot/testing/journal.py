@@ -29,7 +29,7 @@ R = TypeVar("R")
 WRITES = frozenset(
     {
         "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
-        "ask", "settle", "close_target", "open_target", "put_job", "remove_job", "serve", "lease", "release", "sweep",
+        "ask", "settle", "close_target", "open_target", "put_job", "remove_job", "lease", "release", "sweep",
     }
 )  # fmt: skip
 """What changes the journal; a probe leaves nothing behind."""
@@ -170,9 +170,6 @@ class FaultyJournal:
 
     def jobs(self) -> Coroutine[Any, Any, list[Job]]:
         return self._call("jobs", self._inner.jobs)
-
-    def serve(self, job_id: str, due: float) -> Coroutine[Any, Any, bool]:
-        return self._call("serve", lambda: self._inner.serve(job_id, due))
 
     def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
         return self._call("lease", lambda: self._inner.lease(name, holder, seconds))

@@ -65,7 +65,7 @@ class MemoryJournal:
         self._steps: dict[tuple[str, str], StepRecord] = {}
         self._outbox: dict[str, DeliveryRecord] = {}
         self._closed: dict[tuple[str, str], str] = {}
-        self._jobs: dict[str, tuple[Job, float | None]] = {}
+        self._jobs: dict[str, Job] = {}
         self._leases: dict[str, _Lease] = {}
         self._once: dict[str, tuple[float, float]] = {}
 
@@ -251,8 +251,7 @@ class MemoryJournal:
     @at_once
     def put_job(self, job: Job) -> None:
         kept = Job(text.clean(job.id), text.clean(job.chat_key), _json(job.spec))
-        _, served = self._jobs.get(kept.id, (kept, None))
-        self._jobs[kept.id] = (kept, served)
+        self._jobs[kept.id] = kept
 
     @at_once
     def remove_job(self, job_id: str) -> bool:
@@ -260,16 +259,7 @@ class MemoryJournal:
 
     @at_once
     def jobs(self) -> list[Job]:
-        return [job for job, _ in self._jobs.values()]
-
-    @at_once
-    def serve(self, job_id: str, due: float) -> bool:
-        name = text.clean(job_id)
-        job, served = self._jobs.get(name, (None, None))
-        if job is None or (served is not None and due <= served):
-            return False
-        self._jobs[name] = (job, due)
-        return True
+        return list(self._jobs.values())
 
     @at_once
     def lease(self, name: str, holder: str, seconds: float) -> int | None:

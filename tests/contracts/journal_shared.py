@@ -1,4 +1,4 @@
-"""What may happen only once, whoever asks: due times and leases."""
+"""What may happen only once, whoever asks: leases, and what is due; and the jobs themselves."""
 
 from __future__ import annotations
 
@@ -23,28 +23,6 @@ class SharedContract(JournalRig):
         assert not await journal.remove_job("J3")
         journal = await self.restart(journal)
         assert await journal.jobs() == [job(2, every="2h"), job(1)]
-
-    async def test_a_due_time_is_served_once_and_none_before_it_later(self, journal: Journal) -> None:
-        await journal.put_job(job(1))
-        assert await journal.serve("J1", 1000.0)
-        assert not await journal.serve("J1", 1000.0)
-        await journal.put_job(job(1, every="2h"))
-        journal = await self.restart(journal)
-        assert not await journal.serve("J1", 1000.0)
-        assert not await journal.serve("J1", 999.0)
-        assert await journal.serve("J1", 1000.5)
-
-    async def test_of_many_that_serve_one_due_time_at_once_one_may(self, journal: Journal) -> None:
-        await journal.put_job(job(1))
-        answers = await asyncio.gather(*(journal.serve("J1", 1000.0) for _ in range(20)))
-        assert sorted(answers) == [False] * 19 + [True]
-
-    async def test_a_job_that_is_not_there_is_never_served(self, journal: Journal) -> None:
-        assert not await journal.serve("J1", 1000.0)
-        await journal.put_job(job(1))
-        await journal.serve("J1", 1000.0)
-        await journal.remove_job("J1")
-        assert not await journal.serve("J1", 2000.0)
 
     async def test_what_is_due_is_taken_in_once_under_its_key_and_says_why_it_is_there(
         self, journal: Journal
@@ -104,11 +82,10 @@ class SharedContract(JournalRig):
 
     async def test_leases_and_jobs_are_not_swept(self, journal: Journal, clock: FakeClock) -> None:
         await journal.put_job(job(1))
-        await journal.serve("J1", 1000.0)
         await journal.lease("lead", "a", 10)
         await clock.advance(100 * DAY)
         assert await journal.sweep(clock.now()) == 0
-        assert not await journal.serve("J1", 1000.0)
+        assert await journal.jobs() == [job(1)]
         assert await journal.lease("lead", "b", 10) == 2
 
     async def test_a_probe_of_a_disk_that_is_well_finds_nothing(self, journal: Journal) -> None:

@@ -118,10 +118,6 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     def remove_job(self, name: str) -> None:
         self.both(lambda journal: journal.remove_job(name))
 
-    @rule(name=NAMES, due=st.sampled_from([1.0, 2.0, 2.5]))
-    def serve(self, name: str, due: float) -> None:
-        self.both(*[lambda journal: journal.serve(name, due)] * 2)
-
     @rule(
         name=NAMES, holders=st.lists(NAMES, min_size=1, max_size=3), seconds=st.sampled_from([0.0, 5.0, 60.0])
     )

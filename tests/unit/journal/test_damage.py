@@ -84,3 +84,39 @@ def test_an_index_that_no_longer_fits_its_table_does_not_hide_an_inbound_in_sile
     assert found.unfinished == []
     assert "set aside" in found.told[0]
     assert len(found.quarantined) == 1
+
+
+@pytest.mark.parametrize(
+    ("described", "changed"),
+    [
+        (b"received_at REAL", b"receivgd_at REAL"),
+        (b"CREATE TABLE keys", b"CREATE TABLE kuys"),
+        (b"'claimed', 'done'", b"'clamied', 'done'"),
+        (b"WHERE state = 'sent'", b"WHERE state = 'seft'"),
+    ],
+)
+def test_a_description_of_a_table_that_the_disk_has_changed_is_told_and_the_next_inbound_is_taken_in(
+    described: bytes, changed: bytes, left: Left, tmp_path: Path
+) -> None:
+    assert described in left.base
+    found = boot(tmp_path / "boot", left.base.replace(described, changed), b"")
+    assert found.unfinished == []
+    assert "set aside" in found.told[0]
+    assert len(found.quarantined) == 1
+
+
+def test_a_file_that_claims_an_older_version_than_it_describes_is_told(left: Left, tmp_path: Path) -> None:
+    changed = bytearray(left.base)
+    changed[63] = 1  # PRAGMA user_version: four bytes at 60 (https://www.sqlite.org/fileformat2.html)
+    found = boot(tmp_path / "boot", bytes(changed), b"")
+    assert found.unfinished == []
+    assert "not that of version 1" in found.told[0]
+
+
+def test_an_index_that_an_operator_has_added_is_left_alone(left: Left, tmp_path: Path) -> None:
+    path = tmp_path / "copy.db"
+    path.write_bytes(left.base)
+    db = sqlite3.connect(path)
+    db.execute("CREATE INDEX mine ON inbox (user_id)")
+    db.close()
+    assert boot(tmp_path / "boot", path.read_bytes(), b"").unfinished == CHECKPOINTED

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Job
 from bot.journal import SqliteJournal, file
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -139,19 +138,6 @@ async def test_messages_whose_intent_was_refused_are_never_found_in_the_outbox(
         await journal.intend([outbound(1), outbound(2)])
     await journal.probe()
     assert [row.id for row in await journal.deliveries(outbound(1).request_id)] == [outbound(1).id]
-
-
-async def test_a_due_time_whose_serving_was_refused_is_served_when_it_is_asked_for_again(
-    make: Make, failing: type[Failing]
-) -> None:
-    journal = make()
-    await journal.put_job(Job("J1", "web:chat:1", {}))
-    for due in (1000.0, 2000.0):
-        failing.failures = 1
-        with pytest.raises(errors.StorageError):
-            await journal.serve("J1", due)
-        assert await journal.serve("J1", due)
-        assert not await journal.serve("J1", due)
 
 
 async def test_what_may_have_been_written_and_was_refused_is_not_read_through_a_fresh_connection(
