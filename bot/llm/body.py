@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 from bot.contracts import Json, ModelRequest
+from bot.known import Known
 
 COMPACTION = {"anthropic-beta": "compact-2026-09-04"}
 """The header without which the provider knows nothing of its own summaries."""
@@ -32,9 +34,23 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
     return dict(COMPACTION) if begins or request.summarize is not None else {}
 
 
+def _dumps(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+_TOOLS = Known[Sequence[Json], bytes](_dumps)
+"""They are the same object in request after request, and the larger part of most."""
+
+
 def wire(request: ModelRequest) -> bytes:
     """The bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON."""
-    return json.dumps(body_of(request), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    body = body_of(request)
+    if not request.tools:
+        return _dumps(body)
+    rest = {"messages", "compaction", "stream"}
+    before = _dumps({key: body[key] for key in body if key not in {"tools", *rest}})
+    after = _dumps({key: body[key] for key in body if key in rest})
+    return b"".join((before[:-1], b',"tools":', _TOOLS(request.tools), b",", after[1:]))
 
 
 def digest(request: ModelRequest) -> str | None:

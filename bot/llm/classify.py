@@ -37,6 +37,7 @@ UNBOUND = _re(
     r"bound to a different conversation|invalid `?signature`? in `?thinking`?"
     r"|thinking`? blocks in the latest assistant message cannot be modified"
 )
+SUMMARY = "compaction_"
 OUTPUT = _re(
     r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
     r"|maximum tokens you requested exceeds|input and output tokens exceed your context limit"
@@ -205,7 +206,7 @@ class _Said:
 
 def classify(failure: Failure) -> errors.ModelError:
     """The error that this failure is. Its text is for the operator and bounded."""
-    error = _of_words(failure) or _of_status(failure, effective_status(failure))
+    error = _of_summary(failure) or _of_words(failure) or _of_status(failure, effective_status(failure))
     if failure.should_retry is False:
         error.retryable = False
     return error
@@ -218,6 +219,18 @@ def effective_status(failure: Failure) -> int | None:
     if failure.status is not None and failure.status >= 300:
         return failure.status
     return STATUS_OF_TYPE.get(failure.type or "")
+
+
+def _of_summary(failure: Failure) -> errors.ModelError | None:
+    """What is wrong with a summary of the provider's own has codes of its own."""
+    status = effective_status(failure)
+    if status is None or not (failure.code or "").startswith(SUMMARY):
+        return None
+    if status >= 500:
+        return errors.SummaryUnavailable(
+            describe(failure), retry_after=failure.retry_after, **_where(failure)
+        )
+    return errors.SummaryRefused(describe(failure), **_where(failure))
 
 
 def _of_words(failure: Failure) -> errors.ModelError | None:

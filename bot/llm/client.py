@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -286,8 +287,11 @@ async def _drain(events: AsyncIterator[Json]) -> None:
 def _http_client(url: str, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
     # No redirects: they would carry the key to wherever the answer points.
     if _is_loopback(url):
-        # A proxy of the environment cannot know this machine's loopback.
+        # A proxy of the environment cannot know this machine's loopback. Where nothing is encrypted no certificates need
+        # be read, which takes longer than all else of a start: without any, none would be believed.
+        plain = urlsplit(url).scheme == "http"
         return httpx2.AsyncClient(
+            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
             timeout=timeout,
             trust_env=False,
             follow_redirects=False,

@@ -21,6 +21,7 @@ from bot.contracts import (
     ToolInputDelta,
     Usage,
 )
+from bot.known import Known
 from bot.llm.closing import closing
 
 MESSAGE_PREVIEW = 4_000
@@ -56,7 +57,8 @@ class LoggedModel:
         self._clock = clock
         self._messages = messages
         self._payload = messages and payload
-        self._tools: tuple[Sequence[Json], int] = ((), 0)
+        # The definitions are the same object in call after call.
+        self._tool_size = Known[Sequence[Json], int](_size)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         call = self._ids.ulid()
@@ -102,12 +104,6 @@ class LoggedModel:
                 "messages": list(request.messages),
             }
         self._log.write("llm_request", f"Asking {request.model}.", **details)
-
-    def _tool_size(self, tools: Sequence[Json]) -> int:
-        # The definitions are the same object in call after call.
-        if tools is not self._tools[0]:
-            self._tools = (tools, _size(tools))
-        return self._tools[1]
 
     def _reply(self, call: str, request: ModelRequest, reply: ModelReply) -> None:
         details: dict[str, Any] = {

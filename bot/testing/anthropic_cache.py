@@ -85,8 +85,7 @@ def _ttl(block: Json) -> str | None:
 
 
 def tokens_of(body: Json, count: Callable[[str], int]) -> int:
-    parts = parts_of(body, count)
-    return parts[-1].end if parts else 0
+    return sum(count(plain(block)) for _, block, _ in _raw_parts(body))
 
 
 class PromptCache:
@@ -231,7 +230,7 @@ class Binding:
 def _start(body: Json) -> str:
     later = deferred(body)
     tools = [tool for tool in body.get("tools") or [] if tool["name"] not in later]
-    return _hash(plain([tools, body.get("system") or []]))
+    return _hash(f"[{plain(tools)},{plain(body.get('system') or [])}]")
 
 
 def _step(seen: str, previous: str, role: str, block: Json) -> tuple[str, str]:
