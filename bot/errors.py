@@ -20,10 +20,12 @@
     │   ├── OutputOverflow          prompt plus `max_tokens` do not fit: lower `max_tokens`
     │   ├── RequestTooLarge         the body has too many bytes
     │   ├── RequestInvalid          the provider calls the request malformed
-    │   │   └── ThinkingUnbound     a thinking block stands after a changed position
+    │   │   ├── ThinkingUnbound     a thinking block stands after a changed position
+    │   │   └── SummaryRefused      a summary of the provider's own is not taken, or not made of this conversation
     │   ├── ProviderBusy            try again, after `retry_after` where it was given
     │   │   ├── RateLimited         429
     │   │   └── Overloaded          5xx, 529
+    │   │       └── SummaryUnavailable  only what reads and writes the provider's own summaries
     │   ├── SpendLimit              a 429 or 402 that waiting does not mend
     │   ├── StreamBroken            cut, stalled, ended early or garbled
     │   └── ModelUnreachable        no connection
@@ -230,6 +232,10 @@ class ThinkingUnbound(RequestInvalid):
     """A thinking block is bound to a conversation that has changed since: strip them all, try once more."""
 
 
+class SummaryRefused(RequestInvalid):
+    """The provider does not take a summary of its own back, or makes none of this conversation: words of ours do."""
+
+
 class ProviderBusy(ModelError):
     """The provider cannot answer now but will later. `retry_after` is in seconds where it gave it."""
 
@@ -257,6 +263,10 @@ class Overloaded(ProviderBusy):
     """The provider is overloaded or failing."""
 
     person = "The language model is overloaded right now. Please try again in a few minutes."
+
+
+class SummaryUnavailable(Overloaded):
+    """The provider cannot read or write its own summaries now; without them it may well answer."""
 
 
 class SpendLimit(ModelError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from bot import errors, text
 from bot.agent import epochs, said, tally
@@ -43,7 +44,7 @@ class ActiveTurn:
         self.store = declared.store
         self.upkeep = upkeep
         self.steps = steps
-        self.reply = TrackedReply(request.reply, declared.ledger) if request.reply is not None else None
+        self.reply = TrackedReply.of(request, declared.ledger)
         self.view: list[Message] = []
         self.touched: list[Path] = []
         """What tools have used of the project since the last step."""
@@ -91,11 +92,7 @@ class ActiveTurn:
             self._take_injection(data)
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None and self.request.delivered:
-            self.reply.ids = list(self.request.delivered)
-            self._told = len(self.reply.ids)
-            self.reply.delivered = 1
-            # What the person added after the last answer still wants one.
-            self.reply.settled = "sources" not in cut_off.facts
+            self._told = await self.reply.resume(self.request.delivered, cut_off)
         self.epochs.tally.resumed(recorded)
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
@@ -121,11 +118,13 @@ class ActiveTurn:
 
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""
-        known = known_results(calls, self._recorded, self.request.delivered)
+        before = self._cut_off.sent if self._cut_off is not None else ()
+        fresh = [one for one in self.request.delivered if one not in before]
+        known = known_results(calls, self._recorded, fresh)
         for step in self._recorded:
             if step.ended_at is None and step.id in known:
                 self.steps.end(step.id, known[step.id])
-        return known
+        return {name: {k: v for k, v in one.items() if k != "delivered"} for name, one in known.items()}
 
     def asks(self, told: Json) -> Partial:
         """The model is asked (`bot.agent.asked`); returns what collects the answer. Raises `errors.TurnStopped`."""
@@ -154,7 +153,7 @@ class ActiveTurn:
         uuid: str | None = None
         if continued:
             piece = self._taken_back()
-            content = joined(piece.message["content"], content)
+            content = joined(said.begun(piece.message), content) or piece.message["content"]
             facts |= {"instead": piece.uuid, "continued": continued}
         if content:
             uuid = self._note({"role": "assistant", "content": content}, facts)
@@ -213,7 +212,8 @@ class ActiveTurn:
             return False
         while self._late:
             message = await self._user_message(self._joining(self._late[0]))
-            self._join(self._late.pop(0), message)
+            told = await self.reply.joined() if self.reply is not None else {}
+            self._join(self._late.pop(0), message, told)
         return True
 
     # ------------------------------------------------------------ what tools do (`tools.dispatch.Recorder`)
@@ -265,8 +265,7 @@ class ActiveTurn:
         if status != "withdrawn":
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
             self.store.commit(turn, strip_thinking=bool(self._injected_count))
-            if over := self.store.over_cap():
-                self.epochs.declare("message_cap", self.upkeep.cut(over))
+            self.epochs.within_cap(self.upkeep.cut)
         await self._ledger.flush()
 
     def _keep_partial(self) -> None:
@@ -365,10 +364,12 @@ class ActiveTurn:
         if self._ended:
             raise errors.TurnStopped
 
-    def _join(self, inbound: Inbound, message: Message) -> None:
+    def _join(
+        self, inbound: Inbound, message: Message, told: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self._kit.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
         self._sources += (inbound.request_id,)
-        self._note(message, {"sources": [inbound.request_id]})
+        self._note(message, {"sources": [inbound.request_id], **told})
         if self.reply is not None:
             self.reply.settled = False
 

@@ -4,6 +4,8 @@ the transcript tells. What stands before the messages is named by its digests, s
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelReply, ModelRequest, Redact
 from bot.history import frames
+from bot.known import Known
 from bot.llm import body
 from bot.llm.log import usage_object
 
@@ -35,18 +38,40 @@ class Frame:
 NOTHING = Frame()
 
 
-def frame(system: Sequence[Json], tools: Sequence[Json], redact: Redact) -> Frame:
-    """The parts of a prompt as they are kept, without our secrets. The last part of the system prompt is the chat's own
-    (`bot.context.prompt.system_blocks`).
+class Framing:
+    """Makes them, without the secrets that `redact` knows. The definitions of the tools are the same object for every chat,
+    and looked at once.
     """
-    names = [frames.digest(block) for block in system]
-    clean = dict(zip(names, blocks.redacted(system, redact), strict=True))
-    own = {names[-1]: clean.pop(names[-1])} if names else {}
-    if not tools:
-        return Frame(tuple(names), None, clean, own)
-    listed = list(tools)
-    name = frames.digest(listed)
-    return Frame(tuple(names), name, clean | {name: blocks.redacted(listed, redact)}, own)
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._dumped = Known[Sequence[Json], str](lambda tools: _dumps(list(tools)))
+        self._kept = Known[Sequence[Json], tuple[str, list[Json]]](self._part)
+
+    def digest(self, system: Sequence[Json], tools: Sequence[Json]) -> str:
+        """What tells a frame from others."""
+        dumped = f"[{_dumps(list(system))}, {self._dumped(tools)}]"
+        return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]
+
+    def frame(self, system: Sequence[Json], tools: Sequence[Json]) -> Frame:
+        """The parts of a prompt as they are kept. The last part of the system prompt is the chat's own
+        (`bot.context.prompt.system_blocks`).
+        """
+        names = [frames.digest(block) for block in system]
+        clean = dict(zip(names, blocks.redacted(system, self._redact), strict=True))
+        own = {names[-1]: clean.pop(names[-1])} if names else {}
+        if not tools:
+            return Frame(tuple(names), None, clean, own)
+        name, part = self._kept(tools)
+        return Frame(tuple(names), name, clean | {name: part}, own)
+
+    def _part(self, tools: Sequence[Json]) -> tuple[str, list[Json]]:
+        listed = list(tools)
+        return frames.digest(listed), blocks.redacted(listed, self._redact)
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def record(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -133,9 +131,9 @@ class Epochs:
         """
         tools, model = self._kit.registry.definitions, self._kit.model_name
         self._frame_tokens = self._kit.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, {"model": model, "digest": _digest([list(system), list(tools)])}
+        before, self.frame = self.frame, {"model": model, "digest": self._kit.framing.digest(system, tools)}
         if self.parts is asked.NOTHING or before != self.frame:
-            self.parts = asked.frame(system, tools, self._kit.redact)
+            self.parts = self._kit.framing.frame(system, tools)
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.turn is not None or bound
         if before != self.frame and shown and (before is not None or bound):
@@ -207,6 +205,12 @@ class Epochs:
         if reason in _ANEW and change.line == "boundary":
             self.mask_old(reason)
 
+    def within_cap(self, cut: Callable[[Sequence[str]], Change]) -> bool:
+        """Let go what is over the cap of messages, as after a turn, a fork or a crash; whether anything is."""
+        if over := self.store.over_cap():
+            self.declare("message_cap", cut(over))
+        return bool(over)
+
     def note_totals(self) -> None:
         """Write down what the chat has come to, where the end of a running turn will not do so."""
         if self.turn is None:
@@ -233,10 +237,6 @@ class Epochs:
             first = next(places, len(shown))
         frame = self._frame_tokens if "frame" in change.data else 0
         return frame + self._kit.estimator.messages(self._kit.model_name, shown[first:])
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _pointer(words: str) -> masking.Pointer | None:

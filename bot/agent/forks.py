@@ -69,10 +69,28 @@ def request(
     return repair.sound(whole)[0]
 
 
+def in_words(prefix: Prefix) -> Prefix:
+    """The same without what only the provider takes that made it, and only where it made it."""
+    history, current = (
+        blocks.without_thinking(map(memory.plain, messages)) for messages in (prefix.history, prefix.current)
+    )
+    return replace(prefix, history=history, current=current, exact=False)
+
+
 async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> str:
     """What the model says to it, without our secrets. Raises `errors.ModelError`."""
     asked = request(prefix, kit, purpose=purpose, directive=directive)
-    reply = await _reply(asked, prefix, kit)
+    try:
+        reply = await _reply(asked, prefix, kit)
+    except (errors.RequestInvalid, errors.SummaryUnavailable) as error:
+        plain = in_words(prefix)
+        if plain.messages == prefix.messages:
+            raise
+        # As in a turn (`bot.agent.recovery`); the next one will declare it.
+        cause = f"{type(error).__name__}: {error}"
+        kit.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
+        asked = request(plain, kit, purpose=purpose, directive=directive)
+        reply = await _reply(asked, plain, kit)
     kit.learn(asked, reply)
     return kit.redact(blocks.plain_text(reply.content))
 
@@ -104,12 +122,23 @@ async def condense(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -
     if able and prefix.exact and not prefix.current:
         try:
             return await _provided(prefix, known, focus, kit)
-        except (errors.ContextOverflow, errors.RequestInvalid, MemoryInvalid) as error:
-            if isinstance(error, errors.RequestInvalid) and not isinstance(error, errors.ThinkingUnbound):
-                kit.windows.compacts_not(kit.model_name)
+        except (
+            errors.ContextOverflow, errors.RequestInvalid, errors.SummaryUnavailable, MemoryInvalid
+        ) as error:  # fmt: skip
             cause = f"{type(error).__name__}: {error}"
             kit.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
+            if _never(error, prefix):
+                kit.windows.compacts_not(kit.model_name)
+            if isinstance(error, errors.ContextOverflow):
+                prefix = _cut(prefix, error, kit)
     return Summary(await summarize(prefix, known, focus, kit))
+
+
+def _never(error: Exception, prefix: Prefix) -> bool:
+    """Whether a provider refuses summaries as such: nothing in this conversation can be the cause."""
+    here = isinstance(error, errors.ThinkingUnbound | errors.SummaryRefused)
+    bound = any(map(memory.condensed, prefix.history[:1]))
+    return isinstance(error, errors.RequestInvalid) and not here and not bound
 
 
 async def _provided(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> Summary:
@@ -136,19 +165,30 @@ async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) 
         try:
             words = await ask(prefix, directive, kit, purpose="compaction")
         except errors.ContextOverflow as error:
-            kit.windows.refused(kit.model_name, error)
-            left = _shorter(prefix, error, kit)
-            if retry == MAX_RETRIES or not left:
+            if retry == MAX_RETRIES:
+                kit.windows.refused(kit.model_name, error)
                 raise
-            # What was thought behind what is gone would be refused.
-            prefix = replace(prefix, history=blocks.without_thinking(left), current=())
+            prefix = _cut(prefix, error, kit)
         else:
             return memory.read_summary(words, known)
     raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
 
 
+def _cut(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> Prefix:
+    """The same within what fits. What was thought behind what is gone would be refused. Raises the error where nothing
+    is left.
+    """
+    kit.windows.refused(kit.model_name, error)
+    left = _shorter(prefix, error, kit)
+    if not left:
+        raise error
+    return in_words(replace(prefix, history=left, current=()))
+
+
 def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> list[Message]:
-    """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter."""
+    """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter. The summary
+    that they begin with stays: nothing else tells of what it stands for.
+    """
 
     def size(messages: Sequence[Message]) -> float:
         return kit.estimator.messages(kit.model_name, messages)
@@ -161,4 +201,6 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> list[Me
         over = error.tokens + asked - error.window
         # In our own measure, whatever the provider counts in.
         excess = over * (total + frame) / error.tokens * (1 + LARGER)
-    return compaction.without_oldest(prefix.messages, max(1.0, excess), size)
+    begins = int(memory.stands_for(prefix.messages[0])) if prefix.messages else 0
+    left = compaction.without_oldest(prefix.messages[begins:], max(1.0, excess), size)
+    return [*prefix.messages[:begins], *left] if left else []

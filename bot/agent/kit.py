@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.agent.asked import Framing
 from bot.agent.subagents.limits import Limits
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
@@ -77,6 +78,11 @@ class Kit:
     approvals: Approvals = field(default_factory=Unattended)
     artifacts: Artifacts | None = None
     """Where transcripts of tasks are kept; None where they are not."""
+    framing: Framing = field(init=False)
+    """Makes what is kept of prompts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "framing", Framing(self.redact))
 
     def budget(self, model: str | None = None) -> Budget:
         """The limits of requests to a model, by default the one that answers."""

@@ -14,7 +14,7 @@ from typing import Any
 from bot import errors
 from bot.agent import asked
 from bot.context import blocks, removed, repair, replay, view
-from bot.context.removed import REMOVED, Removed
+from bot.context.removed import Removed
 from bot.context.store import AgentContextStore
 from bot.contracts import Json, Message, ModelRequest
 from bot.history import frames
@@ -217,23 +217,11 @@ class _Hidden:
             return line.model_copy(update={"message": removed.without(line.message)})
         if line.message is not None:
             return line.model_copy(update={"message": removed.unquoted(line.message, self._gone.ids)})
-        if line.type == "injection" and "keys" in data:
-            return line.model_copy(update={"data": data | {"messages": self._messages(data)}})
+        if line.type == "injection" and (shown := removed.loaded(data, self._gone)) is not data:
+            self.any = True
+            return line.model_copy(update={"data": shown})
         # A summary of what was said may tell of it until the removal was carried out.
         told = line.type == "boundary" and data.get("head") and line.uuid < self._until
         if told and self._since and line.ts >= self._since:
-            return line.model_copy(update={"data": data | {"head": _blank(data["head"])}})
+            return line.model_copy(update={"data": data | {"head": removed.blank(data["head"])}})
         return line
-
-    def _messages(self, data: Json) -> list[Message]:
-        """Loaded lines, without those that were removed later."""
-        shown = []
-        for message, (_, role, name) in zip(data["messages"], data["keys"], strict=True):
-            hide = (role, name) in self._gone.messages
-            self.any = self.any or hide
-            shown.append(_blank(message) if hide else message)
-        return shown
-
-
-def _blank(message: Message) -> Message:
-    return {**message, "content": [{"type": "text", "text": REMOVED}]}

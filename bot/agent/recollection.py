@@ -8,13 +8,17 @@ from bot import errors
 from bot.agent.kit import Kit
 from bot.context import memory
 from bot.context.memory import Memory, MemoryInvalid
-from bot.context.store import Turn
+from bot.context.store import AgentContextStore
 from bot.contracts import Message, Written
 from bot.history.memories import Kept
 from bot.history.provenance import carried
 from bot.tools.permissions import taint
 
 _HEADING = "## "
+_UNTIL = "until "
+"""In the place of a requestId: any turn up to that one."""
+_ANY = "~"
+"""Behind every requestId."""
 
 
 class Recollection:
@@ -61,13 +65,17 @@ class Recollection:
         self._take(kept)
         return True, kept
 
-    async def save(self, markdown: str, covers: str | None, tokens: int, seen: Sequence[Turn]) -> None:
-        """Put the memory on file that was written while these turns were in view. Raises `errors.StorageError`."""
-        self._saw([entry.message for turn in seen for entry in turn.entries])
+    async def save(self, markdown: str, covers: str | None, tokens: int, store: AgentContextStore) -> None:
+        """Put the memory on file that was written while what the store shows was in view. Raises `errors.StorageError`."""
+        self._saw([entry.message for turn in store.turns for entry in turn.entries])
         ts = int(self._kit.clock.now() * 1000)
-        new = [Written(ts, turn.request_id, self._chat_key, None) for turn in seen]
+        new = [Written(ts, turn.request_id, self._chat_key, None) for turn in store.turns]
+        if store.head is not None and not self._lines:
+            # A summary of turns that no line tells of: the memory was lost, or left behind with another conversation.
+            new.insert(0, self._until(ts, new[:1]))
         lines = markdown.split("\n")
-        self._lines = list(zip(lines, carried(self._lines, lines, new), strict=True))
+        sources = carried(self._lines, lines, new, oldest=lambda some: self._until(ts, some))
+        self._lines = list(zip(lines, sources, strict=True))
         if self._kit.memories is not None:
             written = tuple(by for _, by in self._lines)
             removed = tuple(sorted(self._removed))
@@ -96,10 +104,20 @@ class Recollection:
         """The messages with these ids are gone, from the view too: nothing that is written from now on has seen them."""
         self._removed = self._removed.union(removed)
 
+    def _until(self, ts: int, some: Sequence[Written]) -> Written:
+        """What stands for every turn up to the newest of these, or for any at all. ULIDs sort by time."""
+        until = max((by.request_id.removeprefix(_UNTIL) for by in some), default=_ANY)
+        return Written(ts, f"{_UNTIL}{until}", self._chat_key, None)
+
     def _tells(self, written: Sequence[Written], turns: Mapping[str, frozenset[str]]) -> bool:
         """Where nobody knows where a line comes from, it may come from anywhere."""
-        sources = [by.request_id for by in written] if written else turns
-        return any(turns.get(source, frozenset()) - self._removed for source in sources)
+        sources = {by.request_id for by in written} or {f"{_UNTIL}{_ANY}"}
+        until = max((one.removeprefix(_UNTIL) for one in sources if one.startswith(_UNTIL)), default=None)
+        return any(
+            ids - self._removed
+            for turn, ids in turns.items()
+            if turn in sources or (until is not None and turn <= until)
+        )
 
     def _take(self, kept: Kept | None) -> None:
         self._on_file = kept.markdown if kept is not None else None

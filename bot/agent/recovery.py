@@ -87,7 +87,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             continue
         try:
             return await _answer(turn, _sound(request, asking), asking)
-        except errors.RequestInvalid as error:
+        except (errors.RequestInvalid, errors.SummaryUnavailable) as error:
             if not await _without_what_is_bound(turn, tries, error, asking):
                 raise
         except errors.OutputOverflow as error:
@@ -104,7 +104,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
 
 
 async def _without_what_is_bound(
-    turn: ActiveTurn, tries: _Tries, error: errors.RequestInvalid, asking: Asking
+    turn: ActiveTurn, tries: _Tries, error: errors.ModelError, asking: Asking
 ) -> bool:
     """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
     if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
@@ -114,7 +114,7 @@ async def _without_what_is_bound(
     if condensed(turn.store.head):
         turn.epochs.declare("summary_refused", epochs.in_words(turn.store.head))
         return True
-    if asking.paused:
+    if asking.paused and isinstance(error, errors.RequestInvalid):
         # It takes a paused answer only as it came, and only while it remembers it.
         turn.unpause(asking.unpaused())
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bot import errors
 from bot.agent.epochs import Change, Epochs
 from bot.agent.kit import Kit
@@ -45,6 +47,16 @@ class Removing:
                 cause=str(error),
             )
             return False
+
+    async def loaded(self, loaded: Sequence[Json]) -> list[Json]:
+        """Older messages that a turn had loaded before a crash, without those that were removed meanwhile; without any
+        where nobody can say which were.
+        """
+        try:
+            gone = reading.removed(await self._kit.archive.removals(self._chat_key)) if loaded else None
+        except errors.StorageError:
+            return []
+        return [reading.loaded(data, gone) for data in loaded] if gone is not None else []
 
     async def _take_back(self, wanted: reading.Removed) -> bool:
         await self._upkeep.take_back(wanted.turns)

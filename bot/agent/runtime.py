@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot import errors
-from bot.agent import epochs, ledger, showing, tally
+from bot.agent import epochs, ledger, showing, tally, undoing
 from bot.agent.active import ActiveTurn
 from bot.agent.epochs import Epochs
 from bot.agent.kit import Kit
@@ -149,11 +149,11 @@ class AgentRuntime:
         if not self.store.turns:
             return None
         entries = self.store.turns[-1].entries
-        first, gone = entries[0].message, [entry.uuid for entry in entries]
-        await self.upkeep.undo(gone)
-        self.epochs.declare("undo", epochs.dropped(gone))
+        await self.upkeep.undo([entry.uuid for entry in entries])
+        await undoing.take_back(self.chat_key, self.epochs, self._kit)
+        self.epochs.within_cap(self.upkeep.cut)
         await self._ledger.flush()
-        return self._kit.redact(showing.said(first))
+        return self._kit.redact(showing.said(entries[0].message))
 
     async def forget(self) -> None:
         """As `contracts.Agent.forget`. A turn that begins meanwhile begins with what is left."""
@@ -167,6 +167,7 @@ class AgentRuntime:
 
     async def _cut_anew(self) -> None:
         """The history has changed before the turn that a crash cut off."""
+        await self._ledger.flush()
         if self._cut_off is not None:
             self._cut_off = replay.cut_off_turn(await self._kit.transcript.load(self.chat_key))
 
@@ -197,7 +198,7 @@ class AgentRuntime:
                 self.epochs.asked_at = self._kit.clock.monotonic() - ago
             await self.upkeep.load()
             self._filled = True
-            if await self._removing.attempt():
+            if await self._removing.attempt() | self.epochs.within_cap(self.upkeep.cut):
                 await self._cut_anew()
 
     async def _replayed(self) -> Sequence[removed.Line]:
@@ -287,6 +288,7 @@ class AgentRuntime:
         message = "a turn that was cut off goes on" if again else "a turn begins"
         self._kit.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:
+            cut_off.loaded = await self._removing.loaded(cut_off.loaded)
             await turn.resume(cut_off, recorded)
             self.epochs.settle(system)
         else:

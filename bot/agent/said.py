@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bot.agent.steps import INTERRUPTED
 from bot.context import blocks
 from bot.context.store import Entry
-from bot.contracts import Message
+from bot.contracts import Json, Message
 from bot.tools.builtin.chat_send import ChatSend
 
 STOPPED = "(stopped)"
@@ -26,8 +26,13 @@ def last_words(entries: Sequence[Entry]) -> str:
     for entry in reversed(entries):
         if entry.message["role"] != "assistant":
             break
-        words.insert(0, blocks.plain_text(entry.message["content"]))
+        words.insert(0, blocks.plain_text(begun(entry.message)))
     return "".join(words)
+
+
+def begun(message: Message) -> Sequence[Json]:
+    """What an answer says so far: nothing where other words stand for it."""
+    return () if message == spoken(UNFINISHED) else message["content"]
 
 
 def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple[list[Message], str]:

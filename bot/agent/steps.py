@@ -103,7 +103,7 @@ def known_results(
     """The results of tool calls of a cut-off step that must not run again: they did run, or may have.
 
     `delivered` are the ids of the messages that the turn has brought to the chat. One that no ended call accounts
-    for was sent by the call that the crash cut off.
+    for was sent by the call that the crash cut off, whose result then has them as `delivered`, to be put on file.
     """
     steps = {step.id: step for step in recorded if step.kind == "tool"}
     told = {one for step in steps.values() for one in (step.result or {}).get("delivered", ())}
@@ -118,7 +118,7 @@ def known_results(
             }
         elif call["name"] == ChatSend.name:
             if fresh:
-                known[call["id"]] = _result(call, delivered_words(fresh))
+                known[call["id"]] = _result(call, delivered_words(fresh)) | {"delivered": fresh}
                 fresh = []
         elif step is not None:
             task = tasks.get(f"{SUBAGENT} {call['id']}")

@@ -108,14 +108,24 @@ def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: Asking, *, made_room: 
         return asking.pause()
     if turn.reply is not None and turn.reply.settled:
         return False  # The person has the answer; nobody waits for the rest.
-    words = turn.last_words().strip()
+    words, begun = turn.last_words().strip(), not _of_user(turn.view[-1])
     if reply.stop_reason in {"max_tokens", "pause_turn"}:
-        return asking.go_on(spoke=bool(blocks.plain_text(reply.content).strip())) if words else asking.again()
+        return _from_where_it_is(turn, reply, asking) if begun else asking.again()
     if words:
         return False
     if reply.stop_reason == "model_context_window_exceeded":
-        return made_room and asking.smaller()
+        return made_room and (_from_where_it_is(turn, reply, asking) if begun else asking.smaller())
     return turn.reply is not None and _after_results(turn) and asking.prompt()
+
+
+def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, asking: Asking) -> bool:
+    """Go on with an answer of which something is in view, and be it what a tool of the provider's has found: a request
+    cannot end with it. False where it has gone on often enough.
+    """
+    if not asking.go_on(spoke=bool(blocks.plain_text(reply.content).strip())):
+        return False
+    turn.unpause({"stopReason": reply.stop_reason, "continued": asking.continued})
+    return True
 
 
 def _after_results(turn: ActiveTurn) -> bool:

@@ -327,16 +327,15 @@ class Upkeep:
         markdown = known.markdown
         tokens = round(estimate.text_tokens(markdown))
         self._kit.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
-        await self._lines.save(markdown, covers, tokens, self._store.turns)
+        await self._lines.save(markdown, covers, tokens, self._store)
 
     # ------------------------------------------------------------ inside
 
     def _prefix(self, current: Sequence[Message]) -> Prefix:
         if self.system:
             return Prefix(self.system, self._store.view(), current, self._epochs.tally)
-        # What was thought behind another system prompt would be refused.
-        history = blocks.without_thinking(self._store.view())
-        return Prefix(self.stand_in, history, current, self._epochs.tally, exact=False)
+        # What was thought, or summed up, behind another system prompt would be refused.
+        return forks.in_words(Prefix(self.stand_in, self._store.view(), current, self._epochs.tally))
 
     def _note_asked(self, current: Sequence[Message]) -> None:
         """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""

@@ -157,6 +157,20 @@ def hidden(message: Message) -> frozenset[str]:
     return quotes.ids(message, REMOVED)
 
 
+def loaded(data: Json, gone: Removed) -> Json:
+    """A line of an injection without the words of those older messages that are gone."""
+    if "keys" not in data:
+        return data
+    lines = zip(data["messages"], data["keys"], strict=True)
+    shown = [blank(one) if (role, name) in gone.messages else one for one, (_, role, name) in lines]
+    return data | {"messages": shown} if shown != data["messages"] else data
+
+
+def blank(message: Message) -> Message:
+    """The same without what it says."""
+    return {**message, "content": [{"type": "text", "text": REMOVED}]}
+
+
 def blanked(entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()) -> tuple[Entry, ...]:
     """The entries, those with these uuids without what was said in them, and none with what is quoted of these ids."""
     gone = frozenset(uuids)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from bot.context import blocks, removed
-from bot.context.preserved import Preserved
+from bot.context.preserved import Preserved, rebuilt
 from bot.context.removed import Line
 from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
+RESTORED = "restored"
+"""In the data of a boundary: what it leaves (`bot.context.preserved`) is more than there was, what went before is back."""
 CHANGES = frozenset({"boundary", "mask"})
 """Lines that change what is shown of the history, whatever turn they stand in."""
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
@@ -31,13 +33,15 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
     turn: Turn | None = None
     injected = False
     mended, calls = 0, set[str]()
+    lines = list(lines)
+    said = _said(lines)
     for line in lines:
         data = line.data or {}
         if line.type == "turn_start":
             turn = Turn(line.request_id or "", (line.request_id or "",), ())
             injected = False
         elif line.type in CHANGES:
-            calls = _change(store, line, base, calls)
+            calls = _change(store, line, base or _restored(line, said), calls)
             mended = 0 if data.get("reason") == "repair" else mended
             if turn is not None:
                 turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
@@ -69,6 +73,19 @@ def _change(store: AgentContextStore, line: Line, base: Preserved | None, calls:
     return call_ids(store.messages()) if line.type == "boundary" else calls
 
 
+def _said(lines: Sequence[Line]) -> dict[str, Message]:
+    """The messages of lines by uuid, where one of them brings some back."""
+    if not any(line.type == "boundary" and (line.data or {}).get(RESTORED) for line in lines):
+        return {}
+    return {line.uuid: line.message for line in lines if line.message is not None}
+
+
+def _restored(line: Line, said: Mapping[str, Message]) -> Preserved | None:
+    """What a boundary leaves that brings something back, of what was said before it."""
+    data = line.data or {}
+    return rebuilt(line.uuid, data, said) if data.get(RESTORED) else None
+
+
 def _longer(turn: Turn, uuid: str, message: Message, data: Json) -> Turn:
     more = tuple(data.get("sources", ()))
     return Turn(turn.request_id, turn.sources + more, (*_kept(turn.entries, data), Entry(uuid, message)))
@@ -80,7 +97,9 @@ class CutOff:
 
     `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`,
     `continued`); `on_file` are the uuids of all that were written, also where a longer one took their place; `loaded`
-    are the injected older turns with their times and keys. Which tool calls ran is in the journal.
+    are the injected older turns with their times and keys; `written` is how many messages the turn had come to when
+    something joined it last, None where nothing did or nobody could tell, and `sent` are the ids of those in the chat.
+    Which tool calls ran is in the journal.
     """
 
     request_id: str
@@ -89,12 +108,16 @@ class CutOff:
     on_file: set[str] = field(default_factory=set)
     facts: Json = field(default_factory=dict)
     loaded: list[Json] = field(default_factory=list)
+    written: int | None = None
+    sent: tuple[str, ...] = ()
 
     def take(self, line: Line) -> None:
         """Carry out one line of the turn."""
         data = line.data or {}
         if line.type in {"user", "assistant"} and line.message is not None:
-            self.sources += tuple(data.get("sources", ()))
+            if "sources" in data:
+                self.sources += tuple(data["sources"])
+                self.written, self.sent = data.get("written"), tuple(data.get("sent", ()))
             self.entries = (*_kept(self.entries, data), Entry(line.uuid, line.message))
             self.on_file.add(line.uuid)
             self.facts = data
@@ -141,7 +164,7 @@ def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:
     """Carry out a line that changes what is shown of the history.
 
     A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "blank"?: [uuid, …], "unquoted"?: [id, …],
-    "head"?: message | null}`; without `head` the summary stays as it is, what is blank stays without what was said in
+    "head"?: message | null, "restored"?: true}`; without `head` the summary stays as it is, what is blank stays without what was said in
     it, and what quotes messages with these ids without their words. A mask is
     `{"reason": …, "results": {id of the call: words}}`.
     """

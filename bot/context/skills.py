@@ -48,17 +48,23 @@ class SkillFolder:
         self._log = log
         # What was read, by file, with the stamp it had then: every chat asks, and files seldom change.
         self._known: dict[Path, tuple[_Stamp, _Found | None]] = {}
+        # Many chats may ask at once, after a start above all: one reads, and the others find it known.
+        self._scanning = asyncio.Lock()
 
     async def overview(self) -> list[Skill]:
-        return [found.skill for found in (await self._scan()).values()]
+        return [found.skill for found in (await self._all()).values()]
 
     async def load(self, name: str) -> str:
-        found = await self._scan()
+        found = await self._all()
         if name in found:
             return found[name].body
         near = difflib.get_close_matches(name, found, n=3, cutoff=0.4)
         hint = f"The nearest are: {', '.join(near)}." if near else "`skills_list` shows what there is."
         raise errors.ToolError(f"There is no skill named {text.preview(name, 80)!r}. {hint}")
+
+    async def _all(self) -> dict[str, _Found]:
+        async with self._scanning:
+            return await self._scan()
 
     async def _scan(self) -> dict[str, _Found]:
         files = await asyncio.to_thread(_skill_files, self._places)

@@ -14,6 +14,7 @@ from typing import Any
 from bot import errors
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelRequest
+from bot.known import Known
 
 MAX_BREAKPOINTS = 4
 MAX_MESSAGES = 100_000
@@ -283,10 +284,16 @@ def _markable(request: ModelRequest) -> Iterator[tuple[str, Json]]:
                 yield place, block
 
 
+def _bytes(value: Sequence[Any]) -> int:
+    return len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+
+
+_TOOLS = Known[Sequence[Json], int](_bytes)
+
+
 def _sized(request: ModelRequest) -> None:
-    body = [list(request.system), list(request.tools), list(request.messages)]
     try:
-        size = len(json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+        size = _bytes([list(request.system), list(request.messages)]) + _TOOLS(request.tools)
     except (ValueError, TypeError, RecursionError) as error:
         raise errors.RequestInvalid(
             f"the request cannot be written as JSON ({type(error).__name__})"

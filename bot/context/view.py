@@ -27,6 +27,8 @@ def render(
     """
     messages, more = found.declared([*history, *injected, *current])
     shown_system, shown = breakpoints.placed(system, messages, len(history))
+    # Where none was found it is the same object in request after request, and what is known of it holds.
+    declared = (*tools, *more) if more else tuple(tools)
     return ModelRequest(
-        model=model, max_tokens=max_tokens, system=shown_system, tools=(*tools, *more), messages=shown
+        model=model, max_tokens=max_tokens, system=shown_system, tools=declared, messages=shown
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bot.agent import epochs
 from bot.agent.epochs import Change
-from bot.context import compaction, memory, removed
+from bot.context import compaction, memory, removed, replay, undone
+from bot.context.preserved import Preserved
 from bot.contracts import Json
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
@@ -38,11 +39,18 @@ class History(Chat):
             block = self.provider.compactions.sign(SUMMARY, body)
         head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), block=block)
         self.epochs.declare("size", epochs.compacted(border, head))
+        if self.rng.random() < 0.2:
+            self.undo()
 
     def undo(self) -> None:
         if self.store.turns:
-            gone = [entry.uuid for entry in self.store.turns[-1].entries]
-            self.epochs.declare("undo", epochs.dropped(gone))
+            turn = self.store.turns[-1]
+            change = epochs.dropped([entry.uuid for entry in turn.entries])
+            before = undone.before(turn, self.ledger.lines, self.cap)
+            if self.store.head is not None and before is not None:
+                Preserved("", tuple(before.turns), before.head, before.masked).restore(self.store)
+                change = Change("boundary", change.data | {"head": before.head, replay.RESTORED: True})
+            self.epochs.declare("undo", change)
 
     def remove(self) -> None:
         if not self.store.turns:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+from bot.agent.asked import Framing
 from bot.agent.epochs import Change
 from bot.agent.ledger import Trail
 from bot.context import blocks, preserved, replay
@@ -141,7 +142,7 @@ def kit(chat: Any) -> Any:
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
         registry=registry, model_name=chat.model, estimator=chat.estimator, clock=chat.clock, log=chat.log,
-        redact=str, mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
+        redact=str, framing=Framing(str), mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
     )  # fmt: skip
 
 

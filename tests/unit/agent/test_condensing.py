@@ -36,8 +36,8 @@ OWN = f"<analysis>hm</analysis><summary>{WRITTEN}</summary>"
 class Writer:
     """Answers turns, thinking aloud; summaries are what `summary` says, forks get `own`."""
 
-    def __init__(self) -> None:
-        self.summary: say.Reply = say.reply(WRITTEN)
+    def __init__(self, summary: say.Answer | None = None) -> None:
+        self.summary = summary or say.reply(WRITTEN)
         self.own = OWN
 
     def __call__(self, body: Any) -> say.Answer | str:
@@ -206,15 +206,86 @@ FAILED: dict[str, say.Reply] = {
 async def test_where_it_writes_none_that_will_do_a_fork_does(
     provided: Bench, server: AnthropicServer, why: str
 ) -> None:
-    writer = Writer()
-    writer.summary = FAILED[why]
-    server.script(writer)
+    server.script(Writer(FAILED[why]))
     await talked(provided)
     assert (await provided.pool.compact(KEY))["how"] == "summary"
     assert "我们谈了船" in head(provided)["content"][0]["text"]
     assert any("no summary" in entry.message for entry in provided.log.entries if entry.kind == "memory")
     await provided.say("go on")
     assert refused(server) == []
+
+
+def unavailable() -> say.Answer:
+    return say.error(529, "overloaded_error", "try later", code="compaction_unavailable")
+
+
+async def test_a_turn_goes_on_in_words_where_only_summaries_cannot_be_read(
+    provided: Bench, server: AnthropicServer
+) -> None:
+    await talked(provided)
+    await provided.pool.compact(KEY)
+    server.script(lambda body: unavailable() if memory.condensed(body["messages"][0]) else "はい")
+    outcome = await provided.say("do you remember?")
+    assert (outcome.status, outcome.notice) == ("done", None)
+    assert "我们谈了船" in head(provided)["content"][0]["text"]
+    await restarted(provided)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        unavailable(),
+        say.error(400, "invalid_request_error", "no", code="compaction_too_many_tool_references"),
+    ],
+)
+async def test_what_keeps_it_from_one_summary_is_no_word_about_the_model(
+    provided: Bench, server: AnthropicServer, answer: say.Answer
+) -> None:
+    server.script(Writer(answer))
+    await talked(provided)
+    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert provided.kit.windows.compacts(MODEL)
+
+
+async def test_a_provider_that_does_not_know_its_summary_still_makes_another(
+    provided: Bench, server: AnthropicServer
+) -> None:
+    await talked(provided)
+    await provided.pool.compact(KEY)
+    await talked(provided)
+    server._compactions = Compactions()
+    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    asked = server.bodies[-1]
+    assert "我们谈了船" in json.dumps(asked["messages"][0], ensure_ascii=False), "it reads what was before"
+    assert not memory.condensed(asked["messages"][0])
+    assert provided.kit.windows.compacts(MODEL)
+    await provided.say("go on")
+
+
+async def test_before_the_first_turn_of_a_process_a_fork_reads_it_in_words(
+    provided: Bench, server: AnthropicServer
+) -> None:
+    await talked(provided)
+    await provided.pool.compact(KEY)
+    await talked(provided)
+    provided.restart()
+    await provided.pool.describe(KEY)
+    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    assert refused(server) == []
+
+
+async def test_a_summary_that_does_not_fit_is_made_of_less_but_of_the_summary_before(
+    provided: Bench, server: AnthropicServer
+) -> None:
+    await talked(provided)
+    await provided.pool.compact(KEY)
+    await talked(provided, 12)
+    server.script(Writer(say.prompt_too_long()))
+    asked = len(server.bodies)
+    assert (await provided.pool.compact(KEY))["how"] == "summary"
+    first, second = server.bodies[asked:]
+    assert "我们谈了船" in json.dumps(second["messages"][0], ensure_ascii=False)
+    assert 1 < len(second["messages"]) < len(first["messages"])
 
 
 async def test_a_provider_that_refuses_is_not_asked_again(provided: Bench, server: AnthropicServer) -> None:

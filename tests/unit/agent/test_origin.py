@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from bot.agent.recollection import Recollection
 from bot.context import memory, prompt
-from bot.context.store import Entry, Turn
+from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts import Inbound, Message, TurnRequest
 from bot.history.memories import Kept
 from bot.testing.clock import FakeClock
@@ -65,7 +65,9 @@ async def test_the_memory_carries_whom_it_is_from() -> None:
     lines = recollection(Files())
     await lines.load()
     turn = Turn("R", ("R",), tuple(Entry(str(at), one) for at, one in enumerate([said("U1"), *fetched()])))
-    await lines.save("## Facts\n- x", None, 1, [turn])
+    store = AgentContextStore(10)
+    store.commit(turn)
+    await lines.save("## Facts\n- x", None, 1, store)
     assert lines.origin([said("U1")]) == ""
     await lines.forget()
     assert lines.origin([said("U1")]) == taint.origin(frozenset({"U1"}))

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.agent.continuing import GO_ON
+from bot.agent.turn import NOTHING_TO_SAY
 from bot.contracts import ModelReply, ModelRequest, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -148,6 +150,47 @@ async def test_a_paused_answer_that_is_not_taken_back_is_gone_on_with_in_words(
     await bench.say("hello")
     assert bench.chat.seen == ["It floats."]
     assert bench.sent[-1]["role"] == "user"
+    assert "srv_1" not in await kept(bench)
+
+
+async def test_what_stands_for_a_search_that_came_to_nothing_is_not_told_to_people(bench: Bench) -> None:
+    bench.model.answers += [
+        paused(THINKING, SEARCH),
+        errors.RequestInvalid("prefill"),
+        reply(text("It floats.")),
+    ]
+    await bench.say("hello")
+    bench.model.answers += [paused(THINKING, SEARCH), errors.RequestInvalid("prefill"), reply()]
+    outcome = await bench.say("and again?")
+    assert bench.chat.seen == ["It floats."]
+    assert outcome.notice == NOTHING_TO_SAY
+    assert "srv_1" not in await kept(bench)
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
+async def test_an_answer_goes_on_from_what_was_looked_up_where_thinking_took_the_rest_of_the_room(
+    bench: Bench, reason: str
+) -> None:
+    await bench.say("something that may go")
+    bench.model.answers += [
+        paused(THINKING, SEARCH),
+        reply(FOUND, THINKING, stop_reason=reason),
+        reply(text("It floats.")),
+    ]
+    await bench.say("hello")
+    assert bench.sent[-1]["content"][-1]["text"] == GO_ON
+    assert bench.chat.seen[-1] == "It floats."
+    assert "srv_1" in await kept(bench)
+
+
+async def test_an_answer_goes_on_where_nothing_was_found_and_thinking_took_the_room(bench: Bench) -> None:
+    bench.model.answers += [
+        paused(THINKING, SEARCH),
+        reply(THINKING, stop_reason="max_tokens"),
+        reply(text("It floats.")),
+    ]
+    await bench.say("hello")
+    assert bench.chat.seen == ["It floats."]
     assert "srv_1" not in await kept(bench)
 
 

@@ -10,8 +10,7 @@ import gc
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ import pytest
 from bot import batch, errors
 from bot.agent.ledger import Trail
 from bot.context import blocks, replay
-from bot.context.assembly import Prompts
-from bot.context.hierarchy import Source
-from bot.context.instructions import InstructionFiles
 from bot.context.store import AgentContextStore
 from bot.contracts import (
     ArchiveLine,
@@ -35,20 +31,17 @@ from bot.contracts import (
     ToolInputDelta,
     TurnRequest,
 )
-from bot.history.names import encode
 from bot.llm.body import body_of, headers_of
-from bot.system import SystemDisk
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, check_breakpoints
 from bot.testing.anthropic_compaction import Compactions
 from bot.testing.model import ScriptedModel, reply, text, tool_use
-from bot.tools.registry import Registry
 from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.short_bench import AtOnce, ShortBench
 
 SUMMARY = "<summary>## What happened\n- 聊天\n## Open tasks\n(none)\n</summary>"
 SHORT = 500
 MODELS = ("scripted", "other")
-TOOLS = ("chat_send", "skills_list", "chat_load_history")
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
 
@@ -162,6 +155,7 @@ ANSWERS: list[Any] = [
     lambda _: reply(text("to be "), THINKING, stop_reason="max_tokens"),
     lambda _: reply(THINKING, stop_reason="max_tokens"),
     lambda _: reply(THINKING, text("as far"), stop_reason="model_context_window_exceeded"),
+    lambda _: reply(THINKING, stop_reason="model_context_window_exceeded"),
     lambda _: reply(),
     lambda _: reply(text("of late"), stop_reason="brand_new"),
     lambda _: errors.OutputOverflow("too much", limit=None),
@@ -314,62 +308,30 @@ async def turn(bench: Bench, rng: random.Random, number: int) -> None:
     assert not store.turns or store.messages()[0]["role"] == "user"
 
 
-class QuietDisk(SystemDisk):
-    """Waits for nothing: no test here pulls the plug."""
-
-    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(data)
-
-    def replace(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-class AtOnce(ThreadPoolExecutor):
-    """What is to be done in a thread is done here and now, which costs less than telling a thread."""
-
-    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(work(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, whatever it is
-            done.set_exception(error)
-        return done
-
-
-class NoFiles(InstructionFiles):
-    """Knows without looking that there are no instruction files."""
-
-    async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
-        return [Source("", "")] * len(paths)
-
-
-class ShortBench(Bench):
-    """With the few tools that a random conversation uses."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, QuietDisk())
-        tools = [tool for name in TOOLS if (tool := self.registry.get(name)) is not None]
-        registry = Registry(tools)
-        nowhere = NoFiles(root, encode=encode, log=self.log)
-        prompts = Prompts(root, skills=self.kit.skills, instructions=nowhere, log=self.log)
-        self.configure(registry=registry, dispatcher=self.dispatcher(registry), prompts=prompts)
-
-
 async def many(folder: Path, seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conversations side by side, each on files of its own, and without a thread."""
+    """Conversations side by side, each on files of its own, and without a thread. The first that fails ends all."""
     monkeypatch.setattr(batch, "ThreadPoolExecutor", AtOnce)
     asyncio.get_running_loop().set_default_executor(AtOnce(1))
-    benches = [ShortBench(folder / str(seed)) for seed in seeds]
-    talks = [converse(bench, random.Random(seed), 6) for bench, seed in zip(benches, seeds, strict=True)]
+    benches = {seed: ShortBench(folder / str(seed)) for seed in seeds}
+    talks = [asyncio.create_task(seeded(bench, seed)) for seed, bench in benches.items()]
     gc.disable()  # a fourth of the time: nothing here lives long
     try:
         await asyncio.gather(*talks)
-        await asyncio.gather(*(bench.close() for bench in benches))
     finally:
+        for talk in talks:
+            talk.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+        await asyncio.gather(*(bench.close() for bench in benches.values()))
         gc.enable()
+
+
+async def seeded(bench: Bench, seed: int) -> None:
+    """A short conversation; where it fails, the error says which it was."""
+    try:
+        await converse(bench, random.Random(seed), 6)
+    except Exception as error:
+        error.add_note(f"the conversation with seed {seed}")
+        raise
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bot.agent.asked import frame
+from bot.agent.asked import Framing
 from bot.agent.rebuilding import Call, Rebuilt, rebuild
 from bot.context.removed import REMOVED, removed
 from bot.contracts import ModelRequest
@@ -24,7 +24,8 @@ from bot.testing.anthropic import KEY as API_KEY
 from bot.testing.anthropic import AnthropicServer
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
-from tests.unit.agent.test_random import SUMMARY, ShortBench, converse
+from tests.unit.agent.short_bench import ShortBench
+from tests.unit.agent.test_random import SUMMARY, converse
 from tests.unit.agent.test_removing import remove
 
 DISK = SystemDisk()
@@ -230,10 +231,9 @@ async def test_a_turn_that_nobody_knows(bench: Bench) -> None:
 
 
 def test_secrets_are_not_kept_with_a_prompt() -> None:
-    found = frame(
+    found = Framing(lambda words: words.replace("hunter22", "[redacted]")).frame(
         [text("say hunter22"), text("own hunter22")],
         [{"name": "a", "description": "hunter22"}],
-        lambda words: words.replace("hunter22", "[redacted]"),
     )
     kept = str({**found.shared, **found.own})
     assert "hunter22" not in kept

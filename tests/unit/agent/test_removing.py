@@ -14,11 +14,13 @@ from bot.context import validate
 from bot.context.memory import Memory
 from bot.context.removed import REMOVED
 from bot.contracts import ArchiveLine
+from bot.history import provenance
 from bot.history.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import SUMMARY, Answers
+from tests.unit.agent.test_resume import ask, killed_while_asking
 
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s"}
 LONG = "x" * 30_000
@@ -228,6 +230,57 @@ async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Benc
     assert "鯨" not in json.dumps(bench.pool._runtime(KEY).store.view(), ensure_ascii=False)
 
 
+@pytest.mark.parametrize("fork", [False, True])
+async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
+    bench: Bench, *, fork: bool
+) -> None:
+    answers = Answers(bench)
+    answers.summary = reply(text(SUMMARY.replace("海", "鯨")))
+    bench.configure(soft_tokens=14_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
+    await bench.say("my secret is 鯨")
+    first = request_ids(bench)[0]
+    for number in range(8):
+        await bench.say(f"message {number} {LONG}")
+        await idle(bench)
+    assert first not in request_ids(bench), "it was compacted away"
+    if fork:
+        assert (await bench.pool.fork(KEY))["how"] == "done"
+    else:
+        await bench.pool.reset(KEY)
+        await bench.say("hello")
+        (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one["current"])
+        assert (await bench.pool.resume(KEY, earlier["id"]))["how"] == "done"
+    answers.memory = reply(text(Memory(facts=("the secret is 鯨",)).markdown))
+    for number in range(4):
+        await bench.say(f"again {number} {LONG}")
+        await idle(bench)
+    runtime = bench.pool._runtime(KEY)
+    assert "鯨" in runtime.upkeep.markdown
+    await remove(bench, "1", first)
+    assert "鯨" not in runtime.upkeep.markdown
+    assert "鯨" not in json.dumps(runtime.store.view(), ensure_ascii=False)
+
+
+async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it_began(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "MOST", 4)
+    answers = Answers(bench)
+    memories = Memories(bench.root / "memory", disk=SystemDisk())
+    bench.configure(soft_tokens=100_000, max_messages=6, memories=memories)
+    await bench.say("my secret is 鯨")
+    first = request_ids(bench)[0]
+    for number in range(12):
+        answers.memory = reply(text(Memory(facts=(f"the secret is 鯨, {number}",)).markdown))
+        await bench.say(f"message {number} {LONG}")
+        await idle(bench)
+    kept = await memories.load(KEY)
+    assert kept is not None
+    assert max(map(len, kept.written)) == provenance.MOST
+    await remove(bench, "1", first)
+    assert "鯨" not in bench.pool._runtime(KEY).upkeep.markdown
+
+
 async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
     answers = Answers(bench)
     bench.configure(soft_tokens=100_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
@@ -315,3 +368,28 @@ async def test_where_nothing_was_removed_nothing_is_declared(bench: Bench) -> No
     await talked(bench)
     await bench.pool.forget(KEY)
     assert deletions(bench) == 0
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+async def test_a_turn_that_a_crash_cut_off_goes_on_without_what_it_had_loaded_and_is_gone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, unknown: bool
+) -> None:
+    bench.configure(max_messages=4)
+    for number, words in enumerate(["my secret is 鯨", "the ship is red", *"abcdef"]):
+        await bench.store(number, "user", words, message_id=f"m{number}")
+    request = ask(bench, "what was it?")
+    bench.model.answers += [reply(tool_use("chat_load_history", limit=30))]
+    await killed_while_asking(bench, request, 2)
+    assert "鯨" in spoken(bench)
+    await remove(bench, "m0", "", forget=False)
+    if unknown:
+
+        async def refused(chat_key: str) -> list[ArchiveLine]:
+            raise errors.StorageError(f"{chat_key}: no")
+
+        monkeypatch.setattr(bench.archive, "removals", refused)
+    bench.model.answers += [reply(text("gone"))]
+    await bench.pool.run(request)
+    assert "鯨" not in spoken(bench)
+    assert ("the ship is red" in spoken(bench)) is not unknown
+    validate.validate(bench.model.requests[-1])

@@ -128,6 +128,29 @@ async def test_a_send_that_the_outbox_knows_to_have_arrived_is_told_to_the_model
     assert bench.sent[-1]["content"][0]["content"] == "Delivered (message id m7)."
 
 
+async def test_of_two_crashes_the_second_does_not_take_the_first_message_for_the_next_one(
+    bench: Bench,
+) -> None:
+    class Slow(Chat):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sending = asyncio.Event()
+
+        async def send(self, text: str, *, after: Any = None) -> Any:
+            self.sending.set()
+            await asyncio.Event().wait()
+
+    first, second = Slow(), Slow()
+    request = ask(bench)
+    bench.model.answers += [reply(tool_use("chat_send", text="One."))]
+    await killed(bench, replace(request, reply=first), first.sending)
+    bench.model.answers += [reply(tool_use("chat_send", text="Two."))]
+    await killed(bench, replace(request, reply=second, delivered=("m1",)), second.sending)
+    bench.model.answers += [reply(text("I have told them."))]
+    await bench.pool.run(replace(request, delivered=("m1",)))
+    assert bench.chat.seen == ["Two."]
+
+
 async def test_a_send_that_never_reached_the_outbox_is_sent(bench: Bench) -> None:
     sending = asyncio.Event()
 

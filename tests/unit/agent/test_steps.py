@@ -285,6 +285,27 @@ class TestABurst:
         assert words(bench.sent[-1]) == ["zwei"]
         assert bench.chat.seen == ["Beides."]
 
+    @pytest.mark.parametrize("arrived", [["Bin dran."], ["Bin dran.", "Beides."]])
+    async def test_that_has_grown_since_something_was_sent_is_answered_once_more_and_once_only(
+        self, bench: Bench, arrived: list[str]
+    ) -> None:
+        late, sent = [bench.inbound("zwei")], ["Bin dran."]
+
+        async def written() -> int:
+            return len(sent)
+
+        request = replace(
+            self.request(bench, "eins"),
+            written=written,
+            take_more=lambda: [late.pop()] if late else [],
+        )
+        bench.model.answers += [reply(tool_use("chat_send", text="Bin dran.")), reply(text("Beides."))]
+        await self.cut(bench, request, -1)
+        sent[:] = arrived
+        await bench.pool.run(replace(request, delivered=tuple(f"{n}" for n in range(len(arrived)))))
+        assert [*arrived, *bench.chat.seen] == ["Bin dran.", "Beides."]
+        assert bench.model.requests == []
+
 
 class TestADeliveryThatIsPutOff:
     async def test_counts_as_settled_and_the_model_is_told_when(self, bench: Bench) -> None:

@@ -1,0 +1,75 @@
+"""What a chat is shown once its last turn is taken back, where it was summed up since that turn began: what was summed up
+stands there again, since nobody can take a turn out of a summary. What became too much by it is summed up anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.context import memory, removed
+from bot.context.removed import Line
+from bot.context.replay import replay
+from bot.context.store import AgentContextStore, Turn
+from bot.contracts import Json, Message
+
+UNDO = "undo"
+"""The reason of the boundary that takes a turn back."""
+
+
+def before(turn: Turn, lines: Sequence[Line], cap: int) -> AgentContextStore | None:
+    """The history without this turn and without what may tell of it, from the lines of its session; None where nothing
+    does, or where it cannot be had: a message that was removed since must not come back.
+    """
+    own = {entry.uuid for entry in turn.entries}
+    first = next((at for at, line in enumerate(lines) if line.uuid in own), len(lines))
+    since = lines[first:]
+    summed_up = next((at for at, line in enumerate(since) if _tells(line)), None)
+    if summed_up is None or any(_removes(line) for line in since[summed_up:]):
+        return None
+    store = AgentContextStore(cap)
+    kept = [*lines[:first], *(_without_summary(line) for line in since)]
+    if replay(store, kept):
+        return None
+    same = (one.entries for one in store.turns if one.request_id == turn.request_id)
+    store.drop(entry.uuid for entries in same for entry in entries)
+    on_file = {line.uuid for line in lines if line.message is not None}
+    if not all(entry.uuid in on_file for one in store.turns for entry in one.entries):
+        return None
+    # Who wrote it for another prompt or model may not take it back.
+    store.compact((), memory.plain(store.head) if store.head is not None else None)
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    uuid: str
+    type: str
+    ts: int
+    request_id: str | None
+    message: Message | None
+    data: Json | None
+
+
+def _data(line: Line) -> Json:
+    return (line.data or {}) if line.type == "boundary" else {}
+
+
+def _tells(line: Line) -> bool:
+    """Whether something was summed up, or put in the place of a summary."""
+    data = _data(line)
+    return "head" in data and removed.AGAIN not in data and data.get("reason") != UNDO
+
+
+def _removes(line: Line) -> bool:
+    data = _data(line)
+    return bool(data.get("blank") or data.get("unquoted"))
+
+
+def _without_summary(line: Line) -> Line:
+    """The line as if nothing had been summed up: what went with a summary stays."""
+    data = _data(line)
+    if "head" not in data:
+        return line
+    left = {"dropped": [] if _tells(line) else data.get("dropped", [])}
+    return _Line(line.uuid, line.type, line.ts, line.request_id, None, {"reason": data.get("reason")} | left)
