@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot import errors
-from bot.contracts import Journal, Log, Outbound, OutboxState
+from bot.contracts import Inbound, Journal, Log, Outbound, OutboxState
 
 Change = Callable[[], Awaitable[object]]
 
@@ -22,6 +22,8 @@ class Arrears:
         self._log = log
         self._owed: list[tuple[Change, bool]] = []
         self._settling = asyncio.Lock()
+        self.closing: set[str] = set()
+        """The requestIds of what is over, and may still be open on file."""
         self.refused: Callable[[], object] = _unheard
         """Called when something is owed: who hears it tries again by `settle`."""
 
@@ -36,7 +38,17 @@ class Arrears:
 
     async def finish(self, request_id: str, outcome: str) -> None:
         """As `contracts.Inbox.finish`."""
-        await self._made(lambda: self._journal.finish(request_id, outcome), closes=True)
+
+        async def finished() -> None:
+            await self._journal.finish(request_id, outcome)
+            self.closing.discard(request_id)
+
+        self.closing.add(request_id)
+        await self._made(finished, closes=True)
+
+    async def amend(self, inbound: Inbound) -> bool:
+        """As `contracts.Inbox.amend`; True too where that is owed."""
+        return await self._made(lambda: self._journal.amend(inbound)) is not False
 
     async def intend(self, messages: Sequence[Outbound]) -> None:
         """As `contracts.Outbox.intend`."""
@@ -73,13 +85,14 @@ class Arrears:
                 del self._owed[:count]
             return True
 
-    async def _made(self, change: Change, *, closes: bool = False) -> None:
+    async def _made(self, change: Change, *, closes: bool = False) -> object:
+        """Make a change, or owe it; what the journal says to it, None where it was owed."""
         if self._owed:
             self._owed.append((change, closes))
             await self.settle()
-            return
+            return None
         try:
-            await change()
+            return await change()
         except errors.StorageError as error:
             self._owed.append((change, closes))
             self._log.write(
@@ -90,6 +103,7 @@ class Arrears:
                 owed=len(self._owed),
             )
             self.refused()
+            return None
 
 
 def _unheard() -> None:

@@ -9,8 +9,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from bot import errors
-from bot.contracts import Inbound, Inbox, InboxRecord, Journal, Log
+from bot.contracts import Inbound, Inbox, InboxRecord
 from bot.gateway.arrears import Arrears
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person, same_message
@@ -51,12 +50,23 @@ def whole(message: Inbound, edit: Inbound) -> Inbound:
 
 
 def completed(edit: Inbound, records: Sequence[InboxRecord]) -> Inbound:
-    """The same, from what is on file of the album and of its items."""
+    """An edit of one item of an album as the new words of all of it, from what is on file. Its time is that of the newest
+    edit in it: what takes the place of the others, in whatever order they came.
+    """
     record = original(edit, records)
-    if record is None:
+    if record is None or edit.message_id not in record.inbound.items or edit.items:
         return edit
-    earlier = [one for one in records if one.inbound.request_id < edit.request_id]
-    return whole(as_changed(record.inbound, earlier) or record.inbound, edit)
+    earlier = [one.inbound for one in records if one.inbound.request_id < edit.request_id]
+    edits = [one for one in earlier if one.kind == "edit" and same_message(one, record.inbound)]
+    folded = _folded(record.inbound, [*edits, edit])
+    fields = {name: getattr(folded, name) for name in ("message_id", "items", "text", "attachments")}
+    return edit.model_copy(update={**fields, "ts": max(one.ts for one in [*edits, edit])})
+
+
+def _folded(message: Inbound, edits: Iterable[Inbound]) -> Inbound:
+    # Of two edits in one second the one that came later is the newer.
+    ordered = sorted(edits, key=lambda edit: edit.ts)
+    return functools.reduce(revised, ordered if message.items else ordered[-1:], message)
 
 
 async def on_file(journal: Inbox, inbound: Inbound) -> list[InboxRecord]:
@@ -80,9 +90,7 @@ def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | No
     changes = [record.inbound for record in records if same_message(record.inbound, message)]
     if any(change.kind == "delete" for change in changes):
         return None
-    # Of two edits in one second the one that came later is the newer.
-    edits = sorted((change for change in changes if change.kind == "edit"), key=lambda edit: edit.ts)
-    return functools.reduce(revised, edits if message.items else edits[-1:], message)
+    return _folded(message, (change for change in changes if change.kind == "edit"))
 
 
 def withdrawn(inbound: Inbound, records: Iterable[InboxRecord]) -> bool:
@@ -120,23 +128,19 @@ class Changes:
     def __init__(
         self,
         *,
-        journal: Journal,
         arrears: Arrears,
         lanes: Lanes,
         running: Running,
         added: Callable[[Inbound], None],
         stop: Callable[[Turn], Awaitable[bool]],
         settling: asyncio.Lock,
-        log: Log,
     ) -> None:
-        self._journal = journal
         self._arrears = arrears
         self._lanes = lanes
         self._running = running
         self._added = added
         self._stop = stop
         self._settling = settling
-        self._log = log
 
     def carry_out(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest:
         """Where the message waits or its turn runs, at once: what is left to be recorded is returned. Else the journal
@@ -154,8 +158,11 @@ class Changes:
         waiting = self._lanes.find(chat_key, person(edit), lambda other: same_message(other, edit))
         if waiting is not None:
             fresh = revised(waiting, edit)
+            if waiting.kind == "edit":
+                fresh = fresh.model_copy(update={"ts": max(waiting.ts, edit.ts)})
             self._lanes.replace(fresh)
-            return partial(self._replaced, fresh, edit)
+            # On its way before its turn can begin: after a crash its row tells that the turn had these words.
+            return partial(self._replaced, asyncio.ensure_future(self._arrears.amend(fresh)), edit)
         turn = self._running.get(chat_key)
         if turn is not None and (message := turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
@@ -171,12 +178,8 @@ class Changes:
             return partial(self._withdrawn, gone, deletion, turn if turn.withdraw(deletion) else None)
         return partial(self._withdrawn, gone, deletion, None) if gone else None
 
-    async def _replaced(self, fresh: Inbound, edit: Inbound) -> None:
-        try:
-            await self._journal.amend(fresh)
-        except errors.StorageError as error:
-            self._complain(error)
-            return  # not finished: after a restart it replaces the message again
+    async def _replaced(self, amending: Awaitable[bool], edit: Inbound) -> None:
+        await amending
         await self._arrears.finish(edit.request_id, "replaced")
 
     async def _withdrawn(self, gone: Sequence[Inbound], deletion: Inbound, stop: Turn | None) -> None:
@@ -204,15 +207,8 @@ class Changes:
                 await self._amended(revised(record.inbound, change), change)
 
     async def _amended(self, fresh: Inbound, edit: Inbound) -> None:
-        try:
-            waited = await self._journal.amend(fresh)
-        except errors.StorageError as error:
-            self._complain(error)
-            return
+        waited = await self._arrears.amend(fresh)
         await self._arrears.finish(edit.request_id, "replaced" if waited else "recorded")
-
-    def _complain(self, error: errors.StorageError) -> None:
-        self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
 
 async def _nothing() -> None:

@@ -33,6 +33,13 @@ BESIDE = frozenset(
 
 ALIASES = {"usage": "stats"}
 
+ONCE = frozenset({"undo"})
+"""Commands that do something else when they are carried out again."""
+CUT_OFF = (
+    "I was restarted while I did this. It may be done or not, so I do not do it again by myself; history (as a "
+    "command) shows what I have in mind."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -173,6 +180,11 @@ class Commands:
         return (
             f"You are {inbound.user_id} on {inbound.channel}, {role} here. This chat is {inbound.chat_key}."
         )
+
+
+def once(inbound: Inbound) -> bool:
+    """Whether a command must not be carried out again where a crash may have cut it off."""
+    return inbound.command is not None and inbound.command.name in ONCE
 
 
 def told(facts: Json) -> str:

@@ -140,6 +140,11 @@ class Completion:
         waiting = _put_off(await self._journal.deliveries(to.request_id))
         return (*delivered, *(row.id for row in waiting if row.kind == "reply"))
 
+    async def written(self, to: Address) -> int:
+        """How many messages of an answer are on file, but for those that failed. Raises `errors.StorageError`."""
+        rows = _in_order(await self._journal.deliveries(to.request_id))
+        return sum(row.state != "failed" for row in rows)
+
     async def told(self, to: Address) -> bool:
         """After a crash: bring the notice that a message had begun to get to its end; True where its person has it, or
         will have it once the platform allows that. Raises `errors.StorageError`.

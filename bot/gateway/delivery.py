@@ -182,6 +182,10 @@ class Delivery:
         await self.progress.adopt(to)
         return delivered
 
+    async def written(self, to: Address) -> int:
+        """How many messages an answer has come to so far, but for those that failed. Raises `errors.StorageError`."""
+        return await self._completion.written(to)
+
     def preview(self, to: Address, words: Callable[[], str]) -> None:
         """As `contracts.TurnRequest.preview`, where the channel can do that and is set to."""
         self._previews.begin(to, words)

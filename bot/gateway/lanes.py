@@ -79,7 +79,7 @@ class Lanes:
         self._breath = Breath(self.go_on, rush)
         self._holds = Holds(clock, debounce, self._quiet)
         self._lanes: dict[str, _Lane] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[object]] = set()
         self._by_person: Counter[Person] = Counter()
         self._number = 0
         self._returning: deque[asyncio.Future[None]] = deque()
@@ -124,7 +124,7 @@ class Lanes:
         self._start(self._work(lane.running), functools.partial(self._ended, chat_key, lane.running))
         self._breath.take()
 
-    def beside(self, work: Awaitable[None]) -> None:
+    def beside(self, work: Awaitable[object]) -> None:
         """Do something that must not wait for its chat's lane."""
         self._start(work, lambda _: None)
 
@@ -301,7 +301,7 @@ class Lanes:
         merged = self._mode.collects or other.burst == first.burst
         return merged and other.begun is None and belongs(other.inbound, first.inbound)
 
-    def _start(self, work: Awaitable[None], ended: Callable[[bool], None]) -> None:
+    def _start(self, work: Awaitable[object], ended: Callable[[bool], None]) -> None:
         """Do work in a task of its own: its failure is logged and hurts nobody else. `ended` hears whether it went
         well, unless it was cancelled.
         """
@@ -309,7 +309,7 @@ class Lanes:
         self._tasks.add(task)
         task.add_done_callback(functools.partial(self._done, ended))
 
-    def _done(self, ended: Callable[[bool], None], task: asyncio.Task[None]) -> None:
+    def _done(self, ended: Callable[[bool], None], task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             return

@@ -10,8 +10,6 @@ from bot.contracts import ArchiveLine, Channel, KnowsLinks, KnowsMembers, Log
 
 SECONDS = 15.0
 """How long a platform may take to say who is where."""
-MOST = 200
-"""Chats that are asked about, those last spoken in first."""
 
 
 class Memberships:
@@ -25,7 +23,7 @@ class Memberships:
         self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
     ) -> list[str]:
         knows = self._channels.get(channel)
-        asked = [key for key in chat_keys if key.startswith(f"{channel}:")][:MOST]
+        asked = [key for key in chat_keys if key.startswith(f"{channel}:")]
         if not asked or not isinstance(knows, KnowsMembers):
             return []
         try:

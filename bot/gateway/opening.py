@@ -10,13 +10,16 @@ from typing import Protocol
 from bot import errors
 from bot.contracts import Agent, DeliveryRecord, Inbound, InboxRecord, Journal, Log
 from bot.gateway.arrears import Arrears
-from bot.gateway.changes import as_changed, completed, on_file, original, outdated
+from bot.gateway.changes import as_changed, completed, on_file, original, outdated, revised
+from bot.gateway.commands import CUT_OFF, once
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.queueing import belongs, taken_in_at
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, is_stop, stops
 
 TOLD = "told before a restart"
+_NOTED = {None, "replaced", "outdated", "recorded", "recorded before its message"}
+"""What becomes of an edit that no turn takes up."""
 AT_ONCE = 200
 """Rows that are looked up side by side."""
 TOGETHER = 1.0
@@ -108,6 +111,7 @@ class Opening:
         _told_together(rows)
         for stop in [row for row in rows if is_stop(row.inbound)]:
             self._late[stop.inbound.request_id] = _carried_out(stop.inbound, rows, self._halted.values())
+        self._late |= {row.inbound.request_id: CUT_OFF for row in rows if self._may_be_done(row)}
         begun = await self._begun([row for row in rows if row.for_the_model and not row.outcome])
         inside = {one.request_id for portion in begun.values() for one in portion.all}
         for row in rows:
@@ -137,6 +141,10 @@ class Opening:
     def _old(self, inbound: Inbound) -> bool:
         first = self.taken_in.first
         return not first or inbound.request_id < first
+
+    def _may_be_done(self, row: _Row) -> bool:
+        """Whether it is a command that a crash may have cut off behind what it does."""
+        return once(row.inbound) and row.claimed and not row.outcome and self._old(row.inbound)
 
     async def _revise(self, row: _Row, inside: set[str]) -> None:
         """Bring a message that nobody has begun to answer to what its author made of it; see what is left of an edit."""
@@ -270,12 +278,18 @@ def _edit_outcome(row: _Row, inside: set[str]) -> str:
         return "outdated"
     if message is None:
         return "recorded before its message"
-    if message.inbound.request_id in inside or message.state == "claimed":
-        return ""
-    if message.state == "received":
+    going_on = message.inbound.request_id in inside or message.state == "claimed"
+    if _was_in(row, message) or (message.state == "received" and not going_on):
         return "replaced"
-    # It came while the turn of its message ran, and waited for its own.
-    return "" if own.received_at < message.changed_at else "recorded"
+    # It came while the turn of its message ran, and waits for the next step of that or for a turn of its own.
+    return "" if going_on or own.received_at < message.changed_at else "recorded"
+
+
+def _was_in(row: _Row, message: InboxRecord) -> bool:
+    """Whether a message said what an edit makes of it when its turn began: no other edit was taken up since."""
+    others = (one for one in row.records if one.inbound.kind == "edit" and one is not row.own)
+    taken_up = any(one.state == "claimed" or one.outcome not in _NOTED for one in others)
+    return not taken_up and revised(message.inbound, row.inbound) == message.inbound
 
 
 def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> Portion | None:

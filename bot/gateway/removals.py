@@ -5,8 +5,8 @@ text, and what was derived from it goes; nothing on file is erased for that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ HOW = (
     "Where you can delete a message yourself, I forget it with that, if your platform tells me."
 )
 LAST = "last"
+AGAIN_SECONDS = 5.0
+"""Until a removal that the disk refused is tried again."""
 PATIENCE = 5.0
 """Seconds that a turn waits for what was deleted before it."""
 _JOINED = "joined "
@@ -102,21 +104,34 @@ class Removals:
         """A platform says that the author has deleted a message; whether there was anything to remove. Doing it again
         changes nothing. Raises `errors.StorageError`.
         """
-        target = await self._target(deletion, deletion.message_id or "")
+        message_id = deletion.message_id or ""
+        target = await self._target(deletion, message_id) or await self._unknown(
+            deletion, message_id, deletion.user_id
+        )
         if target is None or target.role != "user" or target.person != deletion.user_id:
             return False
         await self._remove(deletion, target)
         return True
 
-    async def attempt(self, deletion: Inbound) -> bool:
-        """The same where a disk that refuses must not keep anything else from going on."""
+    async def attempt(self, deletion: Inbound) -> bool | None:
+        """The same where a disk that refuses must not keep anything else from going on; None where it does (`at_last`)."""
         try:
             return await self.deleted(deletion)
         except errors.StorageError as error:
             self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
-            return False
+            return None
 
-    @contextmanager
+    async def at_last(self, deletion: Inbound) -> None:
+        """Do what the disk has refused as soon as it takes that, and let the agent forget it too."""
+        found: bool | None = None
+        while found is None:
+            await self._clock.sleep(AGAIN_SECONDS)
+            with contextlib.suppress(errors.StorageError):  # told already
+                found = await self.deleted(deletion)
+        if found:
+            await self._agent.forget(deletion.chat_key)
+
+    @contextlib.contextmanager
     def under_way(self, change: Inbound) -> Iterator[None]:
         """While this goes on, `settled` waits for it, if a message is deleted by it."""
         if change.kind != "delete":
@@ -166,6 +181,9 @@ class Removals:
 
     async def _one(self, inbound: Inbound, message_id: str) -> str:
         target = await self._target(inbound, message_id)
+        if target is None:
+            quoted = (one for one in inbound.quoted if one.message_id == message_id and not one.from_self)
+            target = await self._unknown(inbound, message_id, next((one.user_id for one in quoted), None))
         if target is None:
             return UNKNOWN
         if target.person != inbound.user_id and not self._access.is_operator(
@@ -230,6 +248,19 @@ class Removals:
         turns = await self._turns(of)
         return _Target(next(iter(albums), message_id), "user", people[0], of, turns, ids, quoted)
 
+    async def _unknown(self, inbound: Inbound, message_id: str, said_by: str | None) -> _Target | None:
+        """A message that the bot was never told, whose author the platform names: its words may have been quoted, by a
+        person or as what was said before in a thread. None where nothing was said in that chat yet.
+        """
+        known = await self._archive.search(
+            inbound.chat_key, HistoryQuery(limit=1, everything=True, counted=False)
+        )
+        if not (message_id and said_by and known.lines):
+            return None
+        quoting = await self._quoting(inbound.chat_key, (message_id,))
+        turns = await self._turns([one.inbound.request_id for one in quoting])
+        return _Target(message_id, "user", said_by, (), (), (message_id,), turns)
+
     async def _quoting(self, chat_key: str, ids: Sequence[str]) -> list[InboxRecord]:
         """What people said in answer to messages with these ids."""
         found = [one for name in ids for one in await self._journal.quoting(chat_key, name)]
@@ -263,10 +294,12 @@ class Removals:
         if target.message_id not in known:
             await self._archive.append(self._line(inbound, target))
         artifacts = await self._artifacts.forget(inbound.chat_key, target.told)
-        notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), target.told)
+        # A note of a later turn names the message itself, also where that joined another's turn.
+        made = tuple(dict.fromkeys((*target.told, *target.of)))
+        notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), made)
         if target.person is not None:
             owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
-            notes += await self._memory.forget(owner, target.told)
+            notes += await self._memory.forget(owner, made)
         if target.role == "user":
             await self._jobs(frozenset(target.turns))
         self._log.write(

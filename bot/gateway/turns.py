@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -26,7 +27,7 @@ from bot.gateway.approvals import ApprovalDesk, Floor
 from bot.gateway.attachments import unseen
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.changes import Changes, Rest
-from bot.gateway.commands import BESIDE, Commands
+from bot.gateway.commands import BESIDE, Commands, once
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.lanes import Lanes, Portion
@@ -86,7 +87,7 @@ class Turns:
         )  # fmt: skip
         self._approvals = approvals
         approvals.floor = Floor(self._running, self.lanes.parked, self._unread)
-        late: dict[str, str] = {}
+        late = self._late = dict[str, str]()
         self.opening = Opening(
             agent=agent, journal=journal, arrears=delivery.arrears, lanes=self.lanes, running=self._running, aside=self._aside,
             again=self._again.add, notices=self._notices.add, late=late, removed=self._removed,
@@ -101,8 +102,8 @@ class Turns:
             off_file=self.backlog.stop, late=late,
         )  # fmt: skip
         self.changes = Changes(
-            journal=journal, arrears=delivery.arrears, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
-            settling=self.backlog.settling, log=log,
+            arrears=delivery.arrears, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
+            settling=self.backlog.settling,
         )  # fmt: skip
         self.refuses_files: Callable[[], bool] = bool
         """Whether memory is too short for what people upload."""
@@ -144,14 +145,18 @@ class Turns:
         forgetting = None
         with self.removals.under_way(change):
             await self._intake.archived(change)
-            if change.kind == "delete" and await self.removals.attempt(change):
+            if change.kind == "delete" and await self._removed(change):
                 forgetting = asyncio.create_task(self._agent.forget(change.chat_key))
         await rest()
         if forgetting is not None:
             await self._recorded(forgetting)
 
     async def _removed(self, deletion: Inbound) -> bool:
-        return await self.removals.attempt(deletion)
+        """Whether something was removed; what the disk refuses to remove now goes later."""
+        found = await self.removals.attempt(deletion)
+        if found is None:
+            self.lanes.beside(self.removals.at_last(deletion))
+        return bool(found)
 
     async def open(self, channel: str) -> int:
         """A channel is connected: what a crash or a stop left unfinished goes on, oldest first, and after it what
@@ -160,7 +165,6 @@ class Turns:
         return await self.backlog.open(channel)
 
     async def stop(self, inbound: Inbound) -> str:
-        """Carry out a stop; what to say of it."""
         return await self.stops.stop(inbound)
 
     def _added(self, inbound: Inbound) -> None:
@@ -169,10 +173,7 @@ class Turns:
             return
         turn = self._running.get(inbound.chat_key)
         if self._mode.interrupts and turn is not None and turn.asked and follows(inbound, turn.first):
-            self.lanes.beside(self._interrupt(turn))
-
-    async def _interrupt(self, turn: Turn) -> None:
-        await self.stops.end(turn)
+            self.lanes.beside(self.stops.end(turn))
 
     def _aside(self, inbound: Inbound) -> bool:
         """Do what passes every queue: stops, and commands that do not touch the conversation."""
@@ -197,6 +198,7 @@ class Turns:
         yield from self.lanes.known()
         yield from self._beside
         yield from self._intake.in_flight
+        yield from self._arrears.closing
         for turn in self._running.values():
             yield from (inbound.request_id for inbound in turn.joined)
 
@@ -219,6 +221,8 @@ class Turns:
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
             # The journal keeps its order, so nobody need wait for the claim before the work begins.
             claimed = asyncio.ensure_future(self._arrears.claim(inbound.request_id))
+            if once(inbound):
+                await claimed
             try:
                 outcome = await self._told(inbound) or await handle()
             except errors.ShipmateError as error:
@@ -259,7 +263,8 @@ class Turns:
             # The platform shows by itself what became of its button.
             await self.stops.stop(inbound)
             return "stop"
-        await self._notify(inbound, await self.commands.run(inbound))
+        words = self._late.pop(inbound.request_id, "") or await self.commands.run(inbound)
+        await self._notify(inbound, words)
         return "command"
 
     async def _handle(self, turn: Turn) -> str:
@@ -280,9 +285,6 @@ class Turns:
     async def _turn(self, turn: Turn) -> str:
         first = turn.first
         to = Address.of(first)
-
-        def take_more() -> list[Inbound]:
-            return self._taken(turn, joins)
 
         async def answered() -> None:
             await self._close(turn)
@@ -306,9 +308,10 @@ class Turns:
                 context=context,
                 reply=ChatReply(self._delivery, to, "" if delivered else self._unseen(attachments), answered),
                 also=together,
-                take_more=take_more if self._mode.steers else None,
+                take_more=partial(self._taken, turn, joins) if self._mode.steers else None,
                 preview=partial(self._delivery.preview, to),
                 delivered=delivered,
+                written=partial(self._delivery.written, to),
             )
             turn.asked = True
             outcome = await self._agent.run(request)
@@ -380,10 +383,8 @@ class Turns:
 
     async def _notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""
-        try:
+        with contextlib.suppress(errors.DeliveryFailed):
             await self._delivery.send(Address.of(inbound), words, kind="notice", owed=True)
-        except errors.DeliveryFailed:
-            return
 
     async def _finish(self, inbound: Inbound, outcome: str) -> None:
         await self._intake.archived(inbound)

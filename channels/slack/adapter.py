@@ -342,7 +342,7 @@ class SlackChannel:
         return self._session is not None and await self._hooks.answer(trigger, markdown, self._session)
 
     async def find(self, message: Outbound) -> Sent | None:
-        """By the id in its metadata, in the thread (or the newest of the channel) where it should be."""
+        """By the id in its metadata, in the thread (or among the newest of the channel) where it should be."""
         if self._client is None:
             raise errors.DeliveryUncertain("Slack is not connected")
         try:
@@ -358,19 +358,19 @@ class SlackChannel:
         }
         root = message.target.get("thread_ts")
         cursor: str | None = None
-        for _ in range(_PAGES if root else 1):
+        for _ in range(_PAGES):
             if root:
                 answer = await client.conversations_replies(**where, ts=root, cursor=cursor)
             else:
-                answer = await client.conversations_history(**where)
+                answer = await client.conversations_history(**where, cursor=cursor)
             for post in answer.get("messages") or ():
                 payload = (post.get("metadata") or {}).get("event_payload") or {}
                 if payload.get("id") == message.id:
                     return Sent(message_id=str(post["ts"]))
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
-                break
-        return None
+                return None
+        raise errors.DeliveryUncertain("there is more in this conversation than can be looked through")
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         thread_ts = target.get("thread_ts")

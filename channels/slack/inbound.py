@@ -270,6 +270,8 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound 
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
         return None
     addressed = _changed_place(channel, me, post)
+    if addressed is None and post.thread_ts is not None:
+        addressed = "thread"  # what a thread began with was read along by whoever was asked in it
     if addressed is None:
         return None
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from telegram import Bot
 from telegram.error import TelegramError
 
+from bot import errors
 from bot.contracts import ArchiveLine
 from channels.telegram import address, wire
 
@@ -20,23 +21,28 @@ _SUPERGROUP = "-100"
 
 async def chats_of(bot: Bot, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
     """Those of the chatKeys that lie in chats which Telegram says the person is in now. A chat of two has the id of its
-    person, so nobody need be asked.
+    person, so nobody need be asked. Raises `errors.ChannelUnreachable` where Telegram answered about none of the groups.
     """
     chats = {key: chat for key in chat_keys if (chat := _chat(key)) is not None}
     groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")][:MOST]
     room = asyncio.Semaphore(_AT_ONCE)
     answers = await asyncio.gather(*(_is_inside(bot, chat, user_id, room) for chat in groups))
+    if groups and all(answer is None for answer in answers):
+        raise errors.ChannelUnreachable("Telegram does not say who is in a group")
     inside = {chat for chat, yes in zip(groups, answers, strict=True) if yes}
     if direct:
         inside.add(user_id)
     return [key for key, chat in chats.items() if chat in inside]
 
 
-async def _is_inside(bot: Bot, chat: str, user_id: str, room: asyncio.Semaphore) -> bool:
+async def _is_inside(bot: Bot, chat: str, user_id: str, room: asyncio.Semaphore) -> bool | None:
+    """None where Telegram did not answer: that is no answer about the person."""
     async with room:
         try:
             member = await bot.get_chat_member(int(chat), int(user_id))
-        except (TelegramError, ValueError, *wire.GARBLED):
+        except (wire.Unsent, wire.Unclear, wire.Flood):
+            return None
+        except (TelegramError, *wire.GARBLED):
             return False
     return member.status in _INSIDE or getattr(member, "is_member", False) is True
 

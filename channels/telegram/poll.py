@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,8 +33,12 @@ CONTESTED = 30.0
 """Seconds of conflict after which the channel no longer counts as connected; a restart beside us is over by then."""
 CONFLICT = "somebody else polls with this bot's token (409)"
 REMEMBERED = 1000
+_PASSING = (TelegramError, errors.ShipmateError, OSError, MemoryError)
+"""What says nothing of the update itself."""
 AGAIN = 5.0
 """Seconds after which the loop begins again where something that nobody foresaw has ended it."""
+TRIES = 3
+"""So often an update may do that; then it is a dead letter, and what stands behind it goes on."""
 
 
 @dataclass(slots=True)
@@ -42,6 +47,7 @@ class _Unit:
 
     events: list[inbound.Event] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
+    raws: list[Json] = field(default_factory=list)
     buried: tuple[Json, str] | None = None
 
     @property
@@ -82,6 +88,7 @@ class Poll:
         self._taken: set[int] = set()
         self._albums: dict[str, float] = {}
         self._nameless: set[str] = set()
+        self._broke: Counter[int] = Counter()
         self._stopping = False
         self._waiting = False
         self._polling = False
@@ -213,7 +220,9 @@ class Poll:
 
     async def _hand_over_chat(self, units: Sequence[_Unit]) -> None:
         for unit in units:
-            await self._hand_over(unit)
+            (end,) = await asyncio.gather(self._hand_over(unit), return_exceptions=True)
+            if end is not None:
+                await self._given_up(unit, end)
             self._taken.update(unit.ids)
             if self._stopping:
                 break
@@ -257,6 +266,7 @@ class Poll:
             album = event.album if event is not None else None
             unit = units.setdefault(album or f"update {number}", _Unit())
             unit.ids.append(number)
+            unit.raws.append(raw)
             unit.buried = buried
             if event is not None:
                 unit.events.append(event)
@@ -293,6 +303,19 @@ class Poll:
             # Of an album that was taken in before all of it had come, the rest is a message of its own.
             for event in events:
                 await self._offered([event])
+
+    async def _given_up(self, unit: _Unit, error: BaseException) -> None:
+        """Bury what nobody foresaw would break its taking in, once it has done so often enough; else raise that."""
+        first = unit.ids[0]
+        if isinstance(error, Exception) and not isinstance(error, _PASSING):
+            self._broke[first] += 1
+        if self._broke[first] < TRIES:
+            raise error
+        for raw in unit.raws:
+            key = f"telegram:{self._bot.id}:update:{raw['update_id']}"
+            reason = f"an update that cannot be taken in: {type(error).__name__}"
+            await self._bury(key, json.dumps(raw), reason)
+        del self._broke[first]
 
     async def _offered(self, events: Sequence[inbound.Event]) -> bool:
         whole = inbound.merge(events)

@@ -167,7 +167,7 @@ class JobDesk:
 
     async def _list(self, inbound: Inbound) -> JobList:
         async with self.due.lock:
-            await self._book.load()
+            await self._book.read()
             found = [job for job in self._book.all() if job.of(inbound)]
         people = {job.user_id for job in found}.union(*(job.words_of or () for job in found))
         anybody = any(job.words_of is None for job in found)

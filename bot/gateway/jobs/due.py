@@ -25,6 +25,8 @@ FAILURES = 3
 MOST_DOUBTS = 5
 """How often a platform is asked before it is believed that somebody has left: it may only have failed to answer."""
 ASK_SECONDS = 15.0
+ASK_AGAIN_SECONDS = 60.0
+"""Until a platform that does not say who is in a chat is asked again."""
 
 
 class TakesIn(Protocol):
@@ -82,6 +84,7 @@ class DueJobs:
         self._log = log
         self._seen = math.inf
         self._doubts: dict[str, int] = {}
+        self._unsure: dict[str, float] = {}
         self._trouble = False
 
     async def look(self) -> None:
@@ -168,6 +171,7 @@ class DueJobs:
 
     async def _settle(self, job: Planned, tell: str = "") -> None:
         """A time is over without a turn."""
+        self._unsure.pop(job.id, None)
         if job.next is None and not tell:
             await self._book.remove(job)
         else:
@@ -198,11 +202,27 @@ class DueJobs:
         channel: object = self._channels.get(job.channel)
         if job.chat_type != "group" or not isinstance(channel, KnowsMembers):
             return ""
+        return await self._gone_from(job, channel)
+
+    async def _gone_from(self, job: Planned, channel: KnowsMembers) -> str | None:
+        """As `_barred`, of whether its person is in its group."""
+        if self._clock.monotonic() < self._unsure.get(job.id, -math.inf):
+            return None
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 inside = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
-        except (errors.ShipmateError, TimeoutError):
-            return ""
+        except (errors.ShipmateError, TimeoutError) as error:
+            if job.id not in self._unsure:
+                self._note(
+                    job,
+                    "has to wait: nobody can say whether its person is still in that chat",
+                    job.firing,
+                    level="warn",
+                    cause=f"{type(error).__name__}: {error}",
+                )
+            self._unsure[job.id] = self._clock.monotonic() + ASK_AGAIN_SECONDS
+            return None
+        self._unsure.pop(job.id, None)
         doubts = 0 if job.chat_key in inside else self._doubts.get(job.id, 0) + 1
         self._doubts[job.id] = doubts
         if 0 < doubts < MOST_DOUBTS:
@@ -230,8 +250,9 @@ class DueJobs:
     def _skipped(self, job: Planned, due: float) -> str:
         where = job.plan.where
         before = f" and {job.missed} times before" if job.missed else ""
+        why = "find out whether you are still in this chat" if job.id in self._unsure else "run it"
         words = (
-            f"Job {job.id} (“{title(job)}”) was due {zones.written(due, where)}{before}, when I could not run it. That is "
+            f"Job {job.id} (“{title(job)}”) was due {zones.written(due, where)}{before}, when I could not {why}. That is "
             f"more than {self._limits.grace / 60:g} minutes ago, so I have skipped it."
         )
         return words + (f" It is due next {zones.written(job.next, where)}." if job.next is not None else "")

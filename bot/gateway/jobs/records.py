@@ -78,10 +78,17 @@ class Book:
         self._log = log
         self._jobs: dict[str, Planned] = {}
         self._zones: dict[Person, str] = {}
+        self._doubtful: set[str] = set()
         self._loaded = False
 
     async def load(self) -> None:
-        """Read them, once. Raises `errors.StorageError`."""
+        """Read them, once; what was refused since then is made certain. Raises `errors.StorageError`."""
+        for name in list(self._doubtful):
+            await self._written(name, self._jobs.get(name))
+        await self.read()
+
+    async def read(self) -> None:
+        """Read them, once, also while nothing can be written. Raises `errors.StorageError`."""
         if self._loaded:
             return
         for row in await self._journal.jobs():
@@ -114,13 +121,24 @@ class Book:
         return self._zones.get(person)
 
     async def put(self, job: Planned) -> Planned:
-        await self._journal.put_job(Job(job.id, job.chat_key, job.model_dump(by_alias=True, mode="json")))
+        await self._written(job.id, job)
         self._jobs[job.id] = job
         return job
 
     async def remove(self, job: Planned) -> None:
-        await self._journal.remove_job(job.id)
+        await self._written(job.id, None)
         self._jobs.pop(job.id, None)
+
+    async def _written(self, name: str, job: Planned | None) -> None:
+        """Put a job on file, or take it from there. Of a change that is refused nobody knows whether it is there after
+        all: what is in memory counts, and is written again.
+        """
+        self._doubtful.add(name)
+        if job is None:
+            await self._journal.remove_job(name)
+        else:
+            await self._journal.put_job(Job(name, job.chat_key, job.model_dump(by_alias=True, mode="json")))
+        self._doubtful.discard(name)
 
     async def remember(self, person: Person, zone: str) -> None:
         """A preference only: where it cannot be written it is asked for again."""

@@ -104,7 +104,7 @@ class FakeChannel:
         return [message.text for message in self.sent]
 
     async def until(self, count: int) -> list[str]:
-        async with asyncio.timeout(5), self.changed:
+        async with asyncio.timeout(30), self.changed:
             await self.changed.wait_for(lambda: len(self.sent) >= count)
         return self.texts
 
@@ -305,7 +305,7 @@ class Bench:
 
     async def idle(self) -> None:
         """Until no lane has work."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while self.turns.lanes._tasks:
                 await asyncio.wait(self.turns.lanes._tasks)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
+from bot import errors
 from bot.contracts import Inbound, TurnOutcome, TurnRequest
 
 
@@ -18,11 +20,16 @@ def names(inbound: Inbound) -> tuple[str, ...]:
 
 
 class Scripted:
-    """`contracts.Agent` that says which messages it answers, takes up what it may, and knows what it has answered."""
+    """`contracts.Agent` that says which messages it answers, takes up what it may, and knows what it has answered: as the
+    real one, by what it has on file (`cut`, `asked`: the messages of an answer, and how many there were before it).
+    """
 
-    def __init__(self, ended: set[str], cut: dict[str, list[str]]) -> None:
+    def __init__(
+        self, ended: set[str], cut: dict[str, list[str]], asked: dict[str, list[tuple[set[str], int | None]]]
+    ) -> None:
         self.ended = ended
         self.cut = cut
+        self.asked = asked
         self.gate = asyncio.Event()
         self.gate.set()
         self.running: dict[str, asyncio.Task[TurnOutcome]] = {}
@@ -53,11 +60,28 @@ class Scripted:
         more = request.take_more() if request.take_more is not None else []
         sources += [one.request_id for one in more]
         # What was delivered before a kill is not said again; what joined since then wants an answer.
-        answered = more if request.delivered else [*first, *more]
+        written = await self._written(request)
+        said = self.asked.setdefault(request.request_id, [])
+        if request.delivered and said:
+            _, before = said[-1]
+            if before is not None and written is not None and written <= before:
+                said.pop()
+        done = {one for ids, _ in said for one in ids} if request.delivered else set()
+        answered = [one for one in [*first, *more] if one.request_id not in done]
         if answered:
-            await request.reply.send(" ".join(map(quoted, answered)))
+            said.append(({one.request_id for one in answered}, written))
+            # What waits goes out by itself.
+            with contextlib.suppress(errors.DeliveryUncertain, errors.DeliveryDeferred):
+                await request.reply.send(" ".join(map(quoted, answered)))
         self._end(request)
         return TurnOutcome("done", delivered=1)
+
+    async def _written(self, request: TurnRequest) -> int | None:
+        assert request.written is not None
+        try:
+            return await request.written()
+        except errors.StorageError:
+            return None
 
     def _end(self, request: TurnRequest) -> None:
         self.ended.add(request.request_id)

@@ -134,6 +134,21 @@ async def test_what_is_said_of_any_item_takes_the_place_of_the_whole_album_in_th
     await bench.close()
 
 
+async def test_changes_of_several_items_in_any_order_are_all_in_the_archive(tmp_path: Path) -> None:
+    bench = await made(tmp_path)
+    await bench.say("two", **ALBUM)
+    await said(bench)
+    newest = 1_700_000_000_900
+    await bench.say("zwei", **change("b", ts=newest))
+    await said(bench)
+    await bench.say("eins", **change("a", ts=newest - 100))
+    await said(bench)
+    await bench.say("older", **change("b", ts=newest - 200))
+    await said(bench)
+    assert [words for role, words in await bench.lines() if role == "user"] == ["eins\nzwei"]
+    await bench.close()
+
+
 async def test_changes_of_several_items_that_a_crash_left_in_a_turn_are_one_album(tmp_path: Path) -> None:
     first = await made(tmp_path)
     first.agent.hold = asyncio.Event()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Inbound, Outbound
+from bot.contracts import Command, Inbound, Outbound
 from bot.gateway.arrears import Arrears
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -127,3 +127,58 @@ async def test_a_message_is_closed_only_once_all_before_that_is_on_file() -> Non
     assert await arrears.settle()
     assert await left() == []
     assert [row.detail for row in await journal.deliveries("r1")] == ["deferred until 1.000"]
+
+
+async def test_what_is_over_is_not_begun_again_while_the_disk_refuses_its_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A channel that connects later reads the journal, which goes on reading while it cannot be written."""
+    finish = bench.journal.finish
+
+    async def full(*_: Any) -> None:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(bench.journal, "finish", full)
+    await bench.say("你好")
+    await bench.say("", command=Command(name="undo"), addressed="command")
+    await bench.idle()
+    said = list(bench.tele.texts)
+    assert await bench.turns.open("local") == 0
+    await bench.idle()
+    assert (bench.tele.texts, bench.agent.undone) == (said, ["tele:chat:77"])
+    monkeypatch.setattr(bench.journal, "finish", finish)
+    assert await bench.delivery.arrears.settle()
+    assert bench.delivery.arrears.closing == set()
+    assert await bench.journal.unfinished() == []
+
+
+async def test_an_edit_that_the_disk_refused_to_note_gets_no_turn_of_its_own_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    await bench.open()
+    amend, asked = bench.journal.amend, asyncio.Event()
+
+    async def full(*_: Any) -> bool:
+        asked.set()
+        raise errors.StorageError("the disk is full")
+
+    bench.agent.hold = asyncio.Event()
+    await bench.say("busy")
+    await bench.agent.began.wait()
+    await bench.say("teh", message_id="m")
+    monkeypatch.setattr(bench.journal, "amend", full)
+    await bench.say("the 你好", message_id="m", kind="edit")
+    await asked.wait()
+    monkeypatch.setattr(bench.journal, "amend", amend)
+    await bench.clock.advance(5)
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.tele.texts == ["re: busy", "re: the 你好"]
+    await bench.close()
+    again = Bench(tmp_path)
+    await again.open()
+    await again.idle()
+    assert again.tele.texts == []
+    assert await again.journal.unfinished() == []
+    await again.close()

@@ -316,3 +316,59 @@ async def test_an_edit_that_comes_after_the_deletion_and_before_the_message_leav
     assert await bench.lines() == []
     assert bench.tele.texts == []
     assert await bench.journal.unfinished() == []
+
+
+@pytest.mark.parametrize("when", ["before its message", "before the turn", "and the turn is over"])
+async def test_an_edit_whose_words_the_turn_had_is_not_answered_again_where_a_crash_kept_it_open(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path, mode="followup")
+    await first.open()
+    finish = first.journal.finish
+
+    async def but_edits(request_id: str, outcome: str) -> None:
+        if outcome not in {"replaced", "recorded before its message"}:
+            await finish(request_id, outcome)
+
+    monkeypatch.setattr(first.journal, "finish", but_edits)
+    held = first.agent.hold = asyncio.Event()
+    if when == "before its message":
+        await first.say("the 你好", message_id="m", kind="edit")
+        await first.say("teh", message_id="m")
+    else:
+        await first.say("busy", message_id="busy")
+        await first.agent.began.wait()
+        first.agent.began.clear()
+        await first.say("teh", message_id="m")
+        await first.say("the 你好", message_id="m", kind="edit")
+        await first.clock.advance(5)
+        first.agent.hold = asyncio.Event() if when == "before the turn" else None
+        held.set()
+    await first.agent.began.wait()
+    if when == "and the turn is over":
+        await first.idle()
+    await first.close()
+    second = Bench(tmp_path, mode="followup")
+    await second.open()
+    await second.idle()
+    assert [one for one in [*first.tele.texts, *second.tele.texts] if "busy" not in one] == ["re: the 你好"]
+    assert await second.journal.unfinished() == []
+    await second.close()
+
+
+async def test_an_edit_that_waits_and_took_up_a_newer_one_is_answered_after_a_crash(tmp_path: Path) -> None:
+    first = Bench(tmp_path, mode="followup")
+    await first.open()
+    await busy(first)
+    await first.say("second", message_id="busy", kind="edit", ts=1_800_000_000_000)
+    await first.say("third", message_id="busy", kind="edit", ts=1_800_000_001_000)
+    async with asyncio.timeout(10):
+        while await outcomes(first, "busy") != [None, None, "replaced"]:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+    await first.close()
+    second = Bench(tmp_path, mode="followup")
+    await second.open()
+    await second.idle()
+    assert second.tele.texts == ["re: busy", "re: third"]
+    assert await second.journal.unfinished() == []
+    await second.close()

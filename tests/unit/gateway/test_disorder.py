@@ -42,6 +42,7 @@ class Disorder(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.ended: set[str] = set()
         self.cut: dict[str, list[str]] = {}
+        self.asked: dict[str, list[tuple[set[str], int | None]]] = {}
         self.sent: list[Outbound] = []
         self.number = 0
         self.events: list[Inbound] = []
@@ -79,10 +80,14 @@ class Disorder(RuleBasedStateMachine):
         # As on Slack, where a send without a known outcome can be looked up: nothing has to be said again.
         self.bench.tele.find = self.find  # type: ignore[method-assign]
         self.bench.tele.prefix = "r"
-        self.agent = scripted.Scripted(self.ended, self.cut)
+        self.agent = scripted.Scripted(self.ended, self.cut, self.asked)
         bench = self.bench
         bench.turns._agent = bench.turns.opening._agent = bench.turns.stops._agent = self.agent
         bench.turns.removals._agent = bench.turns.commands._agent = self.agent
+        await self._opened(bench)
+        await bench.delivery.open(lambda *_: None)
+
+    async def _opened(self, bench: Bench) -> None:
         await bench.open()
 
     async def find(self, message: Outbound) -> Sent | None:
@@ -92,6 +97,7 @@ class Disorder(RuleBasedStateMachine):
     async def _kill(self) -> None:
         bench = self.bench
         await bench.turns.lanes.drain(0)
+        await bench.delivery.close()
         self.sent += bench.tele.sent
         await bench.archive.close()
         await bench.journal.close()
@@ -208,12 +214,13 @@ class Disorder(RuleBasedStateMachine):
     @rule(data=st.data())
     def burst(self, data: st.DataObject) -> None:
         """Several events at once."""
-        chosen = data.draw(st.lists(st.sampled_from(self.events), min_size=2, max_size=6))
+        self.offer(data.draw(st.lists(st.sampled_from(self.events), min_size=2, max_size=6)))
 
+    def offer(self, events: list[Inbound]) -> None:
         async def bring() -> list[bool]:
-            return await asyncio.gather(*(self.bench.intake.accept(event) for event in chosen))
+            return await asyncio.gather(*(self.bench.intake.accept(event) for event in events))
 
-        for event, fresh in zip(chosen, self.do(bring()), strict=True):
+        for event, fresh in zip(events, self.do(bring()), strict=True):
             if fresh:
                 self.took(event)
 
@@ -258,10 +265,16 @@ class Disorder(RuleBasedStateMachine):
         self.do(self._kill())
         self.do(self._start())
 
+    async def _sent(self) -> None:
+        """Wait for what had to wait for its platform, or for what a kill has left behind of an earlier answer."""
+        while await self.bench.journal.undelivered():
+            await self.bench.clock.advance(30)
+
     def teardown(self) -> None:
         try:
             if hasattr(self, "bench"):
                 self.let_go()
+                self.do(self._sent())
                 left = self.do(self.bench.journal.unfinished())
                 self.do(self.verify_archive())
                 self.do(self._kill())

@@ -9,7 +9,6 @@ import pytest
 
 from bot import errors
 from bot.contracts import ArchiveLine, Channel
-from bot.gateway import membership
 from bot.gateway.membership import Memberships
 from bot.testing.log import MemoryLog
 
@@ -55,9 +54,10 @@ async def test_a_channel_that_does_not_know_means_no(channel: object) -> None:
     assert await asked.chats_of("slack", "U1", KEYS, direct=True) == []
 
 
-async def test_a_bounded_number_of_chats_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MOST", 1)
-    assert await memberships(slack=Knows(KEYS)).chats_of("slack", "U1", KEYS, direct=True) == KEYS[:1]
+async def test_a_chat_is_asked_about_however_many_others_were_spoken_in_since() -> None:
+    others = [f"slack:chat:C3:thread:{number}.0" for number in range(1_000)]
+    asked = memberships(slack=Knows(KEYS[:1]))
+    assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == KEYS[:1]
 
 
 def test_addresses_are_those_that_the_channel_knows() -> None:

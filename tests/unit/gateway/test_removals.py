@@ -12,6 +12,7 @@ from bot import errors
 from bot.contracts import ArchiveLine, Command, HistoryQuery, Inbound, MemoryOwner, Quoted, Written
 from bot.gateway import removals
 from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.outgoing import until
 
 KEY = "tele:chat:77"
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
@@ -120,15 +121,40 @@ async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
     assert bench.agent.forgot == [KEY]
 
 
-@pytest.mark.parametrize("more", [{"user_id": "5"}, {"message_id": "unknown"}])
-async def test_a_deletion_by_somebody_else_or_of_nothing_removes_nothing(
+@pytest.mark.parametrize("more", [{"user_id": "5"}, {"message_id": "unknown", "chat_key": "tele:chat:-200"}])
+async def test_a_deletion_by_somebody_else_or_where_nothing_was_said_removes_nothing(
     bench: Bench, more: dict[str, Any]
 ) -> None:
     await said(bench, "mine", "m", **GROUP)
     await bench.say("", **{"message_id": "m", "kind": "delete"} | GROUP | more)
     await bench.idle()
     assert await bench.archive.removals("tele:chat:-100") == []
+    assert await bench.archive.removals("tele:chat:-200") == []
     assert bench.agent.forgot == []
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_what_was_only_quoted_is_forgotten_too(bench: Bench, *, deleted: bool) -> None:
+    quote = Quoted(user_id="5", text="my secret is 鯨", message_id="q")
+    turn = await said(bench, "keep that in mind", "m", answers="q", quoted=(quote,), **GROUP)
+    owner = MemoryOwner("chat", "tele:chat:-100")
+    await bench.memory.change(owner, "a.md", lambda _: "鯨", Written(1, turn, "tele:chat:-100", "77"))
+    if deleted:
+        await bench.say("", message_id="q", kind="delete", user_id="5", **GROUP)
+        await bench.idle()
+    else:
+        assert await asked(bench, "q", quoted=(quote,), **GROUP) == removals.NOT_YOURS
+        assert await asked(bench, "q", quoted=(quote,), user_id="5", **GROUP) == removals.DONE
+    (line,) = await bench.archive.removals("tele:chat:-100")
+    assert (line.message_id, (line.meta or {})["turns"]) == ("q", [turn])
+    assert await bench.memory.read(owner, "a.md") is None
+    assert bench.agent.forgot == ["tele:chat:-100"]
+
+
+async def test_what_the_bot_itself_said_beside_the_conversation_is_nobodys(bench: Bench) -> None:
+    await said(bench, "hello", "m", **GROUP)
+    quote = Quoted(user_id="77", text="Forgotten: …", message_id="q", from_self=True)
+    assert await asked(bench, "q", quoted=(quote,), **GROUP) == removals.UNKNOWN
 
 
 async def test_forget_as_a_reply_removes_the_message(bench: Bench) -> None:
@@ -228,7 +254,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
     monkeypatch.setattr(first.turns.removals, "deleted", died)
     monkeypatch.setattr(first.delivery.arrears, "finish", lambda *_: asyncio.sleep(0))
     await first.say("", message_id="m", kind="delete")
-    await first.idle()
+    await until(lambda: first.clock.sleeping > 0)
     assert await first.archive.removals(KEY) == []
     await first.close()
     second = Bench(tmp_path)
@@ -312,3 +338,26 @@ async def test_the_removal_of_an_answer_names_all_of_its_messages(bench: Bench) 
     assert await asked(bench, "a2", user_id="1") == removals.DONE, "an operator may"
     (line,) = await bench.archive.removals(KEY)
     assert (line.message_id, (line.meta or {})["messageIds"]) == ("a1", ["a1", "a2"])
+
+
+async def test_what_the_disk_refuses_to_remove_goes_once_it_takes_that(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await said(bench, "my secret is 鯨", "m")
+    append = bench.archive.append
+
+    async def full(*_: Any, **__: Any) -> None:
+        raise errors.StorageError("the disk is full")
+
+    monkeypatch.setattr(bench.archive, "append", full)
+    await bench.say("", message_id="m", kind="delete")
+    await until(lambda: bench.clock.sleeping > 0)
+    assert bench.agent.forgot == []
+    await bench.clock.advance(removals.AGAIN_SECONDS)
+    await until(lambda: bench.clock.sleeping > 0)
+    monkeypatch.setattr(bench.archive, "append", append)
+    await bench.clock.advance(removals.AGAIN_SECONDS)
+    await bench.idle()
+    assert bench.agent.forgot == [KEY]
+    assert await bench.lines() == [("assistant", "re: my secret is 鯨")]
+    assert await bench.journal.unfinished() == []

@@ -11,6 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts import Attachment, Command, Outbound, Sent, TurnOutcome, TurnRequest
 from bot.gateway import stops, turns
+from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox import REPEATED
 from tests.unit.gateway.conftest import Bench
 
@@ -314,6 +315,37 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     assert await second.journal.unfinished() == []
     assert await second.lines() == ([] if what == "a command" else [("user", "/help")])
     assert what == "a command" or second.tele.signs[-1:] == [False]
+    await second.close()
+
+
+@pytest.mark.parametrize("where", ["before", "in", "after"])
+async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(where: str, tmp_path: Path) -> None:
+    first = Bench(tmp_path)
+    await first.open()
+    reached = asyncio.Event()
+
+    async def cut(*_: Any, **__: Any) -> str:
+        reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    if where == "before":
+        first.journal.claim = cut  # type: ignore[method-assign, assignment]
+    elif where == "in":
+        first.agent.undo = cut  # type: ignore[method-assign]
+    else:
+        first.delivery.send = cut  # type: ignore[method-assign, assignment]
+    await first.say("/undo", **command("undo"))
+    await reached.wait()
+    assert first.agent.undone == (["tele:chat:77"] if where == "after" else [])
+    await killed(first)
+    second = Bench(tmp_path)
+    await second.open()
+    await second.idle()
+    assert second.agent.undone == (["tele:chat:77"] if where == "before" else [])
+    (words,) = second.tele.texts
+    assert (words == CUT_OFF) is (where != "before")
+    assert await second.journal.unfinished() == []
     await second.close()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from channels.slack import adapter
 from channels.slack.hooks import MOST, Hooks
 
 
@@ -232,6 +233,22 @@ async def test_without_a_thread_the_newest_of_the_conversation_are_searched(stag
     assert await stage.slack.find(message) is None
     sent = await stage.slack.send(message)
     assert await stage.slack.find(message) == sent
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+async def test_where_there_is_more_than_can_be_looked_through_it_stays_open(
+    stage: Any, out: Any, asked: str, monkeypatch: pytest.MonkeyPatch, *, threaded: bool
+) -> None:
+    monkeypatch.setattr(adapter, "_PAGE", 2)
+    monkeypatch.setattr(adapter, "_PAGES", 2)
+    message = out("answer", stage.direct, asked if threaded else None)
+    assert await stage.slack.find(message) is None
+    for number in range(5):
+        await stage.server.say(
+            f"chatter {number}", channel=stage.direct, user=stage.ada, thread_ts=asked if threaded else None
+        )
+    with pytest.raises(errors.DeliveryUncertain):
+        await stage.slack.find(message)
 
 
 async def test_a_slack_that_cannot_be_asked_now_is_to_be_asked_later(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.contracts import Inbound
 from bot.testing.clock import FakeClock
+from bot.testing.intake import RecordingIntake
+from channels.telegram import poll
 from tests.unit.telegram.bed import Bed
 from tests.unit.telegram.test_poll import CONFLICT, SlowIntake, warnings
 
@@ -133,3 +136,30 @@ async def test_a_poll_that_is_cut_again_and_again_loses_nothing(bed: Bed) -> Non
         await bed.wake()
         await bed.taken(number + 1)
     assert [inbound.text for inbound in bed.intake.accepted] == [f"讯息 {number}" for number in range(5)]
+
+
+class BrittleIntake(RecordingIntake):
+    """Breaks over some words as nobody foresaw."""
+
+    async def accept(self, inbound: Inbound) -> bool:
+        if "poison" in inbound.text:
+            raise ZeroDivisionError
+        return await super().accept(inbound)
+
+
+async def test_an_update_that_breaks_its_taking_in_is_a_dead_letter_and_what_stands_behind_it_goes_on(
+    idle: Bed,
+) -> None:
+    brittle = idle.intake = BrittleIntake()
+    await idle.channel.start(brittle)
+    idle.server.say("poison 毒")
+    idle.server.say("behind it")
+    idle.server.say("elsewhere", chat_id=1002)
+    for _ in range(poll.TRIES - 1):
+        assert await idle.wake() == poll.AGAIN
+    await idle.until(lambda: len(brittle.accepted) == 2)
+    await idle.until(lambda: len(idle.server.updates) == 0)
+    assert [one.text for one in brittle.accepted] == ["elsewhere", "behind it"]
+    (letter,) = brittle.buried
+    assert letter.reason == "an update that cannot be taken in: ZeroDivisionError"
+    assert "poison" in letter.raw

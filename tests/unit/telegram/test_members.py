@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bot import errors
@@ -33,6 +35,27 @@ async def test_a_person_has_the_groups_they_are_in_now(bed: Bed, status: str | N
 async def test_direct_chats_are_those_of_the_person_alone(bed: Bed) -> None:
     assert await bed.channel.chats_of("7", KEYS, direct=True) == KEYS[:2]
     assert await bed.channel.chats_of("-5", KEYS, direct=False) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"action": "lose"},
+        {
+            "status": 429,
+            "body": {"ok": False, "description": "Too Many Requests", "parameters": {"retry_after": 7}},
+        },
+    ],
+)
+async def test_no_answer_is_no_answer_about_a_person(bed: Bed, fault: dict[str, Any]) -> None:
+    chat = bed.server.chat(GROUP)
+    chat.members[7] = "member"
+    bed.server.fail("getChatMember", **fault)
+    with pytest.raises(errors.ChannelUnreachable):
+        await bed.channel.chats_of("7", KEYS[:3], direct=False)
+    bed.server.fail("getChatMember", **fault)
+    assert await bed.channel.chats_of("7", KEYS, direct=False) == []
+    assert await bed.channel.chats_of("7", KEYS, direct=False) == [KEYS[2]]
 
 
 async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot import errors
 from bot.contracts import Job
-from bot.gateway.jobs.due import FAILURES, MOST_DOUBTS
+from bot.gateway.jobs.due import FAILURES
 from bot.gateway.jobs.plans import Plan
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -289,44 +288,6 @@ async def test_whoever_is_shut_out_has_no_jobs_run_and_the_operator_reads_why(ri
     rig.lists.out.clear()
     await rig.passes(3_600)
     assert len(rig.taken) == 1
-
-
-class Rooms:
-    """A channel that knows who is where."""
-
-    def __init__(self) -> None:
-        self.inside = True
-        self.broken = False
-        self.asked = 0
-
-    async def chats_of(self, user_id: str, chat_keys: list[str], *, direct: bool) -> list[str]:
-        assert (user_id, direct) == ("77", False)
-        self.asked += 1
-        if self.broken:
-            raise errors.ChannelUnreachable("no")
-        return list(chat_keys) if self.inside else []
-
-
-async def test_whoever_has_left_a_group_has_nothing_run_there_once_that_is_sure(rig: Rig) -> None:
-    rooms = rig.channels["tele"] = Rooms()
-    await rig.plan("every 1h", **GROUP)
-    await rig.passes(3_600)
-    assert len(rig.taken) == 1
-    rooms.broken = True
-    await rig.passes(3_600)
-    assert len(rig.taken) == 2, "nobody knows: that is no reason"
-    rooms.broken, rooms.inside = False, False
-    await rig.passes(3_600 - 60)
-    rig.clock.jump(60)
-    for _ in range(MOST_DOUBTS - 1):
-        await rig.due.look()
-    rooms.inside = True
-    await rig.due.look()
-    assert len(rig.taken) == 3, "one answer alone is not believed"
-    rooms.inside = False
-    await rig.passes(2 * 3_600)
-    assert len(rig.taken) == 3
-    assert any("not in that chat any more" in line.message for line in rig.log.entries)
 
 
 # ---------------------------------------------------------------- files of other days
