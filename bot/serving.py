@@ -141,7 +141,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         Chore("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
     ]
     housekeeping = Housekeeping([*gateway.chores.all(), *chores], gateway.log)
-    # By itself: what is due in one channel does not wait until all are connected.
+    # By itself: nothing of housekeeping may hold it up.
     planned = Housekeeping([Chore("look at what is due", JOB_SECONDS, gateway.jobs.due.look)], gateway.log)
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
@@ -154,14 +154,15 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             await gateway.dashboard.start()
         await gateway.delivery.open(gateway.reports.tell)
         gateway.mcp.start()
+        # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.
         planned.start()
+        housekeeping.start()
         checking = asyncio.create_task(_check_model(gateway, say))
         watching = asyncio.create_task(gateway.watch.run(), name="watch")
         await _connect_all(gateway, say, stop)
         await asyncio.wait([checking], timeout=CHECK_SECONDS)
         if checking.done():
             checking.result()
-        housekeeping.start()
         yield
     finally:
         planned.stop()

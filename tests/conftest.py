@@ -1,6 +1,13 @@
 """What holds for every test."""
 
+import gc
+
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # What is imported and not collected: without this its bare asserts would say nothing.
 
@@ -11,3 +18,12 @@ pytest.register_assert_rewrite(
     "tests.contracts.model_contract",
     "tests.contracts.web_rig",
 )
+
+# What is imported stays to the end. To look through all of it for what could go takes a tenth of the time, while it is
+# imported and at every test.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()

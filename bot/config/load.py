@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -167,7 +168,12 @@ def _with_defaults(document: dict[str, Any], manifests: Mapping[str, Manifest]) 
 
 
 def _model(manifests: Mapping[str, Manifest]) -> Any:
-    fields: dict[str, Any] = {name: (item.settings, Field(alias=name)) for name, item in manifests.items()}
+    return _model_of(tuple((name, item.settings) for name, item in manifests.items()))
+
+
+@functools.lru_cache(maxsize=8)  # to make one takes longer than to read a file by it
+def _model_of(sections: tuple[tuple[str, type[ChannelSettings]], ...]) -> Any:
+    fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}
     channels = create_model("Channels", __base__=shape.Shape, **fields)
     return create_model("Ship", __base__=shape.ShipFile, channels=(channels, Field(alias="channels")))
 

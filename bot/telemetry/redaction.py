@@ -50,9 +50,12 @@ class Redactor:
         self._pattern = re.compile("|".join(map(re.escape, self._forms)))
         self._sorted = sorted(every)
         self._firsts = frozenset(form[0] for form in every)
+        self._shortest = min(map(len, every), default=0)
         self._longest = max(map(len, every), default=0)
 
     def __call__(self, value: str) -> str:
+        if len(value) < self._shortest:
+            return value
         # Searching for each form is many times faster than the alternation, and a hit is rare.
         if not any(form in value for form in self._forms):
             return value

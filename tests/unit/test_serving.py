@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot import app, config, discovery, errors, stops
+from bot import app, chores, config, discovery, errors, stops
 from bot import serving as serving_module
-from bot.contracts import Channel, Health, Inbound, ModelFacts, TurnRequest
+from bot.contracts import Channel, Health, Inbound, Intake, ModelFacts, TurnRequest
 from bot.instance import prepare_home
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk
@@ -155,6 +155,37 @@ async def test_a_channel_that_hangs_at_the_end_holds_nothing_up(
     assert {"pause web: not done after 0.05 s", "stop web: not done after 0.05 s"} <= set(logged(house))
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
+
+
+async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, stop = asyncio.Event(), asyncio.Event()
+
+    def read() -> int:
+        looked.set()
+        return 1
+
+    async def unreachable(_: Intake) -> None:
+        raise errors.ChannelUnreachable("no network")
+
+    monkeypatch.setattr(chores, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(house.memory, "_read", read)
+    monkeypatch.setattr(house.channels["web"], "start", unreachable, raising=False)
+
+    async def begun() -> None:
+        async with serving(house, lambda _: None, stop):
+            pass
+
+    life = asyncio.create_task(begun())
+    try:
+        async with asyncio.timeout(30):
+            await looked.wait()
+        assert not life.done()
+    finally:
+        stop.set()
+        await life
+        house.log.close()
 
 
 def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
