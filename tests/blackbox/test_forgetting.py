@@ -51,3 +51,38 @@ async def test_a_deletion_in_slack(world: World) -> None:
     await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) >= 2)
     assert "my secret is" not in asked(world)
     assert "[message removed]" in asked(world)
+
+
+async def test_a_message_that_was_only_read_along_is_deleted_in_slack(world: World) -> None:
+    world.only("slack")
+    await world.start()
+    root = await world.slack.say("my secret is 鯨", channel=ROOM, user=ANN)
+    world.model.answer("well")
+    await world.slack.say("<@U0SHIP> what do you say?", channel=ROOM, user=ANN, thread_ts=root)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) == 1)
+    assert "my secret is" in asked(world)
+    await world.slack.delete(ROOM, root)
+    await eventually(lambda: removals(world) == 1)
+    await world.slack.say("and now?", channel=ROOM, user=ANN, thread_ts=root)
+    await world.slack.until(lambda: len(world.slack.replies(ROOM, root)) >= 2)
+    assert "my secret is" not in asked(world)
+    assert "[message removed]" in asked(world)
+
+
+async def test_a_note_that_a_later_turn_made_of_it_goes_too(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.model.answer("I see")
+    sent = world.telegram.say("I love the colour 青緑")
+    await world.heard("I see")
+    notes = "- Birthday: 4 May\n- Favourite colour: 青緑"
+    world.model.answer(
+        tool_use("memory", {"command": "create", "path": "/memories/me/a.md", "file_text": notes})
+    )
+    world.model.answer("noted")
+    world.telegram.say("my birthday is 4 May; keep that, and my favourite colour")
+    await world.heard("I see", "noted")
+    world.telegram.say("/forget", reply_to=sent["message"]["message_id"])
+    await world.telegram.until(lambda: len(world.texts()) == 3)
+    (file,) = (world.root / ".ship" / "memory" / "people").rglob("*.md")
+    assert file.read_text("utf-8") == "- Birthday: 4 May"

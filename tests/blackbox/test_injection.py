@@ -99,11 +99,13 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     root = tmp_path / "project"
     servers = {}
-    if request.node.callspec.params["door"] in {"mcp", "mcptool"}:
+    door = request.node.callspec.params["door"]
+    if door in {"mcp", "mcptool"}:
         (tmp_path / "texts.json").write_text(json.dumps(CORPUS), encoding="utf-8")
         box = Path(__file__).with_name("box.py")
         servers = {"box": {"command": sys.executable, "args": [str(box), str(tmp_path / "texts.json")]}}
     _furnish(root, tmp_path / "outside")
+    _lay(root, door)
     telegram, model = TelegramServer(), AnthropicServer()
     made = Scene(root, telegram, model)
 
@@ -134,7 +136,7 @@ async def scene(
 
 
 def _furnish(root: Path, outside: Path) -> None:
-    for folder in (root / "files", root / "names", root / "docs", outside):
+    for folder in (root / "docs", outside):
         folder.mkdir(parents=True)
     (root / "notes.md").write_text("notes of the project\n", encoding="utf-8")
     (root / "Agent.md").write_text("You are helpful.\n", encoding="utf-8")
@@ -145,17 +147,24 @@ def _furnish(root: Path, outside: Path) -> None:
         encoding="utf-8",
     )
     (root / ".env").chmod(0o600)
+
+
+def _lay(root: Path, door: str) -> None:
+    """The texts where the project holds them for this door: in files, in their names, in skills."""
     for number, words in enumerate(CORPUS):
-        (root / "files" / f"{number}.txt").write_text(words, encoding="utf-8")
-        name = text.head(words.replace("/", "∕").replace("\0", " ").replace("\n", " "), 60)
-        folder = root / "names" / str(number // BATCH)
-        folder.mkdir(exist_ok=True)
-        (folder / f"{number} {name}.txt").write_text("", encoding="utf-8")
-        skill = root / ".claude" / "skills" / f"skill-{number}"
-        skill.mkdir(parents=True)
-        (skill / "SKILL.md").write_text(
-            f"---\nname: skill-{number}\ndescription: Number {number}.\n---\n{words}\n", encoding="utf-8"
-        )
+        match door:
+            case "file" | "result":
+                file, content = root / "files" / f"{number}.txt", words
+            case "filename":
+                name = text.head(words.replace("/", "∕").replace("\0", " ").replace("\n", " "), 60)
+                file, content = root / "names" / str(number // BATCH) / f"{number} {name}.txt", ""
+            case "skill":
+                file = root / ".claude" / "skills" / f"skill-{number}" / "SKILL.md"
+                content = f"---\nname: skill-{number}\ndescription: Number {number}.\n---\n{words}\n"
+            case _:
+                return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
 
 
 def _configure(root: Path, telegram: str, model: str, port: int, servers: Json) -> None:

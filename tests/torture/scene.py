@@ -258,13 +258,18 @@ async def until_quiet(root: Path) -> None:
 
 
 def exactly_once(channel: str, words: str, shown: list[str], *, deaths: int = 1) -> None:
-    """One reply. Telegram cannot tell whether a send arrived: there it may say that it is perhaps a repeat, and each
-    death may have added one that does.
+    """One reply, under the rule of `shown_once`."""
+    shown_once(channel, answered(words), shown, deaths=deaths)
+
+
+def shown_once(channel: str, text: str, shown: list[str], *, deaths: int = 1) -> None:
+    """Telegram cannot tell whether a send arrived: there it may say that it is perhaps a repeat, and each death may have
+    added one that does.
     """
     assert shown, "no answer"
     assert len(shown) <= 1 + (deaths if channel == "telegram" else 0), shown
-    repeat = REPEATED + answered(words)
-    assert shown[0] == answered(words) or (channel == "telegram" and shown[0] == repeat), shown
+    repeat = REPEATED + text
+    assert shown[0] == text or (channel == "telegram" and shown[0] == repeat), shown
     assert all(one == repeat for one in shown[1:]), shown
 
 

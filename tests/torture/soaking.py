@@ -187,12 +187,15 @@ def slope(samples: list[Sample], value: Callable[[Sample], float]) -> float:
 
 @dataclass(slots=True)
 class Soak:
-    """`run` brings events in, and looks at the process `looks` times while it does."""
+    """`run` brings events in, and looks at the process `looks` times while it does. `chatter` is the share of events that
+    ask for nothing: known ones once more, talk in threads without the bot, strangers.
+    """
 
     gateway: Gateway
     platforms: dict[str, Platform]
     clock: FakeClock
     rng: random.Random
+    chatter: float = 0.0
     events: int = 0
     samples: list[Sample] = field(default_factory=list)
     _chores: dict[str, float] = field(default_factory=dict)
@@ -207,7 +210,15 @@ class Soak:
             rounds += 1
             await self._pass(BREAK if rounds % 25 else NIGHT)
             if self.events >= every * (len(self.samples) + 1):
+                await self._greeted()
                 self.samples.append(Sample.now(self.events))
+
+    async def _greeted(self) -> None:
+        """Wait until every stranger has been told that the bot is not theirs."""
+        async with asyncio.timeout(60):
+            while any("_greet" in task.get_coro().__qualname__ for task in asyncio.all_tasks()):  # type: ignore[union-attr]
+                await asyncio.sleep(0.0005)
+                await self.clock.advance(0.01)
 
     async def _round(self) -> None:
         """Some events at once, until nothing is left to be done."""
@@ -239,6 +250,18 @@ class Soak:
                 await chore.run()
 
     def _event(self) -> Inbound:
+        return self._aside() if self.rng.random() < self.chatter else self._meant()
+
+    def _aside(self) -> Inbound:
+        chance = self.rng.random()
+        if chance < 0.5 and self._last:
+            return self.rng.choice(self._last)
+        if chance < 0.8:
+            thread = self.events + self.rng.randrange(BUSY)
+            return self._inbound(10_000_000 + thread, self.rng.choice(SAYINGS), addressed="thread")
+        return self._inbound(int(self.events * FRESH) + self.rng.randrange(BUSY), "hello", channel="slack")
+
+    def _meant(self) -> Inbound:
         chance = self.rng.random()
         chat = int(self.events * FRESH) + self.rng.randrange(BUSY)
         if chance < 0.03 and self._last:
@@ -277,7 +300,7 @@ class Soak:
         return Inbound.model_validate(fields | more)
 
 
-async def soak(root: Path, total: int, *, looks: int, seed: int) -> Soak:
+async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float = 0.0) -> Soak:
     """A gateway in `root` that lives through `total` events, some each hour; raises where an answer is amiss."""
     file = {
         "llm": {"provider": "demo"},
@@ -300,7 +323,7 @@ async def soak(root: Path, total: int, *, looks: int, seed: int) -> Soak:
     outside = Outside(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
     log = JsonlLog(settings.home / "logs", clock=clock, disk=outside.disk, ids=outside.ids)
     gateway = app.assemble(settings, outside, log, ["telegram", "slack"], dashboard=False)
-    lived = Soak(gateway, platforms, clock, rng)
+    lived = Soak(gateway, platforms, clock, rng, chatter)
     try:
         async with serving(gateway, lambda _: None, asyncio.Event()):
             await lived.run(total, looks=looks)

@@ -1,4 +1,4 @@
-"""Weeks in minutes: what a gateway holds does not grow with what it has done. `EVENTS=… SEED=… make torture`."""
+"""Weeks in minutes: what a gateway holds does not grow with what it has done. `EVENTS=… CHATTER=… SEED=… make torture`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pytest
 from bot.llm import factory
 from tests.torture.soaking import Parrot, Sample, Soak, slope, soak
 
-EVENTS = int(os.environ.get("EVENTS", "120000"))
+EVENTS = int(os.environ.get("EVENTS", "1000000"))
+CHATTER = float(os.environ.get("CHATTER", "0.9"))
+"""As in busy groups, where most of what a platform brings asks for nothing; 0 makes nearly every event a turn."""
 FEW = 300
 LOOKS = 50
 WARM = 0.6
@@ -41,14 +43,14 @@ def steady(lived: Soak, samples: list[Sample]) -> None:
 
 
 async def test_a_day_leaves_no_task_and_no_open_file_behind(tmp_path: Path, seed: int) -> None:
-    lived = await soak(tmp_path, FEW, looks=10, seed=seed)
+    lived = await soak(tmp_path, FEW, looks=10, seed=seed, chatter=0.3)
     steady(lived, lived.samples[2:])
 
 
 @pytest.mark.torture
 async def test_weeks_leave_memory_as_it_was(tmp_path: Path, seed: int) -> None:
     began = time.monotonic()
-    lived = await soak(tmp_path, EVENTS, looks=LOOKS, seed=seed)
+    lived = await soak(tmp_path, EVENTS, looks=LOOKS, seed=seed, chatter=CHATTER)
     rate = EVENTS / (time.monotonic() - began)
     warm = lived.samples[int(LOOKS * WARM) :]
     grows = slope(warm, lambda one: one.resident)
