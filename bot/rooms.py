@@ -360,6 +360,7 @@ def turns_of(
         redact=rooms.redact,
         queue=turns.queue,
         beside=turns.lanes.beside,
+        halt=turns.stops.at_once,
         clock=clock,
         ids=ids,
         log=log,

@@ -113,6 +113,11 @@ class Inbound(Frozen):
     due: Due | None = None
     request_id: str = ""
 
+    @property
+    def is_stop(self) -> bool:
+        """Whether it is a command or a platform's signal to stop."""
+        return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
+
     def quotes(self, message_id: str) -> bool:
         """Whether it answers this message, or came with its words."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)

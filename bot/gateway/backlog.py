@@ -11,7 +11,7 @@ from bot.contracts import Clock, Inbound, Journal, Log
 from bot.gateway.lanes import Lanes
 from bot.gateway.places import Person
 from bot.gateway.queueing import person
-from bot.gateway.stops import is_stop, stops
+from bot.gateway.stops import stops
 
 LIMIT = 10_000
 """How many inbound wait in memory, over all lanes."""
@@ -174,7 +174,7 @@ class Backlog:
                 if last in known or not (row.channel in self._opened or row.channel == channel):
                     continue
                 # A stop that an earlier process was told of may stand behind more than fits.
-                if is_stop(row) and last not in noted:
+                if row.is_stop and last not in noted:
                     self._stops.append(row)
                 who = person(row)
                 if count[who] < self._open_share(who):

@@ -42,7 +42,8 @@ class Pending(Protocol):
 
 class GatewayIntake:
     """`contracts.Intake`. `queue` takes what was written down, with what is on file about its message, in the order in
-    which it came in each chat; `beside` takes work that nobody waits for.
+    which it came in each chat; `beside` takes work that nobody waits for; `halt` what cannot be written down, since a
+    stop does its work all the same.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class GatewayIntake:
         redact: Redact,
         queue: Callable[[Inbound, Sequence[InboxRecord]], None],
         beside: Callable[[Awaitable[None]], None],
+        halt: Callable[[Inbound], Awaitable[None]],
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -71,6 +73,7 @@ class GatewayIntake:
         self._ids = ids
         self._log = log
         self._beside = beside
+        self._halt = halt
         self._tasks: set[asyncio.Task[bool]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
         self._asking: dict[str, asyncio.Future[bool]] = {}
@@ -139,6 +142,9 @@ class GatewayIntake:
         try:
             try:
                 fresh, records = await self._written(inbound)
+            except errors.StorageError:
+                await self._halt(inbound)
+                raise
             finally:
                 if before is not None:
                     await before

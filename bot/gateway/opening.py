@@ -15,7 +15,7 @@ from bot.gateway.commands import CUT_OFF, once
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.queueing import belongs, taken_in_at
 from bot.gateway.running import Running, Turn
-from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, is_stop, stops
+from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, stops
 
 TOLD = "told before a restart"
 _NOTED = {None, "replaced", "outdated", "recorded", "recorded before its message"}
@@ -109,7 +109,7 @@ class Opening:
         for row in rows:
             row.outcome = _outcome(row)
         _told_together(rows)
-        for stop in [row for row in rows if is_stop(row.inbound)]:
+        for stop in [row for row in rows if row.inbound.is_stop]:
             self._late[stop.inbound.request_id] = _carried_out(stop.inbound, rows, self._halted.values())
         self._late |= {row.inbound.request_id: CUT_OFF for row in rows if self._may_be_done(row)}
         begun = await self._begun([row for row in rows if row.for_the_model and not row.outcome])
@@ -125,7 +125,7 @@ class Opening:
         for row in closed:
             self._silence(row)
         left = [row for row in rows if not row.outcome]
-        old = [row.inbound for row in left if self._old(row.inbound) and not is_stop(row.inbound)]
+        old = [row.inbound for row in left if self._old(row.inbound) and not row.inbound.is_stop]
         await self._archive(old)
         self._put(left, begun, stopped)
         return len(old) - sum(len(portion.rest) for portion in begun.values())
@@ -205,7 +205,7 @@ class Opening:
                 self._again(inbound.request_id)
             if any(map(_begun_notice, row.deliveries)):
                 self._notices(inbound.request_id)
-            if stopped(inbound) and not is_stop(inbound):
+            if stopped(inbound) and not inbound.is_stop:
                 self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
                 self._lanes.beside(self._arrears.finish(inbound.request_id, "stopped"))
                 self._silence(row)
@@ -231,7 +231,7 @@ def _outcome(row: _Row) -> str:
     notices = [delivery for delivery in row.deliveries if delivery.kind == "notice"]
     if any(notice.state == "sent" for notice in notices) and not any(map(_begun_notice, notices)):
         return TOLD  # a notice is the last thing that happens to an inbound
-    if is_stop(inbound):
+    if inbound.is_stop:
         # A command is owed an answer; a platform shows by itself what became of its button.
         return "" if inbound.command is not None else "nothing runs after a restart"
     if inbound.kind == "delete":
@@ -244,7 +244,7 @@ def _outcome(row: _Row) -> str:
 def _carried_out(stop: Inbound, rows: Sequence[_Row], halted: Iterable[Inbound]) -> str:
     """Close what a stop reaches that was written down before it; what to say of that. `halted` was closed before."""
     open_rows = [row for row in rows if not row.outcome and row.inbound.request_id < stop.request_id]
-    before = [row for row in open_rows if not is_stop(row.inbound)]
+    before = [row for row in open_rows if not row.inbound.is_stop]
     reached = [row for row in before if stops(stop, row.inbound)]
     reached = reached or [row for row in before if stop.command is not None and below(stop, row.inbound)]
     for row in reached:

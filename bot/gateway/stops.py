@@ -12,16 +12,13 @@ from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person
 from bot.gateway.running import Running, Turn
 
+MOST_EARLY = 100
+"""Stops that were carried out before they could be written down, and are remembered for when they come again."""
 STOPPED = "Stopped."
 NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
 OVER = "I am not working on anything here any more."
 TOO_LATE = "I was restarted before I could stop anything. Please say it again if I should still stop."
 NOT_YOURS = "I am working on somebody else's message: they can stop it, or an operator."
-
-
-def is_stop(inbound: Inbound) -> bool:
-    """Whether it is a command or a platform's signal to stop."""
-    return inbound.kind == "stop" or (inbound.command is not None and inbound.command.name == "stop")
 
 
 def stops(stop: Inbound, other: Inbound) -> bool:
@@ -68,6 +65,17 @@ class Stops:
         self._finish = finish
         self._off_file = off_file
         self._late = late
+        self._early: dict[tuple[str, ...], None] = {}
+
+    async def at_once(self, inbound: Inbound) -> None:
+        """End what a stop is about although it cannot be written down. Its platform brings it again: then it is answered,
+        and reaches what waits.
+        """
+        turn = self._turn(inbound) if inbound.is_stop else None
+        if turn is not None and self._may(inbound, turn) and await self.end(turn):
+            self._early[inbound.keys] = None
+            if len(self._early) > MOST_EARLY:
+                del self._early[next(iter(self._early))]
 
     async def stop(self, inbound: Inbound) -> str:
         """Stop the turn of this chat or place, and what the same person has waiting there; what to say of it.
@@ -88,7 +96,9 @@ class Stops:
         may = turn is not None and self._may(inbound, turn)
         ended = turn is not None and may and await self.end(turn)
         await self._close(gone)
-        if ended or gone or count:
+        early = inbound.keys in self._early
+        self._early.pop(inbound.keys, None)
+        if ended or gone or count or early:
             return STOPPED
         if turn is not None:
             return NOTHING_RUNS if may else NOT_YOURS

@@ -37,7 +37,7 @@ from bot.gateway.presence import working
 from bot.gateway.queueing import MODES, belongs, follows, joins, person, plain
 from bot.gateway.removals import Removals
 from bot.gateway.running import Running, Turn
-from bot.gateway.stops import Stops, is_stop
+from bot.gateway.stops import Stops
 from bot.telemetry.context import turn_scope
 
 EMPTY = "Your message was empty. What would you like to tell me?"
@@ -178,7 +178,7 @@ class Turns:
     def _aside(self, inbound: Inbound) -> bool:
         """Do what passes every queue: stops, and commands that do not touch the conversation."""
         command = inbound.command.name if inbound.command is not None else None
-        if is_stop(inbound) or (command in BESIDE and len(self._beside) < MOST_BESIDE):
+        if inbound.is_stop or (command in BESIDE and len(self._beside) < MOST_BESIDE):
             self._do_aside(inbound, partial(self._carried_out, inbound, partial(self._command, inbound)))
             return True
         return False

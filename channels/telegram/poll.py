@@ -55,9 +55,19 @@ class _Unit:
         return self.events[0].inbound.chat_key if self.events else None
 
     @property
+    def who(self) -> tuple[str, str] | None:
+        """Who says it, and where."""
+        return (self.events[0].inbound.chat_id, self.events[0].inbound.user_id) if self.events else None
+
+    @property
+    def says(self) -> bool:
+        """Whether these are words of a person, and no change or signal."""
+        return bool(self.events) and self.events[0].inbound.kind == "message"
+
+    @property
     def stops(self) -> bool:
-        """Whether this is a stop, which waits for nothing that was said before it."""
-        return bool(self.events) and self.events[0].inbound.kind == "stop"
+        """Whether this is a stop, which waits for nothing that others said before it."""
+        return bool(self.events) and self.events[0].inbound.is_stop
 
 
 @dataclass(slots=True)
@@ -273,8 +283,11 @@ class Poll:
         return units
 
     def _whole(self, units: dict[str, _Unit]) -> tuple[list[_Unit], float]:
-        """The units that need not wait for the rest of an album, of their own or before them in their chat."""
+        """The units that need not wait for the rest of an album, of their own or before them in their chat. An album is
+        sent in one go: what its author says next comes behind all of it.
+        """
         now = self._clock.monotonic()
+        last = {unit.who: unit.ids[-1] for unit in units.values() if unit.says}
         ready: list[_Unit] = []
         behind: set[str | None] = set()
         open_albums: dict[str, float] = {}
@@ -283,7 +296,7 @@ class Poll:
             if unit.events and unit.events[0].album:
                 since = self._albums.get(name, now)
                 left = since + ALBUM_WAIT - now
-                if left > 0:
+                if left > 0 and last[unit.who] == unit.ids[-1]:
                     open_albums[name] = since
                     behind.add(unit.chat_key)
                     pause = max(pause, left)

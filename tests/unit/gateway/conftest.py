@@ -262,7 +262,8 @@ class Bench:
         self.intake = GatewayIntake(
             access=self.access, journal=self.journal, archive=self.archive, delivery=self.delivery,
             pending=self.lists, redact=redact, queue=self.turns.queue,
-            beside=self.turns.lanes.beside, clock=self.clock, ids=self.ids, log=self.log,
+            beside=self.turns.lanes.beside, halt=self.turns.stops.at_once, clock=self.clock, ids=self.ids,
+            log=self.log,
         )  # fmt: skip
         self.turns.intake = self.intake
         self.artifacts = ArtifactStore(

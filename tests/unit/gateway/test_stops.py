@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bot import errors
 from bot.contracts import Command, Inbound, TurnOutcome
 from bot.gateway import stops
 from tests.unit.gateway.conftest import Bench
@@ -198,6 +199,64 @@ class TestAStopThatAKillCutOff:
         await second.idle()
         assert sorted(second.tele.texts) == sorted([stops.TOO_LATE, "re: theirs"])
         await second.close()
+
+
+class TestAStopThatCannotBeWrittenDown:
+    @pytest.fixture
+    def full(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+        """Set, it makes the journal refuse what comes in."""
+        receive, full = bench.journal.receive, asyncio.Event()
+
+        async def refusing(inbound: Inbound) -> bool:
+            if full.is_set():
+                raise errors.StorageError("no space left")
+            return await receive(inbound)
+
+        monkeypatch.setattr(bench.journal, "receive", refusing)
+        return full
+
+    async def test_it_ends_what_runs_and_is_answered_when_it_comes_again(
+        self, bench: Bench, full: asyncio.Event
+    ) -> None:
+        await running(bench)
+        full.set()
+        with pytest.raises(errors.StorageError):
+            await bench.say("/stop", **STOP, keys=("stop",))
+        await bench.idle()  # the turn is over although nothing lets its agent go on
+        assert bench.tele.sent == []
+        full.clear()
+        assert await bench.say("/stop", **STOP, keys=("stop",))
+        assert await bench.tele.until(1) == [stops.STOPPED]
+        await bench.say("/stop", **STOP)
+        assert await bench.tele.until(2) == [stops.STOPPED, stops.NOTHING_RUNS]
+        await bench.idle()
+        assert await bench.journal.unfinished() == []
+
+    async def test_that_of_somebody_else_ends_nothing(self, bench: Bench, full: asyncio.Event) -> None:
+        await running(bench, **GROUP)
+        full.set()
+        for words, more in (("/stop", STOP), ("and this", {})):
+            with pytest.raises(errors.StorageError):
+                await bench.say(words, **more, **GROUP, user_id="78")
+        full.clear()
+        assert bench.agent.hold is not None
+        bench.agent.hold.set()
+        assert await bench.tele.until(1) == ["re: long work"]
+
+    async def test_few_are_remembered(
+        self, bench: Bench, full: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(stops, "MOST_EARLY", 1)
+        for chat in ("1", "2"):
+            there = {"chat_id": chat, "chat_key": f"tele:chat:{chat}", "target": {"chat": chat}}
+            bench.agent.began.clear()
+            await running(bench, **there)
+            full.set()
+            with pytest.raises(errors.StorageError):
+                await bench.say("/stop", **STOP, **there, keys=(f"stop {chat}",))
+            full.clear()
+            await bench.idle()
+        assert list(bench.turns.stops._early) == [("stop 2",)]
 
 
 class TestAStopOutsideOfThreads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot import errors
-from tests.unit.telegram.bed import Bed
+from tests.unit.telegram.bed import GROUP, Bed
 
 
 def photo(bed: Bed, caption: str = "", *, chat_id: int = 1001, group: str = "g") -> None:
@@ -32,8 +32,8 @@ async def test_an_album_holds_up_its_own_chat_only(bed: Bed) -> None:
     await bed.taken()
     await bed.polling()
     await bed.channel.stop()
-    photo(bed)
-    bed.server.say("after the album")
+    photo(bed, "@shipmate_bot", chat_id=GROUP)
+    bed.server.say("@shipmate_bot after the album", chat_id=GROUP, user_id=2002)
     bed.server.say("elsewhere", chat_id=2002)
     await bed.restart()
     assert (await bed.taken(2)).text == "elsewhere"
@@ -42,7 +42,27 @@ async def test_an_album_holds_up_its_own_chat_only(bed: Bed) -> None:
     await bed.clock.advance(1)
     await bed.taken(4)
     await bed.polling()
-    assert [inbound.text for inbound in bed.intake.offered] == ["before", "elsewhere", "", "after the album"]
+    offered = [inbound.text for inbound in bed.intake.offered]
+    assert offered == ["before", "elsewhere", "@shipmate_bot", "@shipmate_bot after the album"]
+    assert len(bed.server.updates) == 0
+
+
+async def test_what_its_author_says_next_ends_an_album(bed: Bed) -> None:
+    photo(bed, "these")
+    photo(bed)
+    bed.server.say("/stop")
+    assert (await bed.taken(2)).is_stop, "without any waiting"
+    assert [len(inbound.attachments) for inbound in bed.intake.offered] == [2, 0]
+
+
+async def test_a_stop_of_another_person_waits_for_no_album(bed: Bed) -> None:
+    photo(bed, "@shipmate_bot these", chat_id=GROUP)
+    bed.server.say("/stop@shipmate_bot", chat_id=GROUP, user_id=2002)
+    assert (await bed.taken()).is_stop
+    await bed.pausing()
+    await bed.clock.advance(1)
+    assert (await bed.taken(2)).text == "@shipmate_bot these"
+    await bed.polling()
     assert len(bed.server.updates) == 0
 
 
