@@ -14,7 +14,7 @@ from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
 from bot.history.streams import Stream
 from bot.history.window import read_line
 
-BUDGET = 2_500
+BUDGET = 1_500
 """Rows that are looked at for all words of a question, and one for each `BUDGET_SHARE` lines of the chat on top."""
 BUDGET_SHARE = 160
 CANDIDATES = 200

@@ -20,7 +20,7 @@ PLACE_BITS = 8
 """Of a line: its place in its session."""
 ROW_BITS = 5
 """Of a row: role and class of length."""
-CENTRES = 150
+CENTRES = 100
 """Lines with so good a score of their own that those around them are looked at too, although they may have none."""
 _WIDE = 10  # times as many lines are looked through for different ones
 _CLASS = (1 << ROW_BITS) - 1
