@@ -206,9 +206,8 @@ async def test_a_message_that_joined_a_turn_is_blanked_alone(bench: Bench) -> No
     validate.validate(bench.model.requests[-1])
 
 
-async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Bench) -> None:
-    answers = Answers(bench)
-    answers.memory = reply(text(Memory(facts=("the secret is 鯨",)).markdown))
+async def summed_up(bench: Bench, answers: Answers) -> str:
+    """A secret is told, and summed up with what came after it; the requestId of its turn."""
     answers.summary = reply(text(SUMMARY.replace("海", "鯨")))
     bench.configure(soft_tokens=14_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
     await bench.say("my secret is 鯨")
@@ -216,6 +215,13 @@ async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Benc
     for number in range(8):
         await bench.say(f"message {number} {LONG}")
         await idle(bench)
+    return first
+
+
+async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Bench) -> None:
+    answers = Answers(bench)
+    answers.memory = reply(text(Memory(facts=("the secret is 鯨",)).markdown))
+    first = await summed_up(bench, answers)
     runtime = bench.pool._runtime(KEY)
     assert runtime.store.head is not None
     assert first not in request_ids(bench), "it was compacted away"
@@ -235,13 +241,7 @@ async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
     bench: Bench, *, fork: bool
 ) -> None:
     answers = Answers(bench)
-    answers.summary = reply(text(SUMMARY.replace("海", "鯨")))
-    bench.configure(soft_tokens=14_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
-    await bench.say("my secret is 鯨")
-    first = request_ids(bench)[0]
-    for number in range(8):
-        await bench.say(f"message {number} {LONG}")
-        await idle(bench)
+    first = await summed_up(bench, answers)
     assert first not in request_ids(bench), "it was compacted away"
     if fork:
         assert (await bench.pool.fork(KEY))["how"] == "done"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,21 +77,25 @@ async def talked(shelf: Shelf, rnd: random.Random) -> None:
             await shelf.say("", role="system", messageId=rnd.choice(ids)[0], meta={"deleted": True})
 
 
+def narrowed(shelf: Shelf, rnd: random.Random, keyword: str, limits: list[int]) -> HistoryQuery:
+    return HistoryQuery(
+        limit=rnd.choice(limits),
+        offset=rnd.choice([0, 0, 2]),
+        keyword=keyword,
+        role=rnd.choice([None, None, "user", "assistant"]),
+        before=rnd.choice([None, shelf.ts - 1_000_000]),
+        after=rnd.choice([None, shelf.ts - 5_000_000]),
+        skip=rnd.choice([None, lambda line: "boats" in line.text]),
+    )
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_the_same_lines_are_found_as_by_reading_all(shelf: Shelf, seed: int) -> None:
     rnd = random.Random(seed)
     await talked(shelf, rnd)
     by_index = 0
     for keyword in KEYWORDS:
-        query = HistoryQuery(
-            limit=rnd.choice([3, 50]),
-            offset=rnd.choice([0, 0, 2]),
-            keyword=keyword,
-            role=rnd.choice([None, "user", "assistant"]),
-            before=rnd.choice([None, shelf.ts - 1_000_000]),
-            after=rnd.choice([None, shelf.ts - 5_000_000]),
-            skip=rnd.choice([None, lambda line: "boats" in line.text]),
-        )
+        query = narrowed(shelf, rnd, keyword, limits=[3, 50])
         expected = await shelf.store.search(KEY, query)
         assert await shelf.archive.search(KEY, query) == expected, repr(keyword)
         by_index += (await shelf.by_index(query)) is not None
@@ -107,16 +112,7 @@ async def test_the_newest_of_very_many_lines_are_those_that_reading_finds(
     await talked(shelf, rnd)
     by_index = 0
     for keyword in KEYWORDS:
-        query = HistoryQuery(
-            limit=rnd.choice([1, 3]),
-            offset=rnd.choice([0, 0, 2]),
-            keyword=keyword,
-            role=rnd.choice([None, None, "user", "assistant"]),
-            before=rnd.choice([None, shelf.ts - 1_000_000]),
-            after=rnd.choice([None, shelf.ts - 5_000_000]),
-            skip=rnd.choice([None, lambda line: "boats" in line.text]),
-            counted=False,
-        )
+        query = replace(narrowed(shelf, rnd, keyword, limits=[1, 3]), counted=False)
         expected, found = await shelf.store.search(KEY, query), await shelf.archive.search(KEY, query)
         assert found.lines == expected.lines, repr(keyword)
         assert not found.counted or found.total == expected.total or not expected.counted
