@@ -72,6 +72,7 @@ from bot.contracts._ports import (
 )
 from bot.contracts._questions import Answer, Question, Questions
 from bot.contracts._recall import (
+    Belonging,
     Hit,
     KnowsLinks,
     KnowsMembers,
@@ -119,6 +120,7 @@ __all__ = [
     "ArtifactPage",
     "Artifacts",
     "Attachment",
+    "Belonging",
     "Card",
     "CardState",
     "Channel",

@@ -11,7 +11,17 @@ from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParamet
 from telegram.error import BadRequest, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts import ArchiveLine, Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from bot.contracts import (
+    ArchiveLine,
+    Belonging,
+    Health,
+    Inbound,
+    Intake,
+    Outbound,
+    Quoted,
+    Sent,
+    Surroundings,
+)
 from channels.telegram import address, buttons, members, render, wire
 from channels.telegram.poll import Poll
 from channels.telegram.settings import TelegramSettings
@@ -59,6 +69,7 @@ class TelegramChannel:
         self._bot: wire.Bot | None = None
         self._poll: Poll | None = None
         self._frozen: dict[str, float] = {}
+        self._groups = members.Groups(around.clock)
         self._signs = asyncio.Semaphore(SIGNS)
 
     async def start(self, intake: Intake) -> None:
@@ -104,11 +115,11 @@ class TelegramChannel:
         """Nothing: Telegram has no way for a bot to read what was said before."""
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
-        return await members.chats_of(self._bot, user_id, chat_keys, direct=direct)
+        return await self._groups.chats_of(self._bot, user_id, chat_keys, direct=direct)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.KnowsLinks`."""
