@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -125,6 +125,12 @@ class Artifacts(Protocol):
     ) -> str:
         """Keep a redacted text; its id, once it is on disk. With an `artifact_id` (a ULID) it takes the place of what is
         kept under that. Raises `errors.StorageError`.
+        """
+        ...
+
+    async def note(self, artifact_id: str, chat_key: str, lines: Sequence[Json]) -> None:
+        """Add lines beside what is kept under an id. They are never shown to the model, and go with it: where it is gone,
+        nothing is written. Raises `errors.StorageError`.
         """
         ...
 
