@@ -14,7 +14,9 @@ from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, w
 from bot.contracts import ArchiveLine, Json, Message
 
 RESTORED = "restored"
-"""In the data of a boundary: what it leaves (`bot.context.preserved`) is more than there was, what went before is back."""
+"""In the data of a boundary: what it leaves (`bot.context.preserved`) is just what it names, whatever there was: something
+that had gone is back, or what was never looked at has gone too.
+"""
 CHANGES = frozenset({"boundary", "mask"})
 """Lines that change what is shown of the history, whatever turn they stand in."""
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
