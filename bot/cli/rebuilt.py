@@ -56,7 +56,8 @@ def find(root: Path, asked: str) -> Found:
     if turn is None:
         raise typer.BadParameter(
             f"no transcript knows a turn or a task {asked!r}. A turn is named by `requestId` in the log, a task by "
-            "`details.task`; tasks are kept for 30 days, and go with a message that is removed."
+            "`details.task`; tasks are kept for 30 days, and go with a message that is removed. What a command such as "
+            "`/compact` asked, or what was asked to remember a conversation, is not recorded."
         )
     return _Session(root, turn, turn.chat_key, turn.request_id).turn()
 

@@ -263,7 +263,9 @@ def test_a_task_that_is_gone(shared: Shared, shipmate: Shipmate) -> None:
         file.unlink()
     done = shipmate("replay", shared.tasks[0], "--dir", shared.root)
     assert done.code == 2
-    assert "tasks are kept for 30 days" in " ".join(done.err.replace("│", " ").split())
+    told = " ".join(done.err.replace("│", " ").split())
+    assert "tasks are kept for 30 days" in told
+    assert "`/compact` asked" in told, "it may have been the id of a command"
 
 
 def test_a_turn_of_a_fork_of_the_conversation(project: Path, shipmate: Shipmate) -> None:
