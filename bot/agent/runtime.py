@@ -299,7 +299,7 @@ class AgentRuntime:
 
     async def _ended_before(self, request: TurnRequest, end: Json) -> TurnOutcome:
         """A turn that a crash kept from telling that it had ended: what it still owed is said."""
-        delivered = len(request.delivered)
+        delivered = sum(not one.failed for one in request.begun)
         if request.reply is not None and not delivered and (owed := end.get("owed")):
             delivered = await self._say(request.reply, owed)
         status = end.get("status", "done")

@@ -99,9 +99,8 @@ class CutOff:
 
     `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`,
     `continued`); `on_file` are the uuids of all that were written, also where a longer one took their place; `loaded`
-    are the injected older turns with their times and keys; `written` is how many messages the turn had come to when
-    something joined it last, None where nothing did or nobody could tell, and `sent` are the ids of those in the chat.
-    Which tool calls ran is in the journal.
+    are the injected older turns with their times and keys; `written` are the ids in the outbox of what the turn has said,
+    `before` of what it had said when something joined it last. Which tool calls ran is in the journal.
     """
 
     request_id: str
@@ -110,16 +109,17 @@ class CutOff:
     on_file: set[str] = field(default_factory=set)
     facts: Json = field(default_factory=dict)
     loaded: list[Json] = field(default_factory=list)
-    written: int | None = None
-    sent: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
     def take(self, line: Line) -> None:
         """Carry out one line of the turn."""
         data = line.data or {}
         if line.type in {"user", "assistant"} and line.message is not None:
+            self.written += tuple(data.get("written", ()))
             if "sources" in data:
                 self.sources += tuple(data["sources"])
-                self.written, self.sent = data.get("written"), tuple(data.get("sent", ()))
+                self.before = self.written
             self.entries = (*_kept(self.entries, data), Entry(line.uuid, line.message))
             self.on_file.add(line.uuid)
             self.facts = data
@@ -145,8 +145,19 @@ def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
 
 
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
-    """How each turn ended, by requestId."""
-    return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}
+    """How each turn ended, by requestId. What joined it has ended so too; what was still owed is the first one's."""
+    ends: dict[str, Json] = {}
+    joined: list[str] = []
+    for line in lines:
+        data = line.data or {}
+        if line.type == "turn_start":
+            joined = []
+        elif line.type == "turn_end" and line.request_id:
+            ends |= {source: {"status": data.get("status", "done")} for source in joined}
+            ends[line.request_id] = data
+        elif line.type == "user":
+            joined += data.get("sources", ())
+    return ends
 
 
 def _changed(entries: tuple[Entry, ...], line: Line, calls: Iterable[str]) -> tuple[Entry, ...]:
