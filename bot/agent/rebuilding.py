@@ -76,7 +76,8 @@ def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: 
         if line.type == "turn_start" and line.request_id == request_id:
             store = AgentContextStore(_ANY)
             replay.replay(store, shown[:at])
-            _Turn(store, request_id, lambda name: known.get(name) or part(name), found).walk(shown[at + 1 :])
+            turn = _Turn(store, request_id, lambda name: known.get(name) or part(name), found)
+            turn.walk(shown, at + 1)
     judge(found, removed=hidden.any)
     return found
 
@@ -94,7 +95,7 @@ def shown_at(
             store = AgentContextStore(_ANY)
             replay.replay(store, shown[:at])
             turn = _Turn(store, request_id, lambda _: None, Rebuilt())
-            if turn.walk(shown[at + 1 :], until=uuid):
+            if turn.walk(shown, at + 1, until=uuid):
                 return [message for part in turn.shown() for message in part], hidden.any
     return None
 
@@ -137,14 +138,17 @@ class _Turn:
         self._loaded: list[tuple[int, Message]] = []
         self._call: Call | None = None
 
-    def walk(self, lines: Iterable[TranscriptLine], until: str | None = None) -> bool:
-        """Carry out lines up to the end of the turn, or one of them; whether it was found."""
-        for line in lines:
+    def walk(self, lines: Sequence[TranscriptLine], start: int, until: str | None = None) -> bool:
+        """Carry out the lines of a session from this one up to the end of the turn, or to one of them; whether it was
+        found.
+        """
+        known = replay.said(lines)
+        for line in lines[start:]:
             data, own = line.data or {}, line.request_id == self._told.request_id
             if line.type == "turn_start":
                 return False
             if line.type in replay.CHANGES:
-                replay.apply_change(self._store, line.type, data)
+                replay.carry_out(self._store, line, known)
                 self._told.take(line)
             elif own and line.type == "turn_end":
                 self._found.status = str(data.get("status"))

@@ -36,14 +36,16 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
     injected = False
     mended, calls = 0, set[str]()
     lines = list(lines)
-    said = _said(lines)
+    known = said(lines)
     for line in lines:
         data = line.data or {}
         if line.type == "turn_start":
             turn = Turn(line.request_id or "", (line.request_id or "",), ())
             injected = False
         elif line.type in CHANGES:
-            calls = _change(store, line, base or _restored(line, said), calls)
+            carry_out(store, line, known, base)
+            # What is gone may be called so again: it makes no difference whether anybody looked that far back.
+            calls = call_ids(store.messages()) if line.type == "boundary" else calls
             mended = 0 if data.get("reason") == "repair" else mended
             if turn is not None:
                 turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
@@ -64,28 +66,28 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
     return mended + (mended_entries(left, calls, running=True) != left)
 
 
-def _change(store: AgentContextStore, line: Line, base: Preserved | None, calls: set[str]) -> set[str]:
-    """Carry out a change of the history; returns the ids of the calls that count from now on. What is gone may be
-    called so again: it makes no difference whether anybody looked that far back.
-    """
+def carry_out(
+    store: AgentContextStore, line: Line, known: Mapping[str, Message], base: Preserved | None = None
+) -> None:
+    """Carry out a line that changes the history, as a session of these messages (`said`) tells it."""
+    base = base or _restored(line, known)
     if base is not None and line.uuid == base.uuid:
         base.restore(store)
     else:
         apply_change(store, line.type, line.data or {})
-    return call_ids(store.messages()) if line.type == "boundary" else calls
 
 
-def _said(lines: Sequence[Line]) -> dict[str, Message]:
-    """The messages of lines by uuid, where one of them brings some back."""
+def said(lines: Sequence[Line]) -> dict[str, Message]:
+    """The messages of a session by uuid, where one of its lines brings some back; else {}."""
     if not any(line.type == "boundary" and (line.data or {}).get(RESTORED) for line in lines):
         return {}
     return {line.uuid: line.message for line in lines if line.message is not None}
 
 
-def _restored(line: Line, said: Mapping[str, Message]) -> Preserved | None:
+def _restored(line: Line, known: Mapping[str, Message]) -> Preserved | None:
     """What a boundary leaves that brings something back, of what was said before it."""
     data = line.data or {}
-    return rebuilt(line.uuid, data, said) if data.get(RESTORED) else None
+    return rebuilt(line.uuid, data, known) if data.get(RESTORED) else None
 
 
 def _longer(turn: Turn, uuid: str, message: Message, data: Json) -> Turn:

@@ -20,6 +20,9 @@ from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
+from tests.unit.agent.test_rebuilding import again
+from tests.unit.agent.test_resume import ask, killed_while_asking
+from tests.unit.agent.test_turn import Press
 
 ANSWERS: list[Any] = [
     lambda: reply(text("final")),
@@ -159,3 +162,22 @@ async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: 
     after = await bench.pool.stats(KEY)
     assert len(bench.log.of("repair") or bench.log.of("compaction")) == 1
     assert (after["turns"], after["calls"]) == counts
+
+
+async def test_what_a_turn_asked_after_such_a_cut_is_made_again(bench: Bench) -> None:
+    bench.configure(max_messages=1_000)
+    bench.add_tools(Press())
+    for number in range(12):
+        bench.model.answers += [reply(text(f"answer {number}"))]
+        await bench.say(f"message {number}")
+    request = ask(bench)
+    bench.model.answers += [reply(tool_use("press"))]
+    await killed_while_asking(bench, request, 2)
+    bench.configure(max_messages=8)
+    bench.model.answers += [reply(text("done"))]
+    assert (await bench.pool.run(request)).status == "done"
+    await bench.pool.flush()
+    made = (await again(bench, request.request_id)).calls
+    assert made[-1].record["messages"] < made[-2].record["messages"]
+    assert [call.wrong for call in made] == [[], [], []]
+    assert all(call.exact for call in made)
