@@ -14,16 +14,19 @@ from channels.telegram import address, wire
 
 MOST = 50
 """Groups that are asked about for one search, the first ones named."""
-YES_SECONDS, NO_SECONDS = 60.0, 300.0
-"""How long an answer counts where there are more groups than that. A no may be older: it shows nobody anything."""
+AGAIN = 200
+"""Groups besides that were a person's own the last time: nobody is shown anything because of an answer that was given before."""
+LASTS = 300.0
+"""Seconds for which an answer is remembered where there are more groups than `MOST`."""
 _AT_ONCE = 5
 _INSIDE = frozenset({"creator", "administrator", "member"})
 _SUPERGROUP = "-100"
 
 
 class Groups:
-    """Which chats are whose, as Telegram says when it is asked. Of more groups than are asked about at once those whose
-    answer is a moment old are not asked about again, so that the next ones have their turn.
+    """Which chats are whose, as Telegram says when it is asked. Of more groups than are asked about at once those that were
+    not the person's a moment ago are passed over, so that the next ones have their turn; those that were are asked about
+    again, since the person may have left.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -36,17 +39,19 @@ class Groups:
         """
         chats = {key: chat for key in chat_keys if (chat := _chat(key)) is not None}
         groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]
-        known = self._remembered(user_id) if len(groups) > MOST else {}
-        open_ = [chat for chat in groups if chat not in known]
+        before = self._remembered(user_id) if len(groups) > MOST else {}
+        again = [chat for chat in groups if before.get(chat)]
+        new = [chat for chat in groups if chat not in before]
+        asked = again[:AGAIN] + new[:MOST]
         room = asyncio.Semaphore(_AT_ONCE)
-        told = await asyncio.gather(*(_is_inside(bot, chat, user_id, room) for chat in open_[:MOST]))
-        answers = {chat: yes for chat, yes in zip(open_, told, strict=False) if yes is not None}
-        if told and not answers and not known:
+        told = await asyncio.gather(*(_is_inside(bot, chat, user_id, room) for chat in asked))
+        answers = {chat: yes for chat, yes in zip(asked, told, strict=True) if yes is not None}
+        if asked and not answers and not before:
             raise errors.ChannelUnreachable("Telegram does not say who is in a group")
         if len(groups) > MOST:
             self._remember(user_id, answers)
-        known |= answers | ({user_id: True} if direct else {})
-        unasked, unanswered = set(open_[MOST:]), set(open_[:MOST]) - answers.keys()
+        known = answers | ({user_id: True} if direct else {})
+        unasked, unanswered = set(new[MOST:]), {*again, *new[:MOST]} - answers.keys()
         return Belonging(
             [key for key, chat in chats.items() if known.get(chat)],
             [key for key, chat in chats.items() if chat in unasked],
@@ -61,7 +66,7 @@ class Groups:
     def _remember(self, user_id: str, answers: Mapping[str, bool]) -> None:
         now = self._clock.monotonic()
         for chat, yes in answers.items():
-            self._answers[user_id, chat] = (yes, now + (YES_SECONDS if yes else NO_SECONDS))
+            self._answers[user_id, chat] = (yes, now + LASTS)
 
 
 async def _is_inside(bot: Bot, chat: str, user_id: str, room: asyncio.Semaphore) -> bool | None:

@@ -64,8 +64,7 @@ async def test_of_many_groups_the_first_are_asked_about_and_the_next_time_those_
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(members, "MOST", 2)
-    inside, outside = [-1, -4, -5], [-2, -3]
-    for group in inside:
+    for group in (-1, -4, -5):
         bed.server.chat(group).members[7] = "member"
     keys = [f"telegram:chat:{group}" for group in (-1, -2, -3, -4, -5)] + ["telegram:chat:-5:topic:9"]
     bed.server.chat(-2)
@@ -74,22 +73,48 @@ async def test_of_many_groups_the_first_are_asked_about_and_the_next_time_those_
     async def found() -> Belonging:
         return await bed.channel.chats_of("7", keys, direct=False)
 
+    def asked() -> int:
+        return len(bed.server.called("getChatMember"))
+
     assert await found() == Belonging(keys[:1], unasked=keys[2:])
     assert await found() == Belonging([keys[0], keys[3]], unasked=keys[4:])
     everything = Belonging([keys[0], *keys[3:]])
     assert await found() == everything
-    asked = len(bed.server.called("getChatMember"))
+    before = asked()
     assert await found() == everything
-    assert len(bed.server.called("getChatMember")) == asked == len(inside + outside)
+    assert asked() - before == 3, "those of the person, and no others"
 
-    del bed.server.chat(-1).members[7]
-    await bed.clock.advance(members.YES_SECONDS)
-    assert await found() == Belonging([keys[3]], unasked=keys[4:])
+    await bed.clock.advance(members.LASTS)
+    assert await found() == Belonging(keys[:1], unasked=keys[2:])
     assert await bed.channel.chats_of("8", keys, direct=False) == Belonging([], unasked=keys[2:])
     # Of a few groups every answer is of that moment.
     assert await bed.channel.chats_of("7", keys[3:4], direct=False) == Belonging([keys[3]])
     del bed.server.chat(-4).members[7]
     assert await bed.channel.chats_of("7", keys[3:4], direct=False) == Belonging([])
+
+
+async def test_of_many_groups_too_nobody_has_one_that_they_have_just_left(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "MOST", 2)
+    monkeypatch.setattr(members, "AGAIN", 2)
+    keys = [f"telegram:chat:{group}" for group in (-1, -2, -3)]
+    for group in (-1, -2, -3):
+        bed.server.chat(group).members[7] = "member"
+
+    async def found() -> Belonging:
+        return await bed.channel.chats_of("7", keys, direct=False)
+
+    assert await found() == Belonging(keys[:2], unasked=keys[2:])
+    assert await found() == Belonging(keys)
+    assert await found() == Belonging(keys[:2], unanswered=keys[2:]), (
+        "no more than can be asked about in time"
+    )
+    del bed.server.chat(-1).members[7]
+    assert await found() == Belonging(keys[1:2], unanswered=keys[2:])
+    assert await found() == Belonging(keys[1:])
+    bed.server.fail("getChatMember", action="lose", times=2)
+    assert await found() == Belonging([], unanswered=keys[1:]), "what was so before says nothing"
 
 
 async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:
