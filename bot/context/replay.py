@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -44,9 +45,10 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
             injected = False
         elif line.type in CHANGES:
             carry_out(store, line, known, base)
+            lost = _without_beginning(store)
             # What is gone may be called so again: it makes no difference whether anybody looked that far back.
             calls = call_ids(store.messages()) if line.type == "boundary" else calls
-            mended = 0 if data.get("reason") == "repair" else mended
+            mended = lost + (0 if data.get("reason") == "repair" else mended)
             if turn is not None:
                 turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
         elif turn is None or line.request_id != turn.request_id:
@@ -64,6 +66,23 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
             turn = None
     left = turn.entries if turn is not None else ()
     return mended + (mended_entries(left, calls, running=True) != left)
+
+
+def _without_beginning(store: AgentContextStore) -> int:
+    """Let go of answers whose question went with a summary that is not there any more, as where what an `/undo` brought
+    back cannot be read; how many messages these were.
+    """
+    kept = (entry for turn in store.turns for entry in turn.entries)
+    lost = (
+        list(itertools.takewhile(lambda entry: not _asks(entry.message), kept)) if store.head is None else []
+    )
+    if lost:
+        store.drop([entry.uuid for entry in lost])
+    return len(lost)
+
+
+def _asks(message: Message) -> bool:
+    return bool(message["role"] == "user" and not blocks.is_results(message))
 
 
 def carry_out(
