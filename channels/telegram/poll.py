@@ -265,9 +265,7 @@ class Poll:
             text = json.dumps(raw)
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             if digest not in self._nameless and len(self._nameless) < REMEMBERED:
-                await self._bury(
-                    f"telegram:{self._bot.id}:nameless:{digest}", text, "an update without update_id"
-                )
+                await self._bury(f"nameless:{digest}", text, "an update without update_id")
                 self._nameless.add(digest)
         return sorted(named, key=lambda raw: int(raw["update_id"]))
 
@@ -316,7 +314,8 @@ class Poll:
 
     async def _hand_over(self, unit: _Unit) -> None:
         if unit.buried is not None:
-            await self._bury_update(*unit.buried)
+            raw, reason = unit.buried
+            await self._bury(f"update:{raw['update_id']}", json.dumps(raw), reason)
             return
         events = [event for event in map(self._known.sifted, unit.events) if event is not None]
         if not await self._offered(events) and events[1:]:
@@ -332,7 +331,8 @@ class Poll:
         if self._broke[first] < TRIES:
             return False
         for raw in unit.raws:
-            await self._bury_update(raw, f"an update that cannot be taken in: {type(error).__name__}")
+            reason = f"an update that cannot be taken in: {type(error).__name__}"
+            await self._bury(f"update:{raw['update_id']}", json.dumps(raw), reason)
         del self._broke[first]
         return True
 
@@ -343,10 +343,8 @@ class Poll:
             self._known.learn(event)
         return taken
 
-    async def _bury_update(self, raw: Json, reason: str) -> None:
-        await self._bury(f"telegram:{self._bot.id}:update:{raw['update_id']}", json.dumps(raw), reason)
-
-    async def _bury(self, key: str, raw: str, reason: str) -> None:
+    async def _bury(self, name: str, raw: str, reason: str) -> None:
+        key = f"telegram:{self._bot.id}:{name}"
         self._log.write("channel", "Telegram sent " + reason, level="warn", channel="telegram", key=key)
         await self._intake.bury("telegram", key, raw, reason)
 
