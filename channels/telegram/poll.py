@@ -313,9 +313,8 @@ class Poll:
         return ready, pause
 
     async def _hand_over(self, unit: _Unit) -> None:
-        if unit.buried is not None:
-            raw, reason = unit.buried
-            await self._bury(f"update:{raw['update_id']}", json.dumps(raw), reason)
+        if (buried := unit.buried) is not None:
+            await self._bury(f"update:{buried[0]['update_id']}", json.dumps(buried[0]), buried[1])
             return
         events = [event for event in map(self._known.sifted, unit.events) if event is not None]
         if not await self._offered(events) and events[1:]:
@@ -362,8 +361,8 @@ class Poll:
             self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
         self._trouble = trouble
         self._failures = min(self._failures + 1, 10)
-        longest = DISK_PAUSE if isinstance(exc, errors.StorageError) else LONGEST_PAUSE
-        pause = min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
+        pause = DISK_PAUSE if isinstance(exc, errors.StorageError) else LONGEST_PAUSE
+        pause = min(pause, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
         return max(pause, min(exc.wait, LONGEST_FLOOD)) if isinstance(exc, Flood) else pause
 
     def _conflict(self) -> str:
