@@ -13,7 +13,7 @@ from bot.gateway.arrears import Arrears
 from bot.gateway.changes import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.commands import CUT_OFF, once
 from bot.gateway.lanes import Lanes, Portion
-from bot.gateway.queueing import belongs, taken_in_at
+from bot.gateway.queueing import belongs, same_message, taken_in_at
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, stops
 
@@ -279,7 +279,7 @@ def _edit_outcome(row: _Row, inside: set[str]) -> str:
     if message is None:
         return "recorded before its message"
     going_on = message.inbound.request_id in inside or message.state == "claimed"
-    if _was_in(row, message) or (message.state == "received" and not going_on):
+    if _was_in(row, message) or _taken_up(row) or (message.state == "received" and not going_on):
         return "replaced"
     # It came while the turn of its message ran, and waits for the next step of that or for a turn of its own.
     return "" if going_on or own.received_at < message.changed_at else "recorded"
@@ -290,6 +290,15 @@ def _was_in(row: _Row, message: InboxRecord) -> bool:
     others = (one for one in row.records if one.inbound.kind == "edit" and one is not row.own)
     taken_up = any(one.state == "claimed" or one.outcome not in _NOTED for one in others)
     return not taken_up and revised(message.inbound, row.inbound) == message.inbound
+
+
+def _taken_up(row: _Row) -> bool:
+    """Whether an earlier edit, that waited for its turn, says what this one does: it took it up then."""
+    edit = row.inbound
+    open_or_answered = (one for one in row.records if one.state != "done" or one.outcome not in _NOTED)
+    others = (one.inbound for one in open_or_answered if one.inbound.kind == "edit")
+    earlier = (one for one in others if one.request_id < edit.request_id and same_message(one, edit))
+    return any(one.ts >= edit.ts and revised(one, edit) == one for one in earlier)
 
 
 def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> Portion | None:

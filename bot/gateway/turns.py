@@ -211,7 +211,8 @@ class Turns:
         turn = self._running.get(first.chat_key)
         if turn is None or turn.first.request_id != first.request_id:
             turn = self._running[first.chat_key] = Turn(portion)
-        self._claim(portion.rest)
+        # The first before the others: one that a kill leaves claimed alone would count as part of a turn that never had it.
+        self._claim(portion.all if portion.rest else ())
         await self._carried_out(first, partial(self._handle, turn), turn)
         # Only now: an edit that comes before the end is on file is one that came too late for this turn.
         del self._running[first.chat_key]

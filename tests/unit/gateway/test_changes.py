@@ -318,19 +318,23 @@ async def test_an_edit_that_comes_after_the_deletion_and_before_the_message_leav
     assert await bench.journal.unfinished() == []
 
 
+def leave_edits_open(bench: Bench, patch: pytest.MonkeyPatch) -> None:
+    finish = bench.journal.finish
+
+    async def but_edits(request_id: str, outcome: str) -> None:
+        if outcome not in {"replaced", "recorded before its message"}:
+            await finish(request_id, outcome)
+
+    patch.setattr(bench.journal, "finish", but_edits)
+
+
 @pytest.mark.parametrize("when", ["before its message", "before the turn", "and the turn is over"])
 async def test_an_edit_whose_words_the_turn_had_is_not_answered_again_where_a_crash_kept_it_open(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = Bench(tmp_path, mode="followup")
     await first.open()
-    finish = first.journal.finish
-
-    async def but_edits(request_id: str, outcome: str) -> None:
-        if outcome not in {"replaced", "recorded before its message"}:
-            await finish(request_id, outcome)
-
-    monkeypatch.setattr(first.journal, "finish", but_edits)
+    leave_edits_open(first, monkeypatch)
     held = first.agent.hold = asyncio.Event()
     if when == "before its message":
         await first.say("the 你好", message_id="m", kind="edit")
@@ -371,4 +375,26 @@ async def test_an_edit_that_waits_and_took_up_a_newer_one_is_answered_after_a_cr
     await second.idle()
     assert second.tele.texts == ["re: busy", "re: third"]
     assert await second.journal.unfinished() == []
+    await second.close()
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_an_edit_that_another_one_took_up_is_not_answered_too_where_a_crash_kept_it_open(
+    answered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Bench(tmp_path, mode="followup")
+    await first.open()
+    leave_edits_open(first, monkeypatch)
+    await busy(first)
+    await first.say("second", message_id="busy", kind="edit", ts=1_800_000_000_000)
+    await first.say("third", message_id="busy", kind="edit", ts=1_800_000_001_000)
+    await first.clock.advance(5)
+    if answered:
+        first.agent.hold.set()  # type: ignore[union-attr]
+        await first.idle()
+    await first.close()
+    second = Bench(tmp_path, mode="followup")
+    await second.open()
+    await second.idle()
+    assert [*first.tele.texts, *second.tele.texts] == ["re: busy", "re: third"]
     await second.close()

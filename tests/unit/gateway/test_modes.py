@@ -273,6 +273,25 @@ class TestAfterARestart:
         assert second.tele.texts == ["re: one + two", "re: three"]
         await second.close()
 
+    async def test_of_a_burst_the_first_is_on_file_as_begun_before_the_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = await made(tmp_path, debounce=1.0)
+        claim, claimed = bench.journal.claim, list[str]()
+
+        def claims(request_id: str) -> Any:
+            claimed.append(request_id)
+            return claim(request_id)
+
+        monkeypatch.setattr(bench.journal, "claim", claims)
+        await bench.say("one")
+        await bench.say("two")
+        await bench.clock.advance(1.0)
+        await bench.idle()
+        assert bench.tele.texts == ["re: one + two"]
+        assert list(dict.fromkeys(claimed)) == sorted(claimed[:2])
+        await bench.close()
+
     async def test_a_burst_whose_reply_was_delivered_is_not_answered_again(self, tmp_path: Path) -> None:
         first = await made(tmp_path, debounce=1.0)
         answered = asyncio.Event()
