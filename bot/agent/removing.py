@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from bot import errors
@@ -61,7 +62,9 @@ class Removing:
     async def _take_back(self, wanted: reading.Removed) -> bool:
         await self._upkeep.take_back(wanted.turns)
         await self._written()
-        lines = await self._kit.transcript.load(self._chat_key)
+        lines = await self._kit.transcript.telling(
+            self._chat_key, wanted.words | wanted.answers, functools.partial(reading.tells, wanted)
+        )
         wanted = reading.with_quotes(lines, wanted)
         await self._upkeep.take_back(wanted.turns)
         uuids, since = reading.blanks(lines, wanted)

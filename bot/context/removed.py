@@ -80,6 +80,18 @@ def ids_of(removal: ArchiveLine) -> set[str]:
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}
 
 
+def tells(wanted: Removed, line: Line) -> bool:
+    """Whether a line has to be looked at for these removals: `with_quotes`, `blanks`, `quoted` and `summed_up` find in the
+    others nothing.
+    """
+    data = line.data or {}
+    if line.type == "boundary":
+        return not data.keys().isdisjoint({"blank", "unquoted", "head"})
+    if line.request_id in wanted.words | wanted.answers or "sources" in data:
+        return True
+    return line.message is not None and bool(quotes.ids(line.message) & wanted.ids)
+
+
 def with_quotes(lines: Iterable[Line], wanted: Removed) -> Removed:
     """The same with the turns in which somebody quoted what is gone: what they made may tell of it too."""
     turns = dict(wanted.turns)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,12 @@ _LEAD = b'{"v":1,"uuid":"'
 _BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
 _MESSAGE = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"(?:user|assistant)"')
+_HEAD = re.compile(
+    rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"([a-z_]+)","ts":-?\d+,"chatKey":"(?:[^"\\]|\\.)*",'
+    rb'"sessionId":"[^"]*"(?:,"requestId":"([^"\\]*)")?[,}]'
+)
+_TOLD_BY = frozenset({b"turn_start", b"user", b"assistant"})
+_MORE = (b'"sources"', b"quoted_messages")
 
 
 class TranscriptLine(Frozen):
@@ -209,6 +215,30 @@ def turn_end(file: OpenFile, request_id: str) -> Json | None:
             if line is not None and line.type == "turn_end" and line.request_id == request_id:
                 return line.data or {}
     return None
+
+
+def telling(
+    file: OpenFile, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
+) -> list[TranscriptLine] | None:
+    """The lines of a session that may tell of these turns, or of messages at all: boundaries, the messages of the turns, and
+    others that have sources or quote something, if they count. What is left out is not kept in memory. None where the
+    session has lines of another making.
+    """
+    wanted = {request.encode("utf-8", "replace") for request in requests}
+    found: list[TranscriptLine] = []
+    for raw in pieces.lines(file):
+        head = _HEAD.match(raw)
+        if head is None:
+            if raw.strip() and jsonl.loads(raw) is not None:
+                return None
+            continue
+        kind, request = head.groups()
+        asked = kind in _TOLD_BY and (request in wanted or any(one in raw for one in _MORE))
+        if kind == b"boundary" or asked:
+            line = parsed(raw)
+            if line is not None and counts(line):
+                found.append(line)
+    return found
 
 
 def parsed(raw: bytes) -> TranscriptLine | None:

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import heapq
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +108,15 @@ class Transcript:
     async def load(self, chat_key: str) -> list[TranscriptLine]:
         """The lines of the current session, in order; [] where there is none. Leaves out what it cannot read."""
         return (await self.read(chat_key, whole=True)).lines
+
+    async def telling(
+        self, chat_key: str, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
+    ) -> list[TranscriptLine]:
+        """The lines of the current session that may tell of these turns (`reading.telling`), without all others in memory;
+        all lines where some are of another making. Raises `errors.StorageError`.
+        """
+        found = await self._asked(self._telling, chat_key, requests, counts)
+        return found if found is not None else await self.load(chat_key)
 
     async def read(self, chat_key: str, *, whole: bool = False, most: int | None = None) -> Loaded:
         """What counts of the current session: with a boundary that names what it leaves, no more than from there on; with
@@ -212,6 +221,15 @@ class Transcript:
         file, name = found
         with closing(file):
             return read(file), name
+
+    def _telling(
+        self, chat_key: str, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
+    ) -> list[TranscriptLine] | None:
+        found = self._opened(chat_key)
+        if found is None:
+            return []
+        with closing(found[0]) as file:
+            return reading.telling(file, requests, counts)
 
     def _ended(self, chat_key: str, request_id: str) -> Json | None:
         found = self._opened(chat_key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import random
 import shutil
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.context import removed as removals
 from bot.context.memory import Memory
+from bot.context.removed import REMOVED
+from bot.contracts import Quoted, TurnRequest
 from bot.history import reading
 from bot.history.memories import Kept, Memories
 from bot.history.transcript import LineType, TranscriptLine
@@ -21,6 +25,7 @@ from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
 from tests.unit.agent.test_rebuilding import again
+from tests.unit.agent.test_removing import remove
 from tests.unit.agent.test_resume import ask, killed_while_asking
 from tests.unit.agent.test_turn import Press
 
@@ -181,3 +186,80 @@ async def test_what_a_turn_asked_after_such_a_cut_is_made_again(bench: Bench) ->
     assert made[-1].record["messages"] < made[-2].record["messages"]
     assert [call.wrong for call in made] == [[], [], []]
     assert all(call.exact for call in made)
+
+
+async def test_with_a_removal_of_long_ago_it_costs_no_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.configure(max_messages=6)
+    for number in range(40):
+        await bench.say(f"message {number}")
+    first = (await bench.transcript.load(KEY))[0].request_id or ""
+    await remove(bench, "1", first)
+    assert REMOVED not in json.dumps([one.message for one in await bench.transcript.load(KEY)])
+    bench.restart()
+    read = Read(monkeypatch)
+    monkeypatch.setattr(bench.transcript, "load", None)
+    await bench.say("and now?")
+    assert read.lines < 60
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_what_is_looked_at_for_removals_tells_what_all_lines_do(bench: Bench, seed: int) -> None:
+    rng = random.Random(seed)
+    bench.configure(model=Judged(), max_messages=rng.choice([4, 60]))
+    for number in range(rng.randrange(6)):
+        await bench.store(number, rng.choice(["user", "assistant"]), f"old {number}", message_id=f"o{number}")
+    asked: list[str] = []
+    for number in range(12):
+        quoted = [
+            Quoted(user_id="7", text=f"q{one}", message_id=str(one))
+            for one in rng.sample(range(1, 14), rng.randrange(3))
+        ]
+        more = [bench.inbound("more")] if rng.random() < 0.4 else []
+        asked += [one.request_id for one in more]
+        inbound = bench.inbound(f"message {number}", quoted=quoted)
+        asked.append(inbound.request_id)
+        bench.model.answers += [rng.choice(ANSWERS)() for _ in range(rng.randrange(3))]
+        take = functools.partial(_taken, more)
+        await bench.pool.run(
+            TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat, take_more=take)
+        )
+        bench.model.answers.clear()
+        if rng.random() < 0.2:
+            await bench.pool.compact(KEY)
+        if rng.random() < 0.3:
+            name = rng.choice([str(rng.randrange(14)), f"o{rng.randrange(6)}"])
+            await remove(bench, name, rng.choice(asked), role=rng.choice(["user", "assistant"]))
+    await remove(bench, str(rng.randrange(14)), rng.choice(asked), forget=False)
+    await bench.pool.flush()
+    wanted = removals.removed(await bench.archive.removals(KEY))
+    lines = await bench.transcript.load(KEY)
+    names = wanted.words | wanted.answers
+    told = await bench.transcript.telling(KEY, names, functools.partial(removals.tells, wanted))
+    assert len(told) < len(lines)
+    for found in (removals.blanks, removals.quoted, removals.with_quotes):
+        assert found(told, wanted) == found(lines, wanted)
+    for since in (0, lines[len(lines) // 2].ts):
+        assert removals.summed_up(told, since) == removals.summed_up(lines, since)
+
+
+def _taken(more: list[Any]) -> list[Any]:
+    taken = more[:]
+    more.clear()
+    return taken
+
+
+async def test_of_lines_of_another_making_all_are_looked_at_for_removals(bench: Bench) -> None:
+    await bench.say("hello")
+    await bench.pool.flush()
+    (path,) = (bench.root / "transcripts").glob("*/*.jsonl")
+    mine = path.read_bytes()
+    path.write_bytes(mine + b"\0\0\n" + b'{"torn\n')
+    assert await bench.transcript.telling(KEY, [], lambda _: False) == []
+    theirs = {"uuid": "a", "parentUuid": None, "type": "user", "message": {"role": "user", "content": "hi"}}
+    path.write_bytes(json.dumps(theirs).encode() + b"\n" + mine)
+    found = await bench.transcript.telling(KEY, [], lambda _: False)
+    assert found == await bench.transcript.load(KEY)
+    assert "hi" in json.dumps([line.message for line in found])
+    assert await bench.transcript.telling("telegram:chat:9", [], lambda _: False) == []
