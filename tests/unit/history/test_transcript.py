@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts import Disk
-from bot.history import jsonl, reading
-from bot.history import transcript as module
 from bot.history.transcript import Transcript, TranscriptLine
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -98,42 +94,6 @@ async def test_lines_stand_in_one_file_a_session_with_the_documented_fields(make
     assert "你好" in path.read_text("utf-8")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=20,
-)
-
-
-@settings(derandomize=True, deadline=None, max_examples=150)
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), JSON, max_size=6))
-def test_a_message_comes_back_to_the_last_byte(message: dict[str, Any]) -> None:
-    stored = module._dumped(line("a", message=message, data=message), "s")
-    back = reading.parsed(stored)
-    assert back is not None
-    for value in (back.message, back.data):
-        assert json.dumps(value, ensure_ascii=False) == json.dumps(message, ensure_ascii=False)
-    assert module._dumped(back, "s") == stored
-
-
-def test_a_line_of_ours_is_parsed_once_and_what_only_json_of_python_takes_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ours = module._dumped(line("a", message={"text": "x"}), "s")
-    strange = ours.replace(b'"x"', b'["\\ud800", NaN]')
-    back = reading.parsed(strange)
-    assert back is not None
-    assert back.message is not None
-    assert repr(back.message["text"]) == repr(["\ud800", float("nan")])
-    monkeypatch.setattr(jsonl, "loads", lambda _: None)
-    assert (back := reading.parsed(ours)) is not None
-    assert back.message == {"text": "x"}
 
 
 async def test_what_utf8_cannot_carry_is_replaced_and_does_no_harm(make: Make) -> None:
