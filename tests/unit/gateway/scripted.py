@@ -55,7 +55,10 @@ class Scripted:
         assert request.inbound is not None
         assert request.reply is not None
         first = [request.inbound, *request.also]
-        sources = self.cut[request.chat_key] = [one.request_id for one in first]
+        known = self.cut.get(request.chat_key, [])
+        # What had joined it before a kill is part of it still.
+        sources = self.cut[request.chat_key] = known if request.request_id in known else []
+        sources += [one.request_id for one in first if one.request_id not in sources]
         await self.gate.wait()
         more = request.take_more() if request.take_more is not None else []
         sources += [one.request_id for one in more]
@@ -75,8 +78,8 @@ class Scripted:
         return TurnOutcome("done", delivered=1)
 
     def _end(self, request: TurnRequest) -> None:
-        self.ended.add(request.request_id)
-        del self.cut[request.chat_key]
+        # What joined has ended with it.
+        self.ended |= {request.request_id, *self.cut.pop(request.chat_key)}
 
     async def cut_off(self, chat_key: str) -> tuple[str, ...]:
         return tuple(self.cut.get(chat_key, ()))
