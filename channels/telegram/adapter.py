@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
 from telegram.error import BadRequest, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts import ArchiveLine, Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
-from channels.telegram import address, buttons, members, render, wire
+from bot.contracts import (
+    ArchiveLine,
+    Attachment,
+    Health,
+    Inbound,
+    Intake,
+    Outbound,
+    Quoted,
+    Sent,
+    Surroundings,
+)
+from channels.telegram import address, buttons, download, members, render, wire
 from channels.telegram.poll import Poll
 from channels.telegram.settings import TelegramSettings
 
@@ -109,6 +119,12 @@ class TelegramChannel:
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         return await members.chats_of(self._bot, user_id, chat_keys, direct=direct)
+
+    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """As `contracts.Files`."""
+        if self._bot is None:
+            raise errors.FileUnreachable("Telegram is not connected")
+        return download.fetch(self._bot, attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.KnowsLinks`."""

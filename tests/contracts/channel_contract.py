@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors, text
-from bot.contracts import Channel, Clock, Inbound, Manifest, Outbound, Surroundings
+from bot.contracts import Channel, Clock, Files, Inbound, Manifest, Outbound, Surroundings
 from bot.system import SystemClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -355,6 +355,9 @@ class ChannelContract(abc.ABC):
         await rig.channel.stop()
         await rig.channel.stop()
         await rig.build().stop()
+
+    async def test_files_of_messages_can_be_fetched_where_its_manifest_says_so(self, rig: Rig) -> None:
+        assert isinstance(rig.channel, Files) == self.manifest.files
 
     async def test_a_direct_message_brings_no_earlier_messages_along(self, rig: Rig) -> None:
         assert await rig.channel.context(await _said(rig, "hello")) == ()
