@@ -40,7 +40,7 @@ class Reading:
 
     async def files(self, turn: Turn) -> bool:
         """Read the files of all its messages; whether these say anything then."""
-        for inbound in turn.all:
+        for inbound in (one for one in turn.all if one.attachments):
             await self._unless_stopped(turn, partial(self.seen, turn, inbound))
         read = [one.artifact for seen in turn.seen.values() for one in seen]
         return any(read) or any(inbound.text.strip() for inbound in turn.all)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -170,14 +171,15 @@ async def test_killed_while_it_waits_for_the_model_nothing_is_fetched_twice(
     assert held(world, 0)["lines"] == 8_000
 
 
-async def test_killed_while_it_is_fetched_it_is_fetched_again_and_answered_once(
-    world: World, sender: Sender
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
+async def test_ended_while_it_is_fetched_it_is_fetched_again_and_answered_once(
+    world: World, sender: Sender, number: int, code: int
 ) -> None:
     await world.start()
     sender.server.fail("file", action="stall")
     await sender.send("look", LOG)
     await sender.server.until(lambda: sender.server.sent_bytes > 0)
-    await world.process.kill()
+    assert await world.process.stop(number) == code
     world.model.script(lambda _: "I have it.")
     await world.start()
     assert await sender.heard(1) == ["I have it."]

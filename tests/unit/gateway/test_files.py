@@ -10,7 +10,9 @@ import pytest
 
 from bot import errors
 from bot.contracts import FILE_PIECE, Attachment, SeenFile
+from bot.gateway.address import Address
 from bot.gateway.attachments import NO_ROOM
+from bot.gateway.delivery import ChatReply
 from bot.gateway.files import Decoder, Limits, NoText, artifact_id, size_in_words
 from bot.gateway.stops import STOPPED
 from tests.unit.gateway.conftest import SECRET, Bench
@@ -147,6 +149,23 @@ async def test_of_what_was_not_read_the_person_hears_once(bench: Bench, data: An
     assert bench.tele.texts == [f"re: look\n\n{told}", "re: and now?"]
     (line,) = bench.log.of("file")
     assert (line.request_id, line.chat_key) == (bench.agent.requests[0].request_id, "tele:chat:77")
+
+
+async def test_what_is_told_of_files_goes_below_one_message_and_what_comes_later_below_the_next(
+    bench: Bench,
+) -> None:
+    async def answered() -> None: ...
+
+    below = ["(one)", "(two)"]
+    chat = ChatReply(bench.delivery, Address.of(bench.inbound()), below, answered)
+    bench.tele.failures = [errors.DeliveryFailed("no")]
+    with pytest.raises(errors.DeliveryFailed):
+        await chat.send("first")
+    await chat.send("first")
+    await chat.send("second")
+    below.append("(three)")
+    await chat.send("third")
+    assert bench.tele.texts == ["first\n\n(one)\n(two)", "second", "third\n\n(three)"]
 
 
 async def seen_text(bench: Bench, words: str) -> None:
@@ -410,7 +429,8 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(b
     await bench.say("look", message_id="m9", attachments=(file(),))
     await putting.wait()
     deleted = asyncio.create_task(bench.say("", message_id="m9", kind="delete"))
-    while not bench.log.of("removal"):  # noqa: ASYNC110 - the log sets no event
+    turn = bench.turns._running["tele:chat:77"]
+    while not (bench.log.of("removal") and turn.stopped):  # noqa: ASYNC110 - neither sets an event
         await asyncio.sleep(0)
     go_on.set()
     await deleted
