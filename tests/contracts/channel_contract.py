@@ -79,7 +79,6 @@ class Rig(Protocol):
 
     async def say_as_self(self, text: str) -> None:
         """A message of the bot itself comes back as an event, and is processed when this returns."""
-        ...
 
     async def visible(self) -> list[str]:
         """The messages of the bot that people see, oldest first, as the text they read."""
@@ -87,11 +86,9 @@ class Rig(Protocol):
 
     async def fail_next_send(self) -> None:
         """The next send fails surely before it is executed."""
-        ...
 
     async def lose_next_answer(self) -> None:
         """The next send is executed and the answer to it lost."""
-        ...
 
     def fits(self, part: str) -> bool:
         """Whether a part made by `split` fits one message of the platform."""

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import FILE_PIECE, Attachment, SeenFile
+from bot.contracts import FILE_PIECE, Attachment, HistoryQuery, SeenFile
 from bot.gateway.address import Address
 from bot.gateway.attachments import NO_ROOM
 from bot.gateway.delivery import ChatReply
-from bot.gateway.files import Decoder, Limits, NoText, artifact_id, size_in_words
+from bot.gateway.files import Limits
 from bot.gateway.stops import STOPPED
 from tests.unit.gateway.conftest import SECRET, Bench
 
@@ -21,7 +21,7 @@ TEXT = "日志 line one\nשורה two\n"
 LONG = "0123456789" * 30_000
 
 
-def file(ref: str = "f1", **more: Any) -> Attachment:
+def file(ref: str | None = "f1", **more: Any) -> Attachment:
     return Attachment(**{"kind": "file", "name": f"{ref}.log", "ref": ref, **more})
 
 
@@ -43,60 +43,6 @@ async def whole(bench: Bench, one: SeenFile) -> str:
     return page.text
 
 
-# ------------------------------------------------------------ what is text
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (TEXT.encode(), TEXT),
-        (TEXT.encode("utf-8-sig"), TEXT),
-        (TEXT.encode("utf-16"), TEXT),
-        (b"\xfe\xff" + TEXT.encode("utf-16-be"), TEXT),
-        (b"", ""),
-        (b"a", "a"),
-        (b"\xef\xbb\xbf", ""),
-        (b"\x1b[31mred\x1b[0m\r\n", "\x1b[31mred\x1b[0m\r\n"),
-        ("👨‍👩‍👧".encode(), "👨‍👩‍👧"),
-    ],
-)
-def test_bytes_that_are_text_are_read_however_they_are_cut(data: bytes, words: str) -> None:
-    for size in (1, 2, 3, 5, 7, 1_000):
-        decoder = Decoder()
-        for at in range(0, len(data), size):
-            decoder.take(data[at : at + size])
-        assert decoder.end() == words
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"a\0b",
-        "Zürich".encode("latin-1"),
-        TEXT.encode("utf-16-le"),
-        TEXT.encode("utf-32"),
-        TEXT.encode("utf-16")[:-1],
-        TEXT.encode()[:2],
-        b"%PDF-1.7 and so on",
-        b"PK\x03\x04\x14\0",
-        b"\x89PNG\r\n\x1a\n",
-        b"\xff\xfe\x00\xd8",
-        b"\xed\xa0\x80",
-    ],
-)
-def test_bytes_that_are_no_text_are_none_however_they_are_cut(data: bytes) -> None:
-    for size in (1, 2, 3, 5, 1_000):
-        decoder = Decoder()
-
-        def read(size: int = size, decoder: Decoder = decoder) -> str:
-            for at in range(0, len(data), size):
-                decoder.take(data[at : at + size])
-            return decoder.end()
-
-        with pytest.raises(NoText):
-            read()
-
-
 # ------------------------------------------------------------ what is read
 
 
@@ -108,7 +54,9 @@ async def test_a_text_file_becomes_an_artifact_and_its_beginning_is_shown(bench:
     assert bench.tele.texts == ["re: look"]
     (line,) = bench.log.of("file")
     assert (line.level, line.details["artifact"], line.details["ref"]) == ("info", one.artifact, "f1")
-    assert (await bench.archive.search("tele:chat:77", _every())).lines[0].meta["attachments"] == [  # type: ignore[index]
+    assert (await bench.archive.search("tele:chat:77", HistoryQuery(limit=10))).lines[0].meta[
+        "attachments"
+    ] == [  # type: ignore[index]
         {"kind": "file", "name": "f1.log", "mime": "video/mp4", "ref": "f1"}
     ]
 
@@ -437,29 +385,3 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(b
     await bench.idle()
     assert bench.agent.requests == []
     assert not list((bench.root / "artifacts").rglob("*.txt"))
-
-
-# ------------------------------------------------------------ names
-
-
-def test_an_artifacts_name_is_a_ulid_of_its_messages_moment() -> None:
-    names = {
-        artifact_id("01ARZ3NDEKTSV4RRFFQ69G5FAV", at, file(ref)) for at in range(3) for ref in ("a", "b")
-    }
-    assert len(names) == 6
-    assert all(len(name) == 26 and name.startswith("01ARZ3NDEK") for name in names)
-    assert artifact_id("01ARZ3NDEKTSV4RRFFQ69G5FAV", 0, file("a")) in names
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [(1, "1 bytes"), (999, "999 bytes"), (1_500, "1.5 kB"), (1_000_000, "1 MB"), (10**7, "10 MB")],
-)
-def test_sizes_are_said_for_people(size: int, words: str) -> None:
-    assert size_in_words(size) == words
-
-
-def _every() -> Any:
-    from bot.contracts import HistoryQuery
-
-    return HistoryQuery(limit=10)
