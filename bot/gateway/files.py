@@ -38,7 +38,10 @@ STEP = "attachment"
 HEAD = 2_000
 """Characters of a file that the model is shown."""
 AT_ONCE = 16
-"""Files under way at the same time, of all chats: each takes some times its bytes of memory."""
+UNDER_WAY = 32_000_000
+"""Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
+memory.
+"""
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _MOMENT = 10
 """The characters of a ULID that say when it was made."""
@@ -133,7 +136,7 @@ class FileReader:
         self._clock = clock
         self._log = log
         self._limits = limits
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // limits.most)))
         self.full: Callable[[], bool] = bool
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:

@@ -7,7 +7,7 @@ import logging
 import ssl
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -228,10 +228,7 @@ class Bot(telegram.Bot):
 
     def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The file at a `file_path`."""
-        wire = self._request[1]
-        if not isinstance(wire, Wire):
-            raise Unsent("not connected")
-        return wire.get(f"{self._base_file_url}/{path}")
+        return cast("Wire", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
 def connect(token: str, base_url: str, patience: float) -> Bot:

@@ -50,17 +50,20 @@ class FilesContract:
         files, file = await self._sent(rig, b"")
         assert [piece async for piece in files.fetch(file, most=10)] == []
 
-    async def test_of_a_larger_file_the_beginning_comes_and_then_the_refusal(self, rig: FilesRig) -> None:
+    @pytest.mark.parametrize("most", [0, 1, 100_000, len(BYTES) - 1])
+    async def test_of_a_larger_file_the_beginning_comes_and_then_the_refusal(
+        self, rig: FilesRig, most: int
+    ) -> None:
         files, file = await self._sent(rig)
         came = bytearray()
 
         async def take() -> None:
-            async for piece in files.fetch(file, most=100_000):
+            async for piece in files.fetch(file, most=most):
                 came.extend(piece)
 
         with pytest.raises(errors.FileTooLarge):
             await take()
-        assert came == BYTES[:100_000]
+        assert came == BYTES[:most]
 
     async def test_nothing_is_read_ahead_of_who_takes_it(self, rig: FilesRig) -> None:
         files, file = await self._sent(rig)

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bot import errors
 from bot.contracts import Attachment
 from bot.testing.telegram_service import FILE_LIMIT
+from channels.telegram import wire
 from tests.unit.telegram.bed import Bed
 
 DATA = "שורה\n猫\n".encode() * 100
@@ -96,3 +98,25 @@ async def test_a_file_that_stalls_is_given_up(bed: Bed) -> None:
         async for _ in quick.fetch(file, most=10**8):
             pass
     await quick.stop()
+
+
+async def test_what_is_asked_of_a_channel_that_stops_meanwhile_fails_plainly(bed: Bed) -> None:
+    file = await sent(bed)
+    pieces = bed.channel.fetch(file, most=10)
+    await bed.channel.stop()
+    with pytest.raises(errors.FileUnreachable):
+        await anext(pieces)
+    with pytest.raises(wire.Unsent):
+        wire.Wire(connections=1, patience=1, direct=True).get(bed.server.url)
+
+
+async def test_the_server_gives_files_to_its_bot_alone(bed: Bed) -> None:
+    file = await sent(bed)
+    async with aiohttp.ClientSession() as session:
+        place = f"{bed.server.url}/file/bot{bed.server.token}/documents/{file.ref}"
+        for address, status in ((place, 404), (place.replace(bed.server.token, "1:other"), 404)):
+            async with session.get(address) as answer:
+                assert answer.status == status  # nobody has asked where it is
+        assert await fetched(bed, file) == DATA
+        async with session.get(place) as answer:
+            assert (answer.status, await answer.read()) == (200, DATA)
