@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import AsyncGenerator
+from urllib.parse import quote
 
 from telegram.error import TelegramError
 
@@ -13,8 +13,8 @@ from bot.contracts import Attachment
 from channels import pieces
 from channels.telegram import wire
 
-_PATH = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_. -]*[A-Za-z0-9_-])+")
-"""As the service writes them: below a folder, no name that leads up. One on a machine's own disk begins with a slash."""
+_ELSEWHERE = {"", ".", ".."}
+"""Parts of a path that lead somewhere else; one on a machine's own disk begins with a slash."""
 
 
 async def fetch(bot: wire.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
@@ -43,6 +43,6 @@ async def _described(bot: wire.Bot, name: str) -> tuple[str, int | None]:
         if "too big" in error.message.lower():
             raise errors.FileTooLarge(f"Telegram: {error}") from None
         raise errors.FileGone(f"Telegram: {error}") from None
-    if _PATH.fullmatch(path) is None:
+    if not _ELSEWHERE.isdisjoint(path.split("/")):
         raise errors.FileGone("Telegram names a place that is none of its own")
-    return path, size
+    return quote(path), size

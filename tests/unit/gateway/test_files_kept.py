@@ -95,7 +95,7 @@ async def test_what_the_disk_does_not_let_go_is_told(bench: Bench) -> None:
     async def refuse(*_: Any) -> Any:
         raise errors.StorageError("EIO")
 
-    bench.artifacts.forget = refuse  # type: ignore[method-assign]
+    bench.artifacts.forget = refuse  # type: ignore[assignment, method-assign]
     await bench.files.forget(bench.inbound("look"))
     assert [line.message for line in bench.log.of("error")] == ["a removed file is still kept"]
 
