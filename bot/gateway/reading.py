@@ -39,11 +39,13 @@ class Reading:
         return await self._unless_stopped(turn, partial(self._context, turn.first)) or ()
 
     async def files(self, turn: Turn) -> bool:
-        """Read the files of all its messages; whether these say anything then."""
+        """Read the files of all its messages; whether these say anything then, or did before a crash."""
         for inbound in (one for one in turn.all if one.attachments):
             await self._unless_stopped(turn, partial(self.seen, turn, inbound))
         read = [one.artifact for seen in turn.seen.values() for one in seen]
-        return any(read) or any(inbound.text.strip() for inbound in turn.all)
+        if any(read) or any(inbound.text.strip() for inbound in turn.all):
+            return True
+        return turn.first.request_id in await self._agent.cut_off(turn.first.chat_key)
 
     async def seen(self, turn: Turn, inbound: Inbound) -> tuple[SeenFile, ...]:
         """What became of the files of a message of this turn; what was not read goes below its next answer."""

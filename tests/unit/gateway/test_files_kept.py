@@ -40,6 +40,24 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     await after.close()
 
 
+async def test_a_turn_that_had_begun_with_a_file_goes_on_without_it(tmp_path: Path) -> None:
+    before = Bench(tmp_path)
+    before.tele.files["f1"] = TEXT.encode()
+    before.agent.hold = asyncio.Event()
+    await before.open()
+    await before.say("", attachments=(file(),))
+    await before.agent.began.wait()
+    first = before.agent.requests[0].request_id
+    await before.artifacts.forget("tele:chat:77", [first])
+    await before.close()
+    after = Bench(tmp_path)
+    after.agent.sources = (first,)
+    await after.open()
+    (words,) = await after.tele.until(1)
+    assert words == "re: \n\n(I have not read the file “f1.log”: it is not there any more.)"
+    await after.close()
+
+
 async def test_what_was_kept_and_not_recorded_is_not_fetched_again(bench: Bench) -> None:
     bench.tele.files["f1"] = TEXT.encode()
     inbound = bench.inbound("look", attachments=(file(),)).model_copy(update={"request_id": bench.ids.ulid()})
