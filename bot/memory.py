@@ -28,6 +28,7 @@ _MB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 _TASK_INFO = 4  # PROC_PIDTASKINFO of macOS
 _TASK_INFO_SIZE = 96
+_M_ARENA_MAX = -8  # of mallopt(3)
 
 
 def resident(statm: Path = _STATM) -> int | None:
@@ -93,6 +94,19 @@ def trim() -> None:
     except (OSError, AttributeError):
         return
     give_back(0)
+
+
+def one_heap() -> bool:
+    """Have all threads share one heap, where the C library gives each its own (glibc); True where it has heard of it.
+
+    What one thread frees in its heap no other can use, and the holes add up: 4 MB in 100,000 events. Threads that were
+    begun before keep theirs.
+    """
+    try:
+        option = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(option(_M_ARENA_MAX, 1))
 
 
 class Watcher(Protocol):

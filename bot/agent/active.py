@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from bot import errors, text
 from bot.agent import epochs, said, tally
@@ -17,7 +16,7 @@ from bot.agent.incoming import user_message
 from bot.agent.kit import Kit
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
-from bot.agent.steps import INTERRUPTED, StepLog, known_results, silent_answer
+from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
 from bot.agent.upkeep import Upkeep
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.nested import Contents, Nested
@@ -64,7 +63,6 @@ class ActiveTurn:
         self._cut_off: replay.CutOff | None = None
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
-        self._told = 0
 
     async def begin(self) -> None:
         """Write the user's message, and what else belongs to it from the beginning. It is in the transcript before
@@ -91,8 +89,8 @@ class ActiveTurn:
         for data in cut_off.loaded:
             self._take_injection(data)
         self._ledger.rewind(self._entries[-1].uuid)
-        if self.reply is not None and self.request.delivered:
-            self._told = await self.reply.resume(self.request.delivered, cut_off)
+        if self.reply is not None:
+            self.reply.resume(self.request.begun, cut_off, recorded)
         self.epochs.tally.resumed(recorded)
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
@@ -118,13 +116,13 @@ class ActiveTurn:
 
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""
-        before = self._cut_off.sent if self._cut_off is not None else ()
-        fresh = [one for one in self.request.delivered if one not in before]
+        before = self._cut_off.written if self._cut_off is not None else ()
+        fresh = [one for one in self.request.begun if one.id not in before]
         known = known_results(calls, self._recorded, fresh)
         for step in self._recorded:
             if step.ended_at is None and step.id in known:
                 self.steps.end(step.id, known[step.id])
-        return {name: {k: v for k, v in one.items() if k != "delivered"} for name, one in known.items()}
+        return {name: shown(result) for name, result in known.items()}
 
     def asks(self, told: Json) -> Partial:
         """The model is asked (`bot.agent.asked`); returns what collects the answer. Raises `errors.TurnStopped`."""
@@ -183,7 +181,7 @@ class ActiveTurn:
     def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
         self._must_run()
-        self._note({"role": "user", "content": list(results)})
+        self._note({"role": "user", "content": list(results)}, self._said())
 
     async def instruct(self) -> None:
         """Append the instructions for what tools have touched, where the model does not see them already: those of a
@@ -212,8 +210,7 @@ class ActiveTurn:
             return False
         while self._late:
             message = await self._user_message(self._joining(self._late[0]))
-            told = await self.reply.joined() if self.reply is not None else {}
-            self._join(self._late.pop(0), message, told)
+            self._join(self._late.pop(0), message)
         return True
 
     # ------------------------------------------------------------ what tools do (`tools.dispatch.Recorder`)
@@ -227,9 +224,7 @@ class ActiveTurn:
     def finished(self, call: Json, result: Json) -> None:
         if self._ended:
             return
-        new = self.reply.ids[self._told :] if self.reply is not None else []
-        self._told += len(new)
-        self.steps.end(call["id"], {**result, "delivered": new} if new else result)
+        self.steps.end(call["id"], result | self.reply.told() if self.reply is not None else result)
 
     def looked(self, call: Json, result: Json, began_at: float) -> None:
         self.steps.took_place(call["id"], call["name"], began_at, result)
@@ -364,14 +359,15 @@ class ActiveTurn:
         if self._ended:
             raise errors.TurnStopped
 
-    def _join(
-        self, inbound: Inbound, message: Message, told: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
+    def _join(self, inbound: Inbound, message: Message) -> None:
         self._kit.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
         self._sources += (inbound.request_id,)
-        self._note(message, {"sources": [inbound.request_id], **told})
+        self._note(message, {"sources": [inbound.request_id]} | self._said())
         if self.reply is not None:
             self.reply.settled = False
+
+    def _said(self) -> Json:
+        return self.reply.noted() if self.reply is not None else {}
 
     def _joining(self, inbound: Inbound) -> TurnRequest:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound, files=self.request.files)

@@ -81,6 +81,8 @@ class Ledger:
         self._ids = ids
         self._clock = clock
         self._log = log
+        self.last: str | None = None
+        """The uuid of the newest line; None where the session has none."""
         self._trail = Trail()
         self._begins: str | None = None
         self._owed: list[TranscriptLine] = []
@@ -98,18 +100,20 @@ class Ledger:
         """What the newest lines tell of the chat as a whole (`Trail.facts`)."""
         return self._trail.facts
 
-    async def load(self, *, whole: bool = False) -> Loaded:
-        """What counts of the current session, or the whole of it; the chain goes on from the last message of a
-        finished turn.
+    async def load(self, *, whole: bool = False, most: int | None = None) -> Loaded:
+        """What counts of the current session (`Transcript.read`), or the whole of it; the chain goes on from the last
+        message of a finished turn.
         """
-        loaded = await self._transcript.read(self._chat_key, whole=whole)
+        loaded = await self._transcript.read(self._chat_key, whole=whole, most=most)
         on_disk = {line.uuid for line in loaded.lines}
         owed = list(self._owed)
         if loaded.base is not None:
             # What is owed from before a boundary that did arrive has arrived too.
             owed = owed[next((at for at, one in enumerate(owed) if one.uuid == loaded.base.uuid), 0) :]
         loaded.lines += [line for line in owed if line.uuid not in on_disk]
-        self._begins = loaded.base.uuid if loaded.base is not None else None
+        begins = loaded.base or (loaded.lines[0] if loaded.short else None)
+        self._begins = begins.uuid if begins is not None else None
+        self.last = loaded.lines[-1].uuid if loaded.lines else None
         self._trail, self._told = Trail(), set()
         for line in loaded.lines:
             self._trail.follow(line)
@@ -128,7 +132,7 @@ class Ledger:
         """
         await self._settled()
         await self._transcript.new_session(self._chat_key)
-        self._trail, self._begins, self._told = Trail(), None, set()
+        self._trail, self._begins, self._told, self.last = Trail(), None, set(), None
 
     async def resume(self, session: str, data: Json) -> None:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
@@ -179,7 +183,9 @@ class Ledger:
 
     def _later(self, request_id: str, data: Json) -> None:
         # It goes to the disk with the next line: a call that a crash cuts off is made, and told, once more.
-        self._owed.append(self._line("meta", request_id, data=data))
+        line = self._line("meta", request_id, data=data)
+        self.last = line.uuid
+        self._owed.append(line)
 
     async def flush(self) -> bool:
         """Wait until every line is on disk; False where the disk refuses."""
@@ -233,6 +239,7 @@ class Ledger:
     ) -> str:
         line = self._line(kind, request_id, message=message, data=data)
         self._trail.follow(line)
+        self.last = line.uuid
         self._owed.append(line)
         self._begin_writing()
         return line.uuid

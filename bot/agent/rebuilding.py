@@ -71,23 +71,46 @@ def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: 
     hidden = _Hidden(lines, gone)
     shown = [hidden.line(line) for line in lines]
     found = Rebuilt()
-    known = _own_parts(lines)
+    known = own_parts(lines)
     for at, line in enumerate(shown):
         if line.type == "turn_start" and line.request_id == request_id:
             store = AgentContextStore(_ANY)
             replay.replay(store, shown[:at])
-            _Turn(store, request_id, lambda name: known.get(name) or part(name), found).walk(shown[at + 1 :])
-    if hidden.any:
-        for call in found.calls:
-            if not call.exact:
-                call.wrong.append("words were removed from this conversation since")
-    for call in found.calls:
-        if call.body and not call.exact and not call.wrong:
-            call.wrong.append(_difference(call))
+            turn = _Turn(store, request_id, lambda name: known.get(name) or part(name), found)
+            turn.walk(shown, at + 1)
+    judge(found, removed=hidden.any)
     return found
 
 
-def _own_parts(lines: Iterable[TranscriptLine]) -> Json:
+def shown_at(
+    lines: Sequence[TranscriptLine], request_id: str, uuid: str, gone: Removed
+) -> tuple[list[Message], bool] | None:
+    """What a running turn showed the model once a line was written, with all that stood before it, and whether something
+    was removed from the session since; None where its session has no such line.
+    """
+    hidden = _Hidden(lines, gone)
+    shown = [hidden.line(line) for line in lines]
+    for at, line in enumerate(shown):
+        if line.type == "turn_start" and line.request_id == request_id:
+            store = AgentContextStore(_ANY)
+            replay.replay(store, shown[:at])
+            turn = _Turn(store, request_id, lambda _: None, Rebuilt())
+            if turn.walk(shown, at + 1, until=uuid):
+                return [message for part in turn.shown() for message in part], hidden.any
+    return None
+
+
+def judge(found: Rebuilt, *, removed: bool) -> None:
+    """Say of each call that is not what was sent what is different."""
+    for call in found.calls:
+        if removed and not call.exact:
+            call.wrong.append("words were removed from this conversation since")
+        if call.body and not call.exact and not call.wrong:
+            call.wrong.append(_difference(call))
+
+
+def own_parts(lines: Iterable[TranscriptLine]) -> Json:
+    """The parts of prompts that a session itself has, by digest."""
     known: Json = {}
     for line in lines:
         if line.type == "meta":
@@ -115,25 +138,37 @@ class _Turn:
         self._loaded: list[tuple[int, Message]] = []
         self._call: Call | None = None
 
-    def walk(self, lines: Iterable[TranscriptLine]) -> None:
-        for line in lines:
+    def walk(self, lines: Sequence[TranscriptLine], start: int, until: str | None = None) -> bool:
+        """Carry out the lines of a session from this one up to the end of the turn, or to one of them; whether it was
+        found.
+        """
+        known = replay.said(lines)
+        for line in lines[start:]:
             data, own = line.data or {}, line.request_id == self._told.request_id
             if line.type == "turn_start":
-                return
+                return False
             if line.type in replay.CHANGES:
-                replay.apply_change(self._store, line.type, data)
+                replay.carry_out(self._store, line, known)
                 self._told.take(line)
             elif own and line.type == "turn_end":
                 self._found.status = str(data.get("status"))
-                return
+                return False
             elif own and line.type == "meta":
                 self._meta(data)
             elif own:
                 self._take(line, data)
+            if line.uuid == until:
+                return True
+        return False
+
+    def shown(self) -> tuple[list[Message], list[Message], list[Message]]:
+        """What is shown by now: the history, loaded older messages, and the turn itself."""
+        current = [blocks.masked(entry.message, self._store.masked) for entry in self._told.entries]
+        return list(self._store.view()), [message for _, message in self._loaded], current
 
     def _meta(self, data: Json) -> None:
         if isinstance(record := data.get(asked.KEY), dict):
-            self._call = self._made(record)
+            self._call = made(record, self._part, *self.shown())
             self._found.calls.append(self._call)
         elif self._call is not None and asked.ANSWERED in data:
             self._call.facts = data[asked.ANSWERED]
@@ -156,40 +191,45 @@ class _Turn:
         elif call is not None:
             self._found.joined.append(message)
 
-    def _made(self, record: Json) -> Call:
-        call = Call(record)
-        system = [self._block(name, call) for name in record.get("system", ())]
-        tools = self._block(record["tools"], call) if record.get("tools") else ()
-        if any(one is None for one in (*system, tools)):
-            return call
-        history, injected = self._store.view(), [message for _, message in self._loaded]
-        current = [blocks.masked(entry.message, self._store.masked) for entry in self._told.entries]
-        made = view.render(
-            model=record["model"],
-            max_tokens=record["maxTokens"],
-            system=system,
-            tools=tools,
-            history=history,
-            injected=injected,
-            current=[*current, *record.get("tail", ())],
-        )
-        try:
-            call.request = repair.sound(made, paused=bool(record.get("paused")))[0]
-            call.body = body.wire(call.request)
-        except (errors.ModelError, ValueError, TypeError) as error:
-            call.wrong.append(f"it cannot be made of what is on file ({type(error).__name__})")
-        call.older = len(history) + len(injected)
-        return call
 
-    def _block(self, name: str, call: Call) -> Any:
-        found = self._part(name)
-        if found is None:
-            call.wrong.append(f"a part of what stands before the messages is not on file ({name})")
-        elif frames.digest(found) != name:
-            call.wrong.append(
-                f"a part of what stands before the messages held a secret or was changed ({name})"
-            )
-        return found
+def made(
+    record: Json,
+    part: Part,
+    history: Sequence[Message],
+    injected: Sequence[Message],
+    current: Sequence[Message],
+) -> Call:
+    """The call of which this was written down, behind these messages."""
+    call = Call(record)
+    system = [_block(name, part, call) for name in record.get("system", ())]
+    tools = _block(record["tools"], part, call) if record.get("tools") else ()
+    if any(one is None for one in (*system, tools)):
+        return call
+    request = view.render(
+        model=record["model"],
+        max_tokens=record["maxTokens"],
+        system=system,
+        tools=tools,
+        history=history,
+        injected=injected,
+        current=[*current, *record.get("tail", ())],
+    )
+    try:
+        call.request = repair.sound(request, paused=bool(record.get("paused")))[0]
+        call.body = body.wire(call.request)
+    except (errors.ModelError, ValueError, TypeError) as error:
+        call.wrong.append(f"it cannot be made of what is on file ({type(error).__name__})")
+    call.older = len(history) + len(injected)
+    return call
+
+
+def _block(name: str, part: Part, call: Call) -> Any:
+    found = part(name)
+    if found is None:
+        call.wrong.append(f"a part of what stands before the messages is not on file ({name})")
+    elif frames.digest(found) != name:
+        call.wrong.append(f"a part of what stands before the messages held a secret or was changed ({name})")
+    return found
 
 
 class _Hidden:

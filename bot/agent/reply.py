@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from bot import errors
 from bot.agent.ledger import Ledger
+from bot.agent.steps import WRITTEN, written
 from bot.context.replay import CutOff
-from bot.contracts import Reply, Sent, TurnRequest
+from bot.contracts import Begun, Json, Reply, Sent, StepRecord, TurnRequest
 
 LONGEST = 240.0
 """Seconds that a turn waits for the delivery of a message; what is left of it then goes out by itself."""
@@ -23,13 +23,13 @@ class TrackedReply:
     message was begun of which it is not known that it surely did not arrive. `begun` is one that waits for the file.
     """
 
-    def __init__(
-        self, inner: Reply, ledger: Ledger, written: Callable[[], Awaitable[int]] | None = None
-    ) -> None:
+    def __init__(self, inner: Reply, ledger: Ledger, written: Callable[[], Sequence[str]] = tuple) -> None:
         self._inner = inner
         self._ledger = ledger
         self._written = written
-        self.ids: list[str] = []
+        self._before: tuple[str, ...] = ()
+        self._noted = set[str]()
+        self._told = set[str]()
         self.delivered = 0
         self.settled = False
         self.attempted = False
@@ -40,28 +40,29 @@ class TrackedReply:
         """That of a turn; None where no chat waits for one."""
         return cls(request.reply, ledger, request.written) if request.reply is not None else None
 
-    async def joined(self) -> dict[str, Any]:
-        """What belongs to the turn has grown, and the last message answers only what came before. Gives what has to be
-        on file of that, for `resume`.
-        """
-        told: dict[str, Any] = {"sent": list(self.ids)} if self.ids else {}
-        return told if (written := await self._count()) is None else {**told, "written": written}
+    def noted(self) -> Json:
+        """What has to stand in the transcript of what was said since this was asked last."""
+        return self._since(self._noted)
 
-    async def resume(self, delivered: Sequence[str], cut_off: CutOff) -> int:
-        """After a crash, where messages were `delivered`, by their ids; how many they are."""
-        self.ids = list(delivered)
-        self.delivered = 1
+    def told(self) -> Json:
+        """The same for the steps in the journal."""
+        return self._since(self._told)
+
+    def resume(self, begun: Sequence[Begun], cut_off: CutOff, recorded: Sequence[StepRecord]) -> None:
+        """After a crash, with what the outbox, the transcript and the journal have of the turn."""
+        self._before = tuple(one.id for one in begun)
+        self._noted.update(cut_off.written)
+        self._told.update(cut_off.written, written(recorded))
+        self.attempted = not all(one.failed for one in begun)
+        self.delivered = int(any(one.ids for one in begun))
         # What the person added after the last answer still wants one.
-        written = await self._count() if cut_off.written is not None else None
-        answered = written is None or cut_off.written is None or written > cut_off.written
-        self.settled = answered and "sources" not in cut_off.facts
-        return len(self.ids)
+        since = [one for one in begun if one.id not in cut_off.before]
+        self.settled = bool(since) and not since[-1].failed and "sources" not in cut_off.facts
 
-    async def _count(self) -> int | None:
-        try:
-            return await self._written() if self._written is not None else None
-        except errors.StorageError:
-            return None  # without it, what came last counts as answered once anything was
+    def _since(self, known: set[str]) -> Json:
+        new = [one for one in (*self._before, *self._written()) if one not in known]
+        known.update(new)
+        return {WRITTEN: new} if new else {}
 
     async def send(self, words: str) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
@@ -87,7 +88,6 @@ class TrackedReply:
             self.attempted = isinstance(error, errors.DeliveryPartial)
             self.delivered += isinstance(error, errors.DeliveryPartial)
             raise
-        self.ids += [part.message_id for part in sent]
         self.delivered += 1
         self.settled = True
         return sent

@@ -1,4 +1,4 @@
-"""A turn asked once more, of another model or with another prompt, and what came of it beside what is recorded.
+"""A turn or a task asked once more, of another model or with another prompt, and what came of it beside what is recorded.
 
 Nothing happens in it. No tool runs and nothing is sent: a call that the turn made with the same arguments has the result
 that is recorded, any other is told that it has none.
@@ -97,7 +97,7 @@ def _changed(first: ModelRequest, name: str | None, static: str | None) -> Model
     request = replace(first, purpose="replay")
     if static is not None:
         block = {"type": "text", "text": static, "cache_control": {"type": "ephemeral"}}
-        request = replace(request, system=(block, *first.system[-1:]))
+        request = replace(request, system=(block, *first.system[1:]))
     if name is not None:
         request = replace(request, model=name)
     return request

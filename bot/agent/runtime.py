@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from bot import errors
-from bot.agent import epochs, ledger, showing, tally, undoing
+from bot.agent import epochs, filling, showing, undoing
 from bot.agent.active import ActiveTurn
 from bot.agent.epochs import Epochs
 from bot.agent.kit import Kit
@@ -18,7 +17,7 @@ from bot.agent.removing import Removing
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
-from bot.context import blocks, preserved, prompt, removed, replay
+from bot.context import blocks, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
@@ -186,32 +185,13 @@ class AgentRuntime:
                 if request is None:
                     return
                 await self._adopt_archive(request)
-            lines = await self._replayed()
+            await self.upkeep.load()
+            lines = await filling.filled(self.epochs, self.upkeep, self._kit)
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
-            facts = self._ledger.facts
-            self.epochs.tally.load(facts.get(tally.KEY))
-            self.epochs.frame = facts.get(ledger.FRAME)
-            if (answered := facts.get(ledger.ANSWERED)) is not None:
-                # It was asked before it answered.
-                ago = max(0.0, self._kit.clock.now() - answered / 1000)
-                self.epochs.asked_at = self._kit.clock.monotonic() - ago
-            await self.upkeep.load()
             self._filled = True
             if await self._removing.attempt() | self.epochs.within_cap(self.upkeep.cut):
                 await self._cut_anew()
-
-    async def _replayed(self) -> Sequence[removed.Line]:
-        """Carry out the transcript from the newest boundary on whose rest is there as it was, else all of it."""
-        loaded, base = await self._ledger.load(), None
-        if loaded.base is not None:
-            base = preserved.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
-            if base is None:
-                loaded = await self._ledger.load(whole=True)
-        if not replay.replay(self.store, loaded.lines, base):
-            return loaded.lines
-        self.epochs.declare("repair", epochs.dropped([]))
-        return (await self._ledger.load(whole=base is None)).lines
 
     async def cut_off(self) -> tuple[str, ...]:
         """The requestIds that the turn which a crash cut off was answering; () where none was."""
@@ -319,7 +299,7 @@ class AgentRuntime:
 
     async def _ended_before(self, request: TurnRequest, end: Json) -> TurnOutcome:
         """A turn that a crash kept from telling that it had ended: what it still owed is said."""
-        delivered = len(request.delivered)
+        delivered = sum(not one.failed for one in request.begun)
         if request.reply is not None and not delivered and (owed := end.get("owed")):
             delivered = await self._say(request.reply, owed)
         status = end.get("status", "done")

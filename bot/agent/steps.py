@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 
 from bot import errors
 from bot.agent.asked import spent
-from bot.contracts import Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
-from bot.tools.builtin.chat_send import ChatSend, delivered_words
+from bot.contracts import Begun, Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
+from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
+WRITTEN = "written"
+"""In the result of a step: the ids in the outbox of what it has said. The model is not told."""
 SUBAGENT = "subagent"
 """The step of a task at work, behind that of its call: its id is that of the task, its name this and the call's id."""
 
@@ -98,33 +100,55 @@ def silent_answer(recorded: Sequence[StepRecord], on_file: Collection[str]) -> J
 
 
 def known_results(
-    calls: Sequence[Json], recorded: Sequence[StepRecord], delivered: Sequence[str]
+    calls: Sequence[Json], recorded: Sequence[StepRecord], begun: Sequence[Begun]
 ) -> dict[str, Json]:
     """The results of tool calls of a cut-off step that must not run again: they did run, or may have.
 
-    `delivered` are the ids of the messages that the turn has brought to the chat. One that no ended call accounts
-    for was sent by the call that the crash cut off, whose result then has them as `delivered`, to be put on file.
+    What the turn has `begun` to say and no ended call accounts for was said by the call that the crash cut off, whose
+    result then tells of it, to be put on file.
     """
     steps = {step.id: step for step in recorded if step.kind == "tool"}
-    told = {one for step in steps.values() for one in (step.result or {}).get("delivered", ())}
-    fresh = [one for one in delivered if one not in told]
+    told = written(recorded)
+    fresh = [one for one in begun if one.id not in told]
     known: dict[str, Json] = {}
     tasks = {step.name: step.id for step in steps.values()}
     for call in calls:
         step = steps.get(call["id"])
         if step is not None and "tool_use_id" in (step.result or {}):
-            known[call["id"]] = {
-                key: value for key, value in (step.result or {}).items() if key != "delivered"
-            }
+            known[call["id"]] = step.result or {}
         elif call["name"] == ChatSend.name:
-            if fresh:
-                known[call["id"]] = _result(call, delivered_words(fresh)) | {"delivered": fresh}
-                fresh = []
+            # What has failed is said again.
+            if not all(one.failed for one in fresh):
+                known[call["id"]] = _said(call, fresh)
+            fresh = []
         elif step is not None:
             task = tasks.get(f"{SUBAGENT} {call['id']}")
             words = f"{INTERRUPTED} What it had done by then: read_artifact {task}." if task else INTERRUPTED
             known[call["id"]] = _result(call, words) | {"is_error": True}
     return known
+
+
+def written(recorded: Iterable[StepRecord]) -> set[str]:
+    """The ids in the outbox of what recorded calls have said."""
+    return {one for step in recorded for one in (step.result or {}).get(WRITTEN, ())}
+
+
+def shown(result: Json) -> Json:
+    """A result as the model gets it."""
+    return {key: value for key, value in result.items() if key != WRITTEN}
+
+
+def _said(call: Json, begun: Sequence[Begun]) -> Json:
+    """The result of a call that said this before a crash, or may have."""
+    there = [one for one in begun if not one.failed]
+    told = {WRITTEN: [one.id for one in begun]}
+    if len(there) < len(begun):
+        words = partly_delivered_words(len(there), len(begun))
+    elif all(one.ids for one in begun):
+        return _result(call, delivered_words([name for one in begun for name in one.ids])) | told
+    else:
+        words = UNCERTAIN
+    return _result(call, words) | {"is_error": True} | told
 
 
 def _result(call: Json, words: str) -> Json:

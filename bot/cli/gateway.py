@@ -12,7 +12,9 @@ from bot.cli.common import Dir, Here
 def run(root: Dir = Here) -> None:
     """Run the gateway in the foreground."""
     import bot.app
+    import bot.memory
 
+    bot.memory.one_heap()
     raise typer.Exit(asyncio.run(bot.app.run(root)))
 
 

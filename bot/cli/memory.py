@@ -86,9 +86,15 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here) -> None:
 
 def _store(root: Path) -> MemoryStore:
     from bot import system
+    from bot.history import rotation
     from bot.history.memory_files import MemoryStore
 
-    return MemoryStore(root / HOME / "memory", disk=system.SystemDisk())
+    disk, archive = system.SystemDisk(), rotation.Shelf(root / HOME / "chats", system.SystemDisk())
+
+    def key(name: str) -> str | None:
+        return rotation.chat_key(disk, name, [archive.archive(name, 1), archive.main(name)])
+
+    return MemoryStore(root / HOME / "memory", disk=disk, keys=key)
 
 
 async def _owner(store: MemoryStore, name: str) -> MemoryOwner:

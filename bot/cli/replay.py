@@ -1,4 +1,4 @@
-"""`shipmate replay`: the requests of a turn made again from what is on disk, and the turn asked once more."""
+"""`shipmate replay`: the requests of a turn or a task made again from what is on disk, and the same asked once more."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bot.cli import rebuilt
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say_raw, settings
-from bot.cli.history import _Complaints
 
 if TYPE_CHECKING:
     from bot.agent.rebuilding import Call, Rebuilt
     from bot.agent.rerunning import Came
-    from bot.history.turns import FoundTurn
+    from bot.cli.rebuilt import Found
 
 _TABLE = (
     ("calls", "calls"),
@@ -28,7 +28,12 @@ _TABLE = (
 
 
 def replay(
-    request_id: Annotated[str, typer.Argument(metavar="REQUEST_ID", help="As logs and `/receipt` show it.")],
+    request_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="REQUEST_ID", help="As logs and `/receipt` show it; of a task, `details.task`."
+        ),
+    ],
     root: Dir = Here,
     offline: Annotated[
         bool, typer.Option("--offline", help="Ask nobody: rebuild and compare. This is the default.")
@@ -45,56 +50,31 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild every model request of a turn, byte for byte; ask another model or prompt. No tool runs, nothing is sent."""
+    """Rebuild every model request of a turn or a task, byte for byte; ask another model or prompt. No tool runs, nothing
+    is sent.
+    """
     live = model is not None or prompt is not None
     if live and (offline or body is not None):
         raise typer.BadParameter("--model and --prompt ask a model: not with --offline or --body")
-    found, turn = _rebuilt(root, request_id)
+    found = rebuilt.find(root, request_id)
     if body is not None:
-        _print_body(turn, body)
+        _print_body(found.calls, body)
         return
-    for number, call in enumerate(turn.calls, 1):
+    for number, call in enumerate(found.calls.calls, 1):
         facts = _facts(found, number, call)
         if as_json:
             say_json(facts)
         else:
-            _show(facts)
+            _show(facts, found.told)
+    for task in found.tasks:
+        _show_task(task, as_json=as_json)
     if live:
-        _compare(root, found, turn, model, prompt, as_json=as_json)
-    elif different := sum(not call.exact for call in turn.calls):
-        complain(f"{different} of {len(turn.calls)} requests are not what was sent.")
+        _compare(root, found, model, prompt, as_json=as_json)
+        return
+    calls = [call for one in (found, *found.tasks) for call in one.calls.calls]
+    if different := sum(not call.exact for call in calls):
+        complain(f"{different} of {len(calls)} requests are not what was sent.")
         raise typer.Exit(1)
-
-
-def _rebuilt(root: Path, request_id: str) -> tuple[FoundTurn, Rebuilt]:
-    """The turn as it is on disk. Nothing on disk is changed."""
-    from bot.agent.rebuilding import rebuild
-    from bot.context.removed import removed
-    from bot.history import frames, turns
-    from bot.system import SystemDisk
-
-    disk, folder = SystemDisk(), root / HOME / "transcripts"
-    found = turns.find(disk, folder, request_id.upper())
-    if found is None:
-        raise typer.BadParameter(f"no transcript knows a turn {request_id!r}")
-    gone = removed(asyncio.run(_removals(root, found.chat_key)))
-    turn = rebuild(found.lines, found.request_id, lambda name: frames.read(disk, folder, name), gone)
-    if not turn.calls:
-        raise typer.BadParameter(f"nothing is recorded of what {found.request_id} asked a model")
-    return found, turn
-
-
-async def _removals(root: Path, chat_key: str) -> list[Any]:
-    from bot.history.archive import ChatStore
-    from bot.system import SystemDisk
-
-    if not await asyncio.to_thread((root / HOME / "chats").is_dir):
-        return []
-    store = ChatStore(root / HOME / "chats", disk=SystemDisk(), log=_Complaints())
-    try:
-        return await store.removals(chat_key)
-    finally:
-        await store.close()
 
 
 def _print_body(turn: Rebuilt, number: int) -> None:
@@ -112,7 +92,7 @@ def _print_body(turn: Rebuilt, number: int) -> None:
         raise typer.Exit(1)
 
 
-def _facts(found: FoundTurn, number: int, call: Call) -> dict[str, Any]:
+def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
     from bot.context import blocks
 
     told, said = call.facts or {}, call.answer
@@ -121,6 +101,7 @@ def _facts(found: FoundTurn, number: int, call: Call) -> dict[str, Any]:
         "requestId": found.request_id,
         "chatKey": found.chat_key,
         "session": found.session,
+        "task": found.task,
         "call": number,
         "step": call.record.get("step"),
         "exact": call.exact,
@@ -139,8 +120,11 @@ def _facts(found: FoundTurn, number: int, call: Call) -> dict[str, Any]:
     }
 
 
-def _show(facts: dict[str, Any]) -> None:
-    if facts["call"] == 1:
+def _show(facts: dict[str, Any], told: dict[str, Any] | None) -> None:
+    if facts["call"] == 1 and told is not None:
+        of = f"({told['mode']}) of the turn {facts['requestId']} in {facts['chatKey']}"
+        say(f"task {facts['task']} “{told['label']}” {of}")
+    elif facts["call"] == 1:
         say(f"turn {facts['requestId']} in {facts['chatKey']}, session {facts['session']}")
     verdict = "exact" if facts["exact"] else "DIFFERENT"
     usage = facts["usage"] or {}
@@ -154,20 +138,39 @@ def _show(facts: dict[str, Any]) -> None:
         say(f"     {words}")
 
 
-def _compare(
-    root: Path, found: FoundTurn, turn: Rebuilt, model: str | None, prompt: Path | None, *, as_json: bool
-) -> None:
+def _show_task(task: Found, *, as_json: bool) -> None:
+    """A task of a turn, in a line: its requests are shown under its own id."""
+    calls, told = task.calls.calls, task.told
+    exact = sum(call.exact for call in calls)
+    wrong = list(dict.fromkeys(words for call in calls for words in call.wrong))
+    if told is None:
+        wrong = [rebuilt.NOT_RECORDED]
+    if as_json:
+        facts = {"type": "task", "requestId": task.request_id, "chatKey": task.chat_key, "task": task.task}
+        about = {key: (told or {}).get(key) for key in ("mode", "label", "callId")}
+        say_json(facts | about | {"requests": len(calls), "exact": exact, "wrong": wrong})
+        return
+    name = (
+        "" if told is None else f" “{told['label']}” ({told['mode']}): {exact} of {len(calls)} requests exact"
+    )
+    say(f"task {task.task}{name}")
+    for words in wrong:
+        say(f"     {words}")
+
+
+def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *, as_json: bool) -> None:
     from bot.agent import rerunning
 
-    before = rerunning.recorded(turn)
-    after = asyncio.run(_again(root, found, turn, model, prompt))
+    before = rerunning.recorded(found.calls)
+    after = asyncio.run(_again(root, found, model, prompt))
     same = before.answer == after.answer
     if as_json:
         say_json(
             {
                 "type": "replay",
                 "requestId": found.request_id,
-                "model": model or turn.calls[0].record.get("model"),
+                "task": found.task,
+                "model": model or found.calls.calls[0].record.get("model"),
                 "prompt": None if prompt is None else str(prompt),
                 "same": same,
                 "notRecorded": after.unknown,
@@ -202,7 +205,7 @@ def _show_difference(before: Came, after: Came) -> None:
         say(row)
 
 
-async def _again(root: Path, found: FoundTurn, turn: Rebuilt, name: str | None, prompt: Path | None) -> Came:
+async def _again(root: Path, found: Found, name: str | None, prompt: Path | None) -> Came:
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     import random
 
@@ -231,7 +234,7 @@ async def _again(root: Path, found: FoundTurn, turn: Rebuilt, name: str | None, 
         )
         with turn_scope(chat_key=found.chat_key, request_id=found.request_id):
             try:
-                return await rerun(turn, model, name=name, static=static, redact=redact)
+                return await rerun(found.calls, model, name=name, static=static, redact=redact)
             finally:
                 await model.close()
     finally:

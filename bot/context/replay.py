@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,7 +15,9 @@ from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, w
 from bot.contracts import ArchiveLine, Json, Message
 
 RESTORED = "restored"
-"""In the data of a boundary: what it leaves (`bot.context.preserved`) is more than there was, what went before is back."""
+"""In the data of a boundary: what it leaves (`bot.context.preserved`) is just what it names, whatever there was: something
+that had gone is back, or what was never looked at has gone too.
+"""
 CHANGES = frozenset({"boundary", "mask"})
 """Lines that change what is shown of the history, whatever turn they stand in."""
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
@@ -34,15 +37,18 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
     injected = False
     mended, calls = 0, set[str]()
     lines = list(lines)
-    said = _said(lines)
+    known = said(lines)
     for line in lines:
         data = line.data or {}
         if line.type == "turn_start":
             turn = Turn(line.request_id or "", (line.request_id or "",), ())
             injected = False
         elif line.type in CHANGES:
-            calls = _change(store, line, base or _restored(line, said), calls)
-            mended = 0 if data.get("reason") == "repair" else mended
+            carry_out(store, line, known, base)
+            lost = _without_beginning(store)
+            # What is gone may be called so again: it makes no difference whether anybody looked that far back.
+            calls = call_ids(store.messages()) if line.type == "boundary" else calls
+            mended = lost + (0 if data.get("reason") == "repair" else mended)
             if turn is not None:
                 turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
         elif turn is None or line.request_id != turn.request_id:
@@ -62,28 +68,45 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | No
     return mended + (mended_entries(left, calls, running=True) != left)
 
 
-def _change(store: AgentContextStore, line: Line, base: Preserved | None, calls: set[str]) -> set[str]:
-    """Carry out a change of the history; returns the ids of the calls that count from now on. What is gone may be
-    called so again: it makes no difference whether anybody looked that far back.
+def _without_beginning(store: AgentContextStore) -> int:
+    """Let go of answers whose question went with a summary that is not there any more, as where what an `/undo` brought
+    back cannot be read; how many messages these were.
     """
+    kept = (entry for turn in store.turns for entry in turn.entries)
+    lost = (
+        list(itertools.takewhile(lambda entry: not _asks(entry.message), kept)) if store.head is None else []
+    )
+    if lost:
+        store.drop([entry.uuid for entry in lost])
+    return len(lost)
+
+
+def _asks(message: Message) -> bool:
+    return bool(message["role"] == "user" and not blocks.is_results(message))
+
+
+def carry_out(
+    store: AgentContextStore, line: Line, known: Mapping[str, Message], base: Preserved | None = None
+) -> None:
+    """Carry out a line that changes the history, as a session of these messages (`said`) tells it."""
+    base = base or _restored(line, known)
     if base is not None and line.uuid == base.uuid:
         base.restore(store)
     else:
         apply_change(store, line.type, line.data or {})
-    return call_ids(store.messages()) if line.type == "boundary" else calls
 
 
-def _said(lines: Sequence[Line]) -> dict[str, Message]:
-    """The messages of lines by uuid, where one of them brings some back."""
+def said(lines: Sequence[Line]) -> dict[str, Message]:
+    """The messages of a session by uuid, where one of its lines brings some back; else {}."""
     if not any(line.type == "boundary" and (line.data or {}).get(RESTORED) for line in lines):
         return {}
     return {line.uuid: line.message for line in lines if line.message is not None}
 
 
-def _restored(line: Line, said: Mapping[str, Message]) -> Preserved | None:
+def _restored(line: Line, known: Mapping[str, Message]) -> Preserved | None:
     """What a boundary leaves that brings something back, of what was said before it."""
     data = line.data or {}
-    return rebuilt(line.uuid, data, said) if data.get(RESTORED) else None
+    return rebuilt(line.uuid, data, known) if data.get(RESTORED) else None
 
 
 def _longer(turn: Turn, uuid: str, message: Message, data: Json) -> Turn:
@@ -97,9 +120,8 @@ class CutOff:
 
     `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`,
     `continued`); `on_file` are the uuids of all that were written, also where a longer one took their place; `loaded`
-    are the injected older turns with their times and keys; `written` is how many messages the turn had come to when
-    something joined it last, None where nothing did or nobody could tell, and `sent` are the ids of those in the chat.
-    Which tool calls ran is in the journal.
+    are the injected older turns with their times and keys; `written` are the ids in the outbox of what the turn has said,
+    `before` of what it had said when something joined it last. Which tool calls ran is in the journal.
     """
 
     request_id: str
@@ -108,16 +130,17 @@ class CutOff:
     on_file: set[str] = field(default_factory=set)
     facts: Json = field(default_factory=dict)
     loaded: list[Json] = field(default_factory=list)
-    written: int | None = None
-    sent: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
     def take(self, line: Line) -> None:
         """Carry out one line of the turn."""
         data = line.data or {}
         if line.type in {"user", "assistant"} and line.message is not None:
+            self.written += tuple(data.get("written", ()))
             if "sources" in data:
                 self.sources += tuple(data["sources"])
-                self.written, self.sent = data.get("written"), tuple(data.get("sent", ()))
+                self.before = self.written
             self.entries = (*_kept(self.entries, data), Entry(line.uuid, line.message))
             self.on_file.add(line.uuid)
             self.facts = data
@@ -143,8 +166,19 @@ def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
 
 
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
-    """How each turn ended, by requestId."""
-    return {line.request_id: line.data or {} for line in lines if line.type == "turn_end" and line.request_id}
+    """How each turn ended, by requestId. What joined it has ended so too; what was still owed is the first one's."""
+    ends: dict[str, Json] = {}
+    joined: list[str] = []
+    for line in lines:
+        data = line.data or {}
+        if line.type == "turn_start":
+            joined = []
+        elif line.type == "turn_end" and line.request_id:
+            ends |= {source: {"status": data.get("status", "done")} for source in joined}
+            ends[line.request_id] = data
+        elif line.type == "user":
+            joined += data.get("sources", ())
+    return ends
 
 
 def _changed(entries: tuple[Entry, ...], line: Line, calls: Iterable[str]) -> tuple[Entry, ...]:

@@ -63,6 +63,7 @@ from bot.contracts._ports import (
     ArtifactMatches,
     ArtifactPage,
     Artifacts,
+    Begun,
     Effect,
     Found,
     Reply,
@@ -74,6 +75,7 @@ from bot.contracts._ports import (
 )
 from bot.contracts._questions import Answer, Question, Questions
 from bot.contracts._recall import (
+    Belonging,
     Hit,
     KnowsLinks,
     KnowsMembers,
@@ -123,6 +125,8 @@ __all__ = [
     "ArtifactPage",
     "Artifacts",
     "Attachment",
+    "Begun",
+    "Belonging",
     "Card",
     "CardState",
     "Channel",

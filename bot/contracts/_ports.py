@@ -129,6 +129,12 @@ class Artifacts(Protocol):
         """
         ...
 
+    async def note(self, artifact_id: str, chat_key: str, lines: Sequence[Json]) -> None:
+        """Add lines beside what is kept under an id. They are never shown to the model, and go with it: where it is gone,
+        nothing is written. Raises `errors.StorageError`.
+        """
+        ...
+
     async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:
         """At most `limit` characters from `offset` on, cut between graphemes; pages that follow one another give the
         whole. Raises `errors.ToolError` where this chat has no such artifact, and `errors.StorageError`.
@@ -185,6 +191,17 @@ class Reply(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A message of a turn that its outbox has, by its id there. `ids` are those by which people see its parts, or an own
+    one while it waits for its platform; without any it may be in the chat, unless it has `failed`.
+    """
+
+    id: str
+    ids: tuple[str, ...] = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
     """What the gateway asks the agent to do. `inbound` and `reply` are None where no chat caused the turn."""
 
@@ -197,10 +214,10 @@ class TurnRequest:
     """What else belongs to this turn from its beginning: the rest of a burst, in order."""
     prompt: str = ""
     """The text of a turn that no chat caused."""
-    delivered: tuple[str, ...] = ()
-    """Ids of the messages that this turn has delivered already, where a crash cut it off."""
-    written: Callable[[], Awaitable[int]] | None = None
-    """How many messages of this turn are in the outbox and have not failed. Raises `errors.StorageError`."""
+    begun: tuple[Begun, ...] = ()
+    """What this turn has said already where a crash cut it off, in order."""
+    written: Callable[[], Sequence[str]] = tuple
+    """The ids in the outbox of what `reply` was given since then, in order, whatever became of it."""
     preview: Callable[[Callable[[], str]], None] | None = None
     """Shows what is being said while it comes, until the next `reply.send`: called with what gives the words so far.
     Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones
@@ -210,6 +227,11 @@ class TurnRequest:
     """What became of the files of a message of this turn, in their order; asked again, it says the same."""
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
+
+    @property
+    def delivered(self) -> tuple[str, ...]:
+        """Ids of what people saw of it before a crash, or will see."""
+        return tuple(one for message in self.begun for one in message.ids)
 
 
 @dataclass(frozen=True, slots=True)

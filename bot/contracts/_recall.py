@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bot.contracts._values import ArchiveLine, Narrowed
@@ -53,14 +53,26 @@ class Recalls(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """Which of the chats that were asked about are a person's own: `chats`. All others are not, or not as far as is known:
+    about `unasked` too much would have had to be asked at once, and the same question goes on with them when it is asked
+    again; about `unanswered` the platform does not say.
+    """
+
+    chats: list[str]
+    unasked: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+
+
 class Membership(Protocol):
     """Which chats are a person's own. Asked anew for each search: who has left a chat is no longer shown it."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
-    ) -> list[str]:
-        """Those of the chatKeys that a person is a member of now; their direct chats with the bot only where `direct`,
-        and nobody else's ever. What cannot be known is left out. Raises nothing.
+    ) -> Belonging:
+        """Those of the chatKeys, the most wanted ones first, that a person is a member of now; their direct chats with the
+        bot only where `direct`, and nobody else's ever. Raises nothing.
         """
         ...
 
@@ -69,8 +81,8 @@ class Membership(Protocol):
 class KnowsMembers(Protocol):
     """What a `Channel` may have beside its duties: who is where. Without it nobody is a member of anything."""
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
-        """As `Membership.chats_of`. Raises an `errors.ChannelError` where the platform does not say."""
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+        """As `Membership.chats_of`. Raises an `errors.ChannelError` where the platform says nothing."""
         ...
 
 

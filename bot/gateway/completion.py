@@ -10,6 +10,7 @@ from bot import errors
 from bot.contracts import (
     Archive,
     ArchiveLine,
+    Begun,
     Clock,
     DeliveryRecord,
     HistoryQuery,
@@ -114,10 +115,9 @@ class Completion:
         self._steady = Steady(clock)
         self._log = log
 
-    async def resume(self, to: Address) -> tuple[str, ...]:
-        """After a crash: bring what an answer had begun to deliver to its end.
+    async def resume(self, to: Address) -> tuple[Begun, ...]:
+        """After a crash: bring what an answer had begun to deliver to its end; what became of each of its messages.
 
-        Returns the ids of all that was delivered; what still waits for its platform counts under its own id.
         Parts that were not sent are, a send without a known outcome is resolved, and what was delivered is
         archived where the crash came before that. Notices are left alone.
         """
@@ -129,21 +129,14 @@ class Completion:
             if row.state == "sent" and row.message_id
         ]:
             await self._shelf.put_once(to, shown)
-        delivered = [sent.message_id for _, sent in shown]
         left = await self._left(to, rows)
         if not left:
-            return tuple(delivered)
+            return _begun(rows)
         if wait := self._wait(to, left):
             await self._courier.put_off(to, self._items(to, left, every), wait)
         else:
-            delivered += await self._deliver(to, left, every)
-        waiting = _put_off(await self._journal.deliveries(to.request_id))
-        return (*delivered, *(row.id for row in waiting if row.kind == "reply"))
-
-    async def written(self, to: Address) -> int:
-        """How many messages of an answer are on file, but for those that failed. Raises `errors.StorageError`."""
-        rows = _in_order(await self._journal.deliveries(to.request_id))
-        return sum(row.state != "failed" for row in rows)
+            await self._deliver(to, left, every)
+        return _begun(_in_order(await self._journal.deliveries(to.request_id)))
 
     async def told(self, to: Address) -> bool:
         """After a crash: bring the notice that a message had begun to get to its end; True where its person has it, or
@@ -220,21 +213,18 @@ class Completion:
 
     async def _deliver(
         self, to: Address, rows: Iterable[DeliveryRecord], every: Sequence[DeliveryRecord] = ()
-    ) -> list[str]:
-        """The ids of what has reached the chat. What has not is in the outbox, and its reason in the log."""
-        ids: list[str] = []
+    ) -> None:
+        """What becomes of it is in the outbox, and the reason of what has not reached the chat in the log."""
 
         async def arrived(message: Outbound, sent: Sent) -> None:
             # Before its row says so: else a crash in between would leave the archive without it.
             if message.kind == "reply":
                 await self._shelf.put_once(to, [(message, sent)])
-            ids.append(sent.message_id)
 
         try:
             await self._courier.deliver(to, self._items(to, rows, every), arrived)
         except errors.DeliveryFailed as error:
             self._log.write("delivery", "an answer could not be completed", level="warn", cause=str(error))
-        return ids
 
     def _items(
         self, to: Address, rows: Iterable[DeliveryRecord], every: Sequence[DeliveryRecord] = ()
@@ -265,6 +255,21 @@ def _put_off(rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
 def _waits(row: DeliveryRecord) -> bool:
     """Whether a row was put off."""
     return row.state in {"intent", "sending"} and due(row.detail) is not None
+
+
+def _begun(rows: Iterable[DeliveryRecord]) -> tuple[Begun, ...]:
+    """What became of each message of an answer, together with its repeats."""
+    messages: dict[str, list[DeliveryRecord]] = {}
+    for row in rows:
+        messages.setdefault(original(row.id), []).append(row)
+    return tuple(
+        Begun(
+            name,
+            tuple(row.message_id or row.id for row in same if row.message_id or _waits(row)),
+            all(row.state == "failed" for row in same),
+        )
+        for name, same in messages.items()
+    )
 
 
 def _in_order(rows: Iterable[DeliveryRecord], kind: Kind = "reply") -> list[DeliveryRecord]:

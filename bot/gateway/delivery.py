@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from bot import errors, text
-from bot.contracts import Archive, Channel, Clock, Ids, Journal, Log, Manifest, Outbound, Redact, Sent
+from bot.contracts import Archive, Begun, Channel, Clock, Ids, Journal, Log, Manifest, Outbound, Redact, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.changing import Desk
@@ -25,6 +25,10 @@ from bot.gateway.waiting import Waiting
 SIGN_SECONDS = 5.0
 SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
+
+
+def _unheard(_ids: Sequence[str]) -> None:
+    """Nobody wants to know."""
 
 
 class Delivery:
@@ -114,15 +118,17 @@ class Delivery:
         *,
         kind: Kind = "reply",
         owed: bool = False,
+        begun: Callable[[Sequence[str]], object] = _unheard,
     ) -> list[Sent]:
         """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
 
         A reply that was delivered is archived; a notice never is, since the model must not come to see it. A reply,
         and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
-        that comes after it in the same chat, and what is cancelled before it is in the chat.
+        that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
+        has in the outbox, before it is there.
         """
-        made = asyncio.ensure_future(self._made(to, words, kind, owed=owed))
+        made = asyncio.ensure_future(self._made(to, words, kind, begun, owed=owed))
         try:
             items, prepared = await asyncio.shield(made)
             if kind == "reply" and to.chat_key in self._waiting.chats:
@@ -137,7 +143,7 @@ class Delivery:
             raise
 
     async def _made(
-        self, to: Address, words: str, kind: Kind, *, owed: bool
+        self, to: Address, words: str, kind: Kind, begun: Callable[[Sequence[str]], object], *, owed: bool
     ) -> tuple[list[Item], Future[None]]:
         """The messages that a text comes to, and their way into the outbox."""
         await self._load()
@@ -150,6 +156,7 @@ class Delivery:
         place = await self._previews.take(to, messages[0].id) if kind == "reply" else None
         items = [Item(message, owed or kind == "reply") for message in messages]
         items[0] = replace(items[0], place=place)
+        begun([message.id for message in messages])
         return items, asyncio.ensure_future(self.arrears.intend(messages))
 
     async def _delivered(self, to: Address, items: list[Item], prepared: Future[None]) -> list[Sent]:
@@ -172,19 +179,13 @@ class Delivery:
                 await self._shelf.put(to, shown)
         return [sent for _, sent in shown]
 
-    async def resume(self, to: Address) -> tuple[str, ...]:
-        """After a crash: bring what this answer had begun to deliver to its end; ids of all that was delivered, and
-        of what still waits for the platform. Notices are left alone.
-        """
+    async def resume(self, to: Address) -> tuple[Begun, ...]:
+        """After a crash: bring what this answer had begun to deliver to its end, or put it off. Notices are left alone."""
         await self._load()
-        delivered = await self._completion.resume(to)
+        begun = await self._completion.resume(to)
         await self._previews.adopt(to)
         await self.progress.adopt(to)
-        return delivered
-
-    async def written(self, to: Address) -> int:
-        """How many messages an answer has come to so far, but for those that failed. Raises `errors.StorageError`."""
-        return await self._completion.written(to)
+        return begun
 
     def preview(self, to: Address, words: Callable[[], str]) -> None:
         """As `contracts.TurnRequest.preview`, where the channel can do that and is set to."""
@@ -285,13 +286,15 @@ class ChatReply:
         self._to = to
         self._below = below
         self._delivered = delivered
+        self.written: list[str] = []
+        """The ids in the outbox of all that was to be sent."""
 
     async def send(self, words: str) -> list[Sent]:
         told = len(self._below)
         if told:
             words = f"{words}\n\n" + "\n".join(self._below)
         try:
-            sent = await self._delivery.send(self._to, words)
+            sent = await self._delivery.send(self._to, words, begun=self.written.extend)
         except errors.DeliveryDeferred:
             await self._settled(told)
             raise

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from bot import errors
-from bot.contracts import ArchiveLine, Channel, KnowsLinks, KnowsMembers, Log
+from bot.contracts import ArchiveLine, Belonging, Channel, KnowsLinks, KnowsMembers, Log
 
 SECONDS = 15.0
 """How long a platform may take to say who is where."""
@@ -21,14 +21,14 @@ class Memberships:
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
-    ) -> list[str]:
+    ) -> Belonging:
         knows = self._channels.get(channel)
         asked = [key for key in chat_keys if key.startswith(f"{channel}:")]
         if not asked or not isinstance(knows, KnowsMembers):
-            return []
+            return Belonging([])
         try:
             async with asyncio.timeout(SECONDS):
-                found = set(await knows.chats_of(user_id, asked, direct=direct))
+                found = await knows.chats_of(user_id, asked, direct=direct)
         except (errors.ShipmateError, TimeoutError) as error:
             self._log.write(
                 "denied",
@@ -36,9 +36,14 @@ class Memberships:
                 level="warn",
                 cause=f"{type(error).__name__}: {error}",
             )
-            return []
+            return Belonging([], unanswered=asked)
+
+        def of(keys: Sequence[str]) -> list[str]:
+            known = set(keys)
+            return [key for key in asked if key in known]
+
         # Never more than was asked about.
-        return [key for key in asked if key in found]
+        return Belonging(of(found.chats), of(found.unasked), of(found.unanswered))
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """The address of a message, where its channel knows it."""

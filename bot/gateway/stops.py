@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
 from bot.contracts import Agent, Inbound
 from bot.gateway.access import Access
@@ -42,6 +42,19 @@ def _reaches(stop: Inbound, other: Inbound) -> bool:
     )
 
 
+@dataclass(slots=True)
+class _Early:
+    """A stop that could not be written down: when it was first heard of (ms), and whether it has ended anything."""
+
+    since: int
+    ended: bool = False
+
+
+def _before(early: _Early | None, other: Inbound) -> bool:
+    """Whether an inbound was said before a stop that may have been brought late."""
+    return early is None or other.ts <= early.since
+
+
 class Stops:
     """Ends turns, and what their person has waiting. `off_file` sees to what waits in the journal alone; `late` has what
     is to be said of stops that were found there.
@@ -65,17 +78,22 @@ class Stops:
         self._finish = finish
         self._off_file = off_file
         self._late = late
-        self._early: dict[tuple[str, ...], None] = {}
+        self._early: dict[tuple[str, ...], _Early] = {}
 
     async def at_once(self, inbound: Inbound) -> None:
-        """End what a stop is about although it cannot be written down. Its platform brings it again: then it is answered,
-        and reaches what waits.
+        """Carry out a stop although it cannot be written down. Its platform brings it again, maybe often and late: then it
+        is answered, and reaches nothing that was said after it.
         """
-        turn = self._turn(inbound) if inbound.is_stop else None
-        if turn is not None and self._may(inbound, turn) and await self.end(turn):
-            self._early[inbound.keys] = None
-            if len(self._early) > MOST_EARLY:
-                del self._early[next(iter(self._early))]
+        if not inbound.is_stop:
+            return
+        before = self._early.get(inbound.keys)
+        early = self._early[inbound.keys] = before or _Early(inbound.ts)
+        if len(self._early) > MOST_EARLY:
+            del self._early[next(iter(self._early))]
+        turn = self._turn(inbound, before)
+        early.ended |= await self._here(inbound, turn, before) or (
+            turn is None and not early.ended and await self._below(inbound, before)
+        )
 
     async def stop(self, inbound: Inbound) -> str:
         """Stop the turn of this chat or place, and what the same person has waiting there; what to say of it.
@@ -85,25 +103,26 @@ class Stops:
         """
         if (words := self._late.pop(inbound.request_id, None)) is not None:
             return words  # carried out already, as far as it can be
-        turn = self._turn(inbound)
+        early = self._early.pop(inbound.keys, None)
+        turn = self._turn(inbound, early)
+        count = await self._off_file(inbound)
+        if await self._here(inbound, turn, early) or count or (early is not None and early.ended):
+            return STOPPED
+        if turn is not None:
+            return NOTHING_RUNS if self._may(inbound, turn) else NOT_YOURS
+        return STOPPED if await self._below(inbound, early) else NOTHING_RUNS
+
+    async def _here(self, inbound: Inbound, turn: Turn | None, early: _Early | None) -> bool:
+        """End a turn, and what its person has waiting in this place; whether there was anything."""
         # What waits for this place may be in the lane of the chat above it, as the turn may.
         chat_keys = [key for key in self._lanes.chats() if f"{inbound.chat_key}:".startswith(f"{key}:")]
         if turn is not None and turn.first.chat_key not in chat_keys:
             chat_keys.append(turn.first.chat_key)
-        count = await self._off_file(inbound)
         # Out of the lanes first, so that none of it begins; what is running must not wait until all that is on file.
-        gone = self._taken(chat_keys, functools.partial(stops, inbound))
-        may = turn is not None and self._may(inbound, turn)
-        ended = turn is not None and may and await self.end(turn)
+        gone = self._taken(chat_keys, lambda other: stops(inbound, other) and _before(early, other))
+        ended = turn is not None and self._may(inbound, turn) and await self.end(turn)
         await self._close(gone)
-        early = inbound.keys in self._early
-        self._early.pop(inbound.keys, None)
-        if ended or gone or count or early:
-            return STOPPED
-        if turn is not None:
-            return NOTHING_RUNS if may else NOT_YOURS
-        below = inbound.command is not None and await self._below(inbound)
-        return STOPPED if below else NOTHING_RUNS
+        return ended or bool(gone)
 
     async def end(self, turn: Turn) -> bool:
         """Stop one turn, wherever it is; False where it has ended already."""
@@ -117,11 +136,17 @@ class Stops:
             return True  # it sees that it was stopped before it asks the agent
         return await self._agent.stop(chat_key)
 
-    async def _below(self, inbound: Inbound) -> bool:
+    async def _below(self, inbound: Inbound, early: _Early | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
-        turns = [turn for turn in self._running.values() if below(inbound, turn.first)]
+        if inbound.command is None:
+            return False
+
+        def wanted(other: Inbound) -> bool:
+            return below(inbound, other) and _before(early, other)
+
+        turns = [turn for turn in self._running.values() if wanted(turn.first)]
         inside = [key for key in self._lanes.chats() if key.startswith(f"{inbound.chat_key}:")]
-        gone = self._taken(inside, functools.partial(below, inbound))
+        gone = self._taken(inside, wanted)
         ended = [await self.end(turn) for turn in turns]
         await self._close(gone)
         return bool(gone) or any(ended)
@@ -132,12 +157,15 @@ class Stops:
     async def _close(self, gone: Iterable[Inbound]) -> None:
         await asyncio.gather(*(self._finish(inbound, "stopped") for inbound in gone))
 
-    def _turn(self, inbound: Inbound) -> Turn | None:
-        here = self._running.get(inbound.chat_key)
-        if here is not None:
-            return here
-        turns = self._running.values()
-        return next((turn for turn in turns if any(_reaches(inbound, one) for one in turn.all)), None)
+    def _turn(self, inbound: Inbound, early: _Early | None) -> Turn | None:
+        """The turn that a stop is about; one of somebody else once at most, however often it is brought."""
+        turn = self._running.get(inbound.chat_key)
+        if turn is None:
+            turns = self._running.values()
+            turn = next((turn for turn in turns if any(_reaches(inbound, one) for one in turn.all)), None)
+        if turn is None or not _before(early, turn.first):
+            return None
+        return None if early is not None and early.ended and not stops(inbound, turn.first) else turn
 
     def _may(self, inbound: Inbound, turn: Turn) -> bool:
         return (

@@ -10,6 +10,7 @@ from functools import partial
 from bot import errors
 from bot.contracts import (
     Agent,
+    Begun,
     Channel,
     Clock,
     Inbound,
@@ -286,17 +287,13 @@ class Turns:
 
     async def _turn(self, turn: Turn) -> str:
         first = turn.first
-        to = Address.of(first)
-
-        async def answered() -> None:
-            await self._close(turn)
-
+        to, answered = Address.of(first), partial(self._close, turn)
         every = self._manifests[first.channel].indicate_every
         rests = partial(self._approvals.waits, first.chat_key)
         async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
             context = await self._reading.thread(turn)
             await self.removals.settled(first.chat_key)
-            delivered = await self._delivered(to)
+            begun = await self._delivered(to)
             if turn.stopped:
                 return "stopped"
             if self._mode.collects and not turn.portion.begun:
@@ -305,22 +302,23 @@ class Turns:
             says = await self._reading.files(turn)
             if turn.stopped:
                 return "stopped"
-            if delivered:
+            if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
             elif not says:
                 return await self._unanswered(turn, "\n".join(turn.below))
+            reply = ChatReply(self._delivery, to, turn.below, answered)
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
                 inbound=first,
                 context=context,
-                reply=ChatReply(self._delivery, to, turn.below, answered),
+                reply=reply,
                 also=together,
                 files=partial(self._reading.seen, turn),
                 take_more=partial(self._taken, turn, joins) if self._mode.steers else None,
                 preview=partial(self._delivery.preview, to),
-                delivered=delivered,
-                written=partial(self._delivery.written, to),
+                begun=begun,
+                written=lambda: reply.written,
             )
             turn.asked = True
             outcome = await self._agent.run(request)
@@ -355,8 +353,8 @@ class Turns:
             inbound = turn.open.pop(0)
             await self._finish(inbound, turn.outcome(inbound))
 
-    async def _delivered(self, to: Address) -> tuple[str, ...]:
-        """What a turn that goes on after a crash has delivered, its begun deliveries brought to an end first."""
+    async def _delivered(self, to: Address) -> tuple[Begun, ...]:
+        """What a turn that goes on after a crash has said, its begun deliveries brought to an end first."""
         if to.request_id not in self._again:
             return ()
         self._again.discard(to.request_id)

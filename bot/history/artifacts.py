@@ -1,14 +1,15 @@
 """`ArtifactStore`: tool results too large for the model's view, one file each, read back in pages.
 
 A file is one line of JSON about the result and then its text. It is written whole and never changed; only the transcript
-of a task that works is replaced as it grows.
+of a task that works is replaced as it grows. Beside that stand the requests of the task (`bot.history.tasks`), in a file
+that goes with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ SHOWN = 240
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ID = re.compile(rf"[{_CROCKFORD}]{{26}}")
 _END = ".txt"
+_BESIDE = ".jsonl"
 _ABOUT = 4096  # bytes that are read for the line about a result
 _FRAMING = 24  # characters that a match costs beside its text
 _DAY = 86_400.0
@@ -83,6 +85,14 @@ class ArtifactStore:
         except OSError as error:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
         return artifact_id
+
+    async def note(self, artifact_id: str, chat_key: str, lines: Sequence[Json]) -> None:
+        """As `contracts.Artifacts.note`."""
+        raw = b"".join(map(jsonl.dumps, lines))
+        try:
+            await asyncio.to_thread(self._note, self._path(chat_key, artifact_id), raw)
+        except OSError as error:
+            raise errors.StorageError(f"an artifact cannot be written: {error}") from error
 
     async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:
         """As `contracts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
@@ -139,15 +149,30 @@ class ArtifactStore:
                 # It is kept all the same; the next one tries again.
                 self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
 
+    def _note(self, path: Path, raw: bytes) -> None:
+        with jsonl.locked(self._folder):
+            if self._disk.size(path):
+                self._disk.append(beside(path), raw)
+
     def _make_room(self, newest: Path) -> None:
         paths = [path for path in self._all(newest.parent) if path != newest]
-        sizes = {path: self._disk.size(path) for path in paths}
-        total = sum(sizes.values()) + self._disk.size(newest)
+        noted = {name for name in self._disk.names(newest.parent) if name.endswith(_BESIDE)}
+        sizes = {path: self._size(path, noted) for path in paths}
+        total = sum(sizes.values()) + self._size(newest, noted)
         for place, path in enumerate(paths):
             if len(paths) - place < CHAT_COUNT and total <= CHAT_BYTES:
                 return
-            self._disk.remove(path)
+            self._drop(path)
             total -= sizes[path]
+
+    def _size(self, path: Path, noted: Collection[str]) -> int:
+        more = beside(path)
+        return self._disk.size(path) + (self._disk.size(more) if more.name in noted else 0)
+
+    def _drop(self, path: Path) -> None:
+        # What stands beside it first: by itself nobody would find it again.
+        self._disk.remove(beside(path))
+        self._disk.remove(path)
 
     def _all(self, folder: Path) -> list[Path]:
         """The artifacts of one chat, oldest first."""
@@ -164,15 +189,13 @@ class ArtifactStore:
         with jsonl.locked(self._folder):
             gone = [path for path, _ in self._of(chat_key, requests)]
             for path in gone:
-                self._disk.remove(path)
+                self._drop(path)
         return len(gone)
 
     def _of(self, chat_key: str, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
         """What these turns have made, the oldest first, with the line about it."""
         for path in self._all(self._path(chat_key, "").parent):
-            with closing(self._disk.open(path)) as file:
-                first, _, _ = file.read(0, _ABOUT).partition(b"\n")
-            about = jsonl.loads(first) or {}
+            about = what_of(self._disk, path)
             if about.get("requestId") in requests:
                 yield path, about
 
@@ -185,7 +208,7 @@ class ArtifactStore:
                 jsonl.tidy(self._disk, self._folder / name)
                 for path in self._all(self._folder / name):
                     if _made_at(path.stem) < before:
-                        self._disk.remove(path)
+                        self._drop(path)
                         gone += 1
         return gone
 
@@ -200,6 +223,18 @@ class ArtifactStore:
             return await asyncio.to_thread(opened)
         except OSError as error:
             raise errors.StorageError(f"an artifact cannot be read: {error}") from error
+
+
+def beside(path: Path) -> Path:
+    """Where the lines stand that are noted beside an artifact."""
+    return path.with_suffix(_BESIDE)
+
+
+def what_of(disk: Disk, path: Path) -> Json:
+    """What an artifact came from; {} where there is none. Raises OSError."""
+    with closing(disk.open(path)) as file:
+        first, _, _ = file.read(0, _ABOUT).partition(b"\n")
+    return jsonl.loads(first) or {}
 
 
 def _missing(artifact_id: str) -> errors.ToolError:

@@ -36,10 +36,19 @@ _R = TypeVar("_R")
 class MemoryStore:
     """`contracts.MemoryFiles` in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`."""
 
-    def __init__(self, folder: Path, *, disk: Disk, redact: Redact = str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        disk: Disk,
+        redact: Redact = str,
+        keys: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """`keys` is asked for the chatKey of a name that is hashed, where no file here tells it."""
         self._folder = folder
         self._disk = disk
         self._redact = redact
+        self._keys = keys
 
     async def sizes(self, owner: MemoryOwner) -> dict[str, int]:
         return await self._done(lambda: self._sizes(owner), shared=True)
@@ -90,7 +99,9 @@ class MemoryStore:
         return await self._done(self._people, shared=True)
 
     async def chats(self) -> list[str]:
-        """The chatKeys that have files or a memory of the conversation; a name that is hashed as it is."""
+        """The chatKeys that have files or a memory of the conversation. Where nobody can tell the key of a name
+        that is hashed, that name, which every owner may have in the place of its key.
+        """
         return await self._done(self._chats, shared=True)
 
     # On any thread.
@@ -107,13 +118,16 @@ class MemoryStore:
 
     def _place(self, owner: MemoryOwner) -> Path:
         if owner.kind == "chat":
-            return self._folder / names.encode(owner.key) / "files"
+            return self._home(owner.key) / "files"
         channel, _, user_id = owner.key.partition(":")
         return self._folder / _PEOPLE / f"{names.encode(channel)}-{names.encode(user_id)}"
 
+    def _home(self, chat_key: str) -> Path:
+        return self._folder / (chat_key if names.is_hashed(chat_key) else names.encode(chat_key))
+
     def _path(self, owner: MemoryOwner, name: str) -> Path:
         if owner.kind == "chat" and name == SESSION:
-            return self._folder / names.encode(owner.key) / SESSION
+            return self._home(owner.key) / SESSION
         return self._place(owner) / f"{names.encode(name)}{_WORDS}"
 
     def _sizes(self, owner: MemoryOwner) -> dict[str, int]:
@@ -269,10 +283,20 @@ class MemoryStore:
         for folder in self._disk.names(self._folder):
             if folder in {_PEOPLE, jsonl.LOCK} or not (self._folder / folder).is_dir():
                 continue
-            key = names.decode(folder)
+            key = self._told(folder) or folder if names.is_hashed(folder) else names.decode(folder)
             if key is not None and self._sizes(MemoryOwner("chat", key)):
                 found.append(key)
         return found
+
+    def _told(self, name: str) -> str | None:
+        """The chatKey of a name that is hashed, by what is noted of where lines come from."""
+        owner = MemoryOwner("chat", name)
+        for path in self._sizes(owner):
+            file = self._read(owner, path)
+            for by in dict.fromkeys(by for line in file.written for by in line) if file is not None else ():
+                if names.encode(by.chat_key) == name:
+                    return by.chat_key
+        return self._keys(name)
 
 
 def checked(path: str) -> str:

@@ -8,6 +8,7 @@ import re
 LONGEST = 200
 _KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
+_HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
@@ -33,3 +34,8 @@ def decode(name: str) -> str | None:
     except UnicodeDecodeError:
         return None
     return chat_key if encode(chat_key) == name else None
+
+
+def is_hashed(name: str) -> bool:
+    """Whether a name is one of those that do not tell their chatKey. No chatKey is of that form, which has no colon."""
+    return _HASHED.fullmatch(name) is not None

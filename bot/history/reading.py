@@ -2,11 +2,13 @@
 
 A boundary may name what it leaves (`bot.context.preserved`): the uuids of messages before it, and of the first line of
 a turn that was running. From the newest such boundary on everything is read, before it these lines alone; the others
-are passed over without a look inside.
+are passed over without a look inside. Without any boundary the newest turns may be enough, those that are more than a
+store can hold.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -23,6 +25,7 @@ LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "
 KEPT = "kept"
 """What a boundary leaves, in its data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
 _LEAD = b'{"v":1,"uuid":"'
+_BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
 _MESSAGE = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"(?:user|assistant)"')
 
@@ -58,6 +61,8 @@ class Loaded:
     unreadable: list[int] = field(default_factory=list)
     circles: list[str] = field(default_factory=list)
     """Where lines of another making follow one another in a circle."""
+    short: bool = False
+    """Whether older turns were left out, although no boundary says so."""
 
     @property
     def messages(self) -> dict[str, Message]:
@@ -65,12 +70,14 @@ class Loaded:
         return {uuid: line.message for uuid, line in self.segment.items() if line.message is not None}
 
 
-def newest(file: OpenFile) -> Loaded:
+def newest(file: OpenFile, most: int | None = None) -> Loaded:
     """What counts of a session. All lines where no boundary tells, where one that tells names lines that are not there,
-    and where lines of another making come before it is found.
+    and where lines of another making come before it is found. Where there is no boundary at all, only the newest turns, if
+    those that have ended come to more messages than `most`.
     """
     after: list[TranscriptLine] = []
     unreadable: list[int] = []
+    tail = _Tail(most)
     found = _backwards(file)
     for offset, raw in found:
         line = parsed(raw)
@@ -80,6 +87,10 @@ def newest(file: OpenFile) -> Loaded:
         if line is None or _is_foreign(line):
             return whole(file, _compacted(raw, offset, found))
         after.append(line)
+        if tail.is_full(line):
+            if all(one.uuid > line.uuid for one in after[:-1]) and not _has_boundary(file, offset):
+                return Loaded(_once(after), unreadable=unreadable[::-1], short=True)
+            tail.most = None
         wanted = _wanted(line)
         if wanted is None:
             continue
@@ -94,6 +105,33 @@ def newest(file: OpenFile) -> Loaded:
     else:
         return Loaded(_once(after), unreadable=unreadable[::-1])
     return whole(file)
+
+
+@dataclass(slots=True)
+class _Tail:
+    """How many messages the turns come to that have ended, read from the newest line on."""
+
+    most: int | None
+    messages: int = 0
+    ended: set[str | None] = field(default_factory=set)
+
+    def is_full(self, line: TranscriptLine) -> bool:
+        """One line more: whether a turn begins with it, and with that there are more messages than `most`."""
+        data = line.data or {}
+        if line.type == "boundary":
+            self.most = None
+        elif line.type == "turn_end" and data.get("status") != "withdrawn":
+            self.ended.add(line.request_id)
+        elif line.message is not None and line.request_id in self.ended:
+            self.messages += "instead" not in data
+        return line.type == "turn_start" and self.most is not None and self.messages > self.most
+
+
+def _has_boundary(file: OpenFile, size: int) -> bool:
+    """Whether there may be a boundary in the first `size` bytes, which are not parsed for that."""
+    overlap = len(_BOUNDARY)
+    starts = range(0, size, pieces.PIECE)
+    return any(_BOUNDARY in file.read(at, min(pieces.PIECE + overlap, size - at)) for at in starts)
 
 
 def whole(file: OpenFile, start: int = 0) -> Loaded:
@@ -175,6 +213,10 @@ def turn_end(file: OpenFile, request_id: str) -> Json | None:
 
 def parsed(raw: bytes) -> TranscriptLine | None:
     """One line; None where it is none."""
+    if raw.startswith(_LEAD):
+        # Half the time of what follows, which takes more for JSON.
+        with contextlib.suppress(ValidationError):
+            return TranscriptLine.model_validate_json(raw)
     value = jsonl.loads(raw)
     if value is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -108,11 +109,13 @@ class Transcript:
         """The lines of the current session, in order; [] where there is none. Leaves out what it cannot read."""
         return (await self.read(chat_key, whole=True)).lines
 
-    async def read(self, chat_key: str, *, whole: bool = False) -> Loaded:
-        """What counts of the current session: with a boundary that names what it leaves, no more than from there on.
-        `whole`: all of it. Leaves out what it cannot read. Raises `errors.StorageError`.
+    async def read(self, chat_key: str, *, whole: bool = False, most: int | None = None) -> Loaded:
+        """What counts of the current session: with a boundary that names what it leaves, no more than from there on; with
+        no boundary at all, no more turns than come to over `most` messages. `whole`: all of it. Leaves out what it cannot
+        read. Raises `errors.StorageError`.
         """
-        loaded, name = await self._asked(self._read, chat_key, reading.whole if whole else reading.newest)
+        how = reading.whole if whole else functools.partial(reading.newest, most=most)
+        loaded, name = await self._asked(self._read, chat_key, how)
         if loaded.unreadable:
             self._log.write(
                 "storage",

@@ -18,6 +18,7 @@ from bot import errors
 from bot.contracts import (
     ArchiveLine,
     Attachment,
+    Belonging,
     Health,
     Inbound,
     Intake,
@@ -252,11 +253,10 @@ class SlackChannel:
             cursor = (answer.get("response_metadata") or {}).get("next_cursor")
             if not cursor:
                 break
-        return tuple(
-            quoted.model_copy(update={"user_name": self._names.get(quoted.user_id)}) for quoted in newest
-        )
+        named = self._names.get
+        return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in newest)
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")

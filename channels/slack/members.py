@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, Belonging
 from channels.slack import address
 
 _PAGE = 200
@@ -19,8 +19,10 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[str], *, direct: bool
-) -> list[str]:
-    """Those of the chatKeys that lie in conversations which Slack says the person is in now."""
+) -> Belonging:
+    """Those of the chatKeys that lie in conversations which Slack says the person is in now. Of somebody who is in more
+    than are read, nothing is known about the others.
+    """
     found: set[str] = set()
     cursor: str | None = None
     for _ in range(_PAGES):
@@ -36,7 +38,10 @@ async def chats_of(
         cursor = (answer.get("response_metadata") or {}).get("next_cursor")
         if not cursor:
             break
-    return [key for key in chat_keys if _channel(key) in found]
+    places = {key: place for key in chat_keys if (place := _channel(key)) is not None}
+    others = [key for key, place in places.items() if place not in found]
+    unread = [key for key in others if direct or not address.is_direct(places[key])] if cursor else []
+    return Belonging([key for key, place in places.items() if place in found], unanswered=unread)
 
 
 def permalink(site: str, line: ArchiveLine) -> str | None:

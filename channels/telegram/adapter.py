@@ -14,6 +14,7 @@ from bot import errors, text
 from bot.contracts import (
     ArchiveLine,
     Attachment,
+    Belonging,
     Health,
     Inbound,
     Intake,
@@ -69,6 +70,7 @@ class TelegramChannel:
         self._bot: wire.Bot | None = None
         self._poll: Poll | None = None
         self._frozen: dict[str, float] = {}
+        self._groups = members.Groups(around.clock)
         self._signs = asyncio.Semaphore(SIGNS)
 
     async def start(self, intake: Intake) -> None:
@@ -114,11 +116,11 @@ class TelegramChannel:
         """Nothing: Telegram has no way for a bot to read what was said before."""
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
-        return await members.chats_of(self._bot, user_id, chat_keys, direct=direct)
+        return await self._groups.chats_of(self._bot, user_id, chat_keys, direct=direct)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.Files`."""

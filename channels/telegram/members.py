@@ -3,36 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from telegram import Bot
 from telegram.error import TelegramError
 
 from bot import errors
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, Belonging, Clock
 from channels.telegram import address, wire
 
 MOST = 50
 """Groups that are asked about for one search, the first ones named."""
+AGAIN = 200
+"""Groups besides that were a person's own the last time: nobody is shown anything because of an answer that was given before."""
+LASTS = 300.0
+"""Seconds for which an answer is remembered where there are more groups than `MOST`."""
 _AT_ONCE = 5
 _INSIDE = frozenset({"creator", "administrator", "member"})
 _SUPERGROUP = "-100"
 
 
-async def chats_of(bot: Bot, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
-    """Those of the chatKeys that lie in chats which Telegram says the person is in now. A chat of two has the id of its
-    person, so nobody need be asked. Raises `errors.ChannelUnreachable` where Telegram answered about none of the groups.
+class Groups:
+    """Which chats are whose, as Telegram says when it is asked. Of more groups than are asked about at once those that were
+    not the person's a moment ago are passed over, so that the next ones have their turn; those that were are asked about
+    again, since the person may have left.
     """
-    chats = {key: chat for key in chat_keys if (chat := _chat(key)) is not None}
-    groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")][:MOST]
-    room = asyncio.Semaphore(_AT_ONCE)
-    answers = await asyncio.gather(*(_is_inside(bot, chat, user_id, room) for chat in groups))
-    if groups and all(answer is None for answer in answers):
-        raise errors.ChannelUnreachable("Telegram does not say who is in a group")
-    inside = {chat for chat, yes in zip(groups, answers, strict=True) if yes}
-    if direct:
-        inside.add(user_id)
-    return [key for key, chat in chats.items() if chat in inside]
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
+
+    async def chats_of(self, bot: Bot, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+        """Those of the chatKeys that lie in chats which Telegram says the person is in. A chat of two has the id of its
+        person, so nobody need be asked. Raises `errors.ChannelUnreachable` where nothing is known of any group.
+        """
+        chats = {key: chat for key in chat_keys if (chat := _chat(key)) is not None}
+        groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]
+        before = self._remembered(user_id) if len(groups) > MOST else {}
+        again = [chat for chat in groups if before.get(chat)]
+        new = [chat for chat in groups if chat not in before]
+        asked = again[:AGAIN] + new[:MOST]
+        room = asyncio.Semaphore(_AT_ONCE)
+        told = await asyncio.gather(*(_is_inside(bot, chat, user_id, room) for chat in asked))
+        answers = {chat: yes for chat, yes in zip(asked, told, strict=True) if yes is not None}
+        if asked and not answers and not before:
+            raise errors.ChannelUnreachable("Telegram does not say who is in a group")
+        if len(groups) > MOST:
+            self._remember(user_id, answers)
+        known = answers | ({user_id: True} if direct else {})
+        unasked, unanswered = set(new[MOST:]), {*again, *new[:MOST]} - answers.keys()
+        return Belonging(
+            [key for key, chat in chats.items() if known.get(chat)],
+            [key for key, chat in chats.items() if chat in unasked],
+            [key for key, chat in chats.items() if chat in unanswered],
+        )
+
+    def _remembered(self, user_id: str) -> dict[str, bool]:
+        now = self._clock.monotonic()
+        self._answers = {place: answer for place, answer in self._answers.items() if answer[1] > now}
+        return {chat: yes for (user, chat), (yes, _) in self._answers.items() if user == user_id}
+
+    def _remember(self, user_id: str, answers: Mapping[str, bool]) -> None:
+        now = self._clock.monotonic()
+        for chat, yes in answers.items():
+            self._answers[user_id, chat] = (yes, now + LASTS)
 
 
 async def _is_inside(bot: Bot, chat: str, user_id: str, room: asyncio.Semaphore) -> bool | None:

@@ -27,6 +27,8 @@ ALBUM_WAIT = 1.0
 FAREWELL = 3.0
 """Seconds for telling Telegram at the end what was taken in; without that it comes again, and is dropped."""
 LONGEST_PAUSE = 30.0
+DISK_PAUSE = 0.5
+"""Seconds of rest while what comes in cannot be written down: a stop is carried out all the same, and has to be heard."""
 LONGEST_FLOOD = 600.0
 """Seconds for which the poll rests at most, whatever Telegram asks for: nothing comes in meanwhile."""
 CONTESTED = 30.0
@@ -229,13 +231,19 @@ class Poll:
                 raise end
 
     async def _hand_over_chat(self, units: Sequence[_Unit]) -> None:
+        failed: BaseException | None = None
         for unit in units:
+            if failed is not None and not unit.stops:
+                continue
             (end,) = await asyncio.gather(self._hand_over(unit), return_exceptions=True)
-            if end is not None:
-                await self._given_up(unit, end)
-            self._taken.update(unit.ids)
+            if end is None or await self._given_up(unit, end):
+                self._taken.update(unit.ids)
+            else:
+                failed = failed or end
             if self._stopping:
                 break
+        if failed is not None:
+            raise failed
 
     def _advance(self, numbers: Sequence[int]) -> None:
         """Move the offset behind what was taken in, up to the first update that was not."""
@@ -257,8 +265,7 @@ class Poll:
             text = json.dumps(raw)
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             if digest not in self._nameless and len(self._nameless) < REMEMBERED:
-                key = f"telegram:{self._bot.id}:nameless:{digest}"
-                await self._bury(key, text, "an update without update_id")
+                await self._bury(f"nameless:{digest}", text, "an update without update_id")
                 self._nameless.add(digest)
         return sorted(named, key=lambda raw: int(raw["update_id"]))
 
@@ -306,10 +313,8 @@ class Poll:
         return ready, pause
 
     async def _hand_over(self, unit: _Unit) -> None:
-        if unit.buried is not None:
-            raw, reason = unit.buried
-            key = f"telegram:{self._bot.id}:update:{raw['update_id']}"
-            await self._bury(key, json.dumps(raw), reason)
+        if (buried := unit.buried) is not None:
+            await self._bury(f"update:{buried[0]['update_id']}", json.dumps(buried[0]), buried[1])
             return
         events = [event for event in map(self._known.sifted, unit.events) if event is not None]
         if not await self._offered(events) and events[1:]:
@@ -317,18 +322,18 @@ class Poll:
             for event in events:
                 await self._offered([event])
 
-    async def _given_up(self, unit: _Unit, error: BaseException) -> None:
-        """Bury what nobody foresaw would break its taking in, once it has done so often enough; else raise that."""
+    async def _given_up(self, unit: _Unit, error: BaseException) -> bool:
+        """Bury what nobody foresaw would break its taking in, once it has done so often enough; whether it has."""
         first = unit.ids[0]
         if isinstance(error, Exception) and not isinstance(error, _PASSING):
             self._broke[first] += 1
         if self._broke[first] < TRIES:
-            raise error
+            return False
         for raw in unit.raws:
-            key = f"telegram:{self._bot.id}:update:{raw['update_id']}"
             reason = f"an update that cannot be taken in: {type(error).__name__}"
-            await self._bury(key, json.dumps(raw), reason)
+            await self._bury(f"update:{raw['update_id']}", json.dumps(raw), reason)
         del self._broke[first]
+        return True
 
     async def _offered(self, events: Sequence[inbound.Event]) -> bool:
         whole = inbound.merge(events)
@@ -337,7 +342,8 @@ class Poll:
             self._known.learn(event)
         return taken
 
-    async def _bury(self, key: str, raw: str, reason: str) -> None:
+    async def _bury(self, name: str, raw: str, reason: str) -> None:
+        key = f"telegram:{self._bot.id}:{name}"
         self._log.write("channel", "Telegram sent " + reason, level="warn", channel="telegram", key=key)
         await self._intake.bury("telegram", key, raw, reason)
 
@@ -355,7 +361,8 @@ class Poll:
             self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
         self._trouble = trouble
         self._failures = min(self._failures + 1, 10)
-        pause = min(LONGEST_PAUSE, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
+        pause = DISK_PAUSE if isinstance(exc, errors.StorageError) else LONGEST_PAUSE
+        pause = min(pause, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
         return max(pause, min(exc.wait, LONGEST_FLOOD)) if isinstance(exc, Flood) else pause
 
     def _conflict(self) -> str:

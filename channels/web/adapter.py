@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 
 from bot import errors, text
-from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from bot.contracts import Belonging, Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
 from channels import slash
 from channels.local import CHAT_ID
 from channels.web import guard, pages
@@ -111,10 +111,10 @@ class WebChannel:
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`: each browser has one chat, and that is its own."""
         own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
-        return [key for key in chat_keys if key == own]
+        return Belonging([key for key in chat_keys if key == own])
 
     def health(self) -> Health:
         if self._runner is None:

@@ -66,12 +66,16 @@ async def measured(folder: Path) -> list[Line]:
 
 async def _back(folder: Path) -> list[Line]:
     """A chat with a long session comes back into memory."""
-    back = await sessions.session_back(folder)
-    session = f"transcript, a session of {sessions.SIZE // 1_000_000} MB into memory"
-    return [
-        Line(session, back.seconds * 1000, back.whole * 1000, "all of its lines"),
-        Line("transcript, memory at the peak of that", back.peak, back.kept, "what is kept", "MB"),
-    ]
+    lines: list[Line] = []
+    for cut, how in ((True, ""), (False, " that was never cut")):
+        most = 1_000_000 if cut else HISTORY
+        back = await sessions.session_back(folder / f"cut-{cut}", most=most, cut=cut)
+        session = f"transcript, a session of {sessions.SIZE // 1_000_000} MB{how} into memory"
+        lines += [
+            Line(session, back.seconds * 1000, back.whole * 1000, "all of its lines"),
+            Line("transcript, memory at the peak of that", back.peak, back.kept, "what is kept", "MB"),
+        ]
+    return lines
 
 
 def _append_and_sync(path: Path, times: int = 200) -> list[float]:

@@ -36,19 +36,23 @@ class Back:
     peak: float
 
 
-async def session_back(folder: Path, size: int = SIZE) -> Back:
-    """A session of this size, most of it before its newest boundary, from the disk into a store."""
+async def session_back(folder: Path, size: int = SIZE, *, most: int = 1_000_000, cut: bool = True) -> Back:
+    """A session of this size, most of it before its newest boundary, from the disk into a store of `most` messages; not
+    `cut`, it has no boundary.
+    """
     ids, disk = UlidSource(), SystemDisk()
     transcript = Transcript(folder, disk=disk, ids=ids, clock=SystemClock(), log=MemoryLog())
-    for lines in _batches(ids, size):
+    for lines in _batches(ids, size, cut=not cut):
         await transcript.append(KEY, lines)
 
     async def filled(*, whole: bool = False) -> AgentContextStore:
         ledger = Ledger(KEY, transcript, ids=ids, clock=SystemClock(), log=MemoryLog())
-        store, loaded, base = AgentContextStore(1_000_000), await ledger.load(whole=whole), None
+        store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole, most=most), None
         if loaded.base is not None:
             base = preserved.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
         replay.replay(store, loaded.lines, base)
+        if over := store.over_cap():
+            store.drop(over)
         return store
 
     try:
@@ -72,15 +76,18 @@ async def session_back(folder: Path, size: int = SIZE) -> Back:
     return Back(seconds, whole, kept / 1e6, peak / 1e6)
 
 
-def _batches(ids: UlidSource, size: int) -> Iterator[list[TranscriptLine]]:
-    """Turns with a large result each; one boundary in the middle leaves the last of those before it."""
+def _batches(ids: UlidSource, size: int, *, cut: bool) -> Iterator[list[TranscriptLine]]:
+    """Turns with a large result each; unless it is `cut` already, one boundary in the middle leaves the last of those
+    before it.
+    """
     store = AgentContextStore(1_000_000)
-    written, cut = 0, False
+    written = 0
     while written < size:
         batch: list[TranscriptLine] = []
         for _ in range(50):
             batch += _turn(ids)
-        replay.replay(store, batch)
+        if not cut:
+            replay.replay(store, batch)
         written += sum(len(str(line.message or "").encode()) for line in batch)
         if not cut and written >= size * BEFORE:
             cut = True
@@ -94,6 +101,7 @@ def _batches(ids: UlidSource, size: int) -> Iterator[list[TranscriptLine]]:
 
 def _turn(ids: UlidSource) -> list[TranscriptLine]:
     request_id = ids.ulid()
+    begin = _line(ids, "turn_start", request_id)
     call = {"type": "tool_use", "id": f"t{request_id}", "name": "look", "input": {}}
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": WORDS}
     said = [
@@ -106,7 +114,7 @@ def _turn(ids: UlidSource) -> list[TranscriptLine]:
         _line(ids, role, request_id, message={"role": role, "content": content}) for role, content in said
     ]
     end = _line(ids, "turn_end", request_id, data={"status": "done"})
-    return [_line(ids, "turn_start", request_id), *messages, end]
+    return [begin, *messages, end]
 
 
 def _line(ids: UlidSource, kind: str, request_id: str | None, **more: object) -> TranscriptLine:

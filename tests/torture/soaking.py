@@ -28,6 +28,7 @@ from bot.contracts import (
     Sent,
 )
 from bot.instance import prepare_home
+from bot.memory import one_heap
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
@@ -302,6 +303,7 @@ class Soak:
 
 async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float = 0.0) -> Soak:
     """A gateway in `root` that lives through `total` events, some each hour; raises where an answer is amiss."""
+    one_heap()
     file = {
         "llm": {"provider": "demo"},
         "channels": {

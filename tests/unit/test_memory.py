@@ -6,6 +6,8 @@ import ctypes
 import gc
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,41 @@ def test_macos_tells_through_its_library(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library(96))
     assert memory.resident(tmp_path / "none") == 4_242
+
+
+HEAPS = """
+import ctypes, sys, threading
+from bot import memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+if sys.argv[2] == "one":
+    assert memory.one_heap()
+for _ in range(4):
+    threads = [threading.Thread(target=lambda: libc.malloc(5_000)) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc has a heap for each thread")
+def test_all_threads_share_one_heap(tmp_path: Path) -> None:
+    def heaps(how: str) -> int:
+        path = tmp_path / how
+        subprocess.run([sys.executable, "-c", HEAPS, str(path), how], check=True, timeout=60)
+        return path.read_text(encoding="ascii").count("<heap ")
+
+    assert heaps("one") == 1
+    assert heaps("many") > 1, "else there was nothing to do"
+
+
+def test_a_library_without_heaps_of_threads_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    assert not memory.one_heap()
 
 
 def test_a_library_without_trimming_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from bot.agent.kit import Kit
 from bot.agent.subagents import limits, transcript, wording
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
 from bot.agent.subagents.loading import Loading
+from bot.agent.subagents.record import Record, Start
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
 from bot.context import blocks, masking, repair, view
@@ -41,16 +42,6 @@ class Declined(errors.ShipmateError):
     """The model declined a task."""
 
     person = "The language model declined this task."
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What a task begins with: `prefix` is shared with the conversation (() where nothing is), `first` its own."""
-
-    system: Sequence[Json]
-    tools: Sequence[Json]
-    prefix: tuple[Message, ...]
-    first: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +81,7 @@ class Child:
         self._last = ""
         seen = root.context.injection if start.prefix else None
         self._loading = Loading(order.request_id, kit.max_injected, seen)
+        self._record = Record(order, start, kit)
         self._dispatcher = kit.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
 
     @property
@@ -156,12 +148,15 @@ class Child:
         request = replace(request, max_tokens=most)
         if self._last and totals.model_calls:
             # No more is to come: what there is has to be said now.
-            request = self._request(replace(asking, max_tokens=most), wording.LAST_STEP)
+            asking = replace(asking, max_tokens=most, tail=(*asking.tail, wording.last_step()))
+            request = self._request(asking)
         room = limits.expected(request.model, prompt, most)
         async with root.allowance.room(room) as bill:
+            await self._record.asks(request, self._own, self._loading, tail=asking.tail, paused=asking.paused)
             began = kit.clock.monotonic()
             reply = await self._stream(request)
             bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
+        await self._record.answered(reply)
         kit.learn(request, reply)
         root.tally.asked(reply.usage, reply.cost_usd)
         self._report.answered(reply, kit.clock.monotonic() - began)
@@ -177,11 +172,8 @@ class Child:
             raise errors.StreamBroken("the model's stream ended without a reply")
         return reply
 
-    def _request(self, asking: Asking, last: str = "") -> ModelRequest:
+    def _request(self, asking: Asking) -> ModelRequest:
         """The next request. What is shared ends in a breakpoint, so that all who share it read it from the cache."""
-        tail: list[Message] = [*asking.tail]
-        if last:
-            tail.append({"role": "user", "content": [{"type": "text", "text": last}]})
         request = view.render(
             model=self._kit.model_name,
             max_tokens=asking.max_tokens,
@@ -189,7 +181,7 @@ class Child:
             tools=self._start.tools,
             history=self._start.prefix,
             injected=self._loading.messages,
-            current=[*self._own, *tail],
+            current=[*self._own, *asking.tail],
         )
         return repair.sound(replace(request, purpose=PURPOSE), paused=asking.paused)[0]
 
@@ -372,6 +364,7 @@ class Child:
                 artifact_id=order.id,
             )
             self.kept = True
+            await self._record.has(self._own, self._loading)
         except errors.StorageError as error:
             self.kept = False
             kit.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))

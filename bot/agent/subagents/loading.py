@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bot import text
 from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS
 from bot.context import estimate, prompt
-from bot.contracts import ArchiveLine, Message
+from bot.contracts import ArchiveLine, Json, Message
 from bot.tools.context import Injection
 
 
@@ -18,6 +18,8 @@ class Loading:
 
     def __init__(self, request_id: str, most: int, seen: Injection | None) -> None:
         self.messages: list[Message] = []
+        self.records: list[Json] = []
+        """What was loaded at a time, as a line of a transcript tells it."""
         self._request_id = request_id
         self._most = most
         self._seen = seen
@@ -42,7 +44,10 @@ class Loading:
                 break
             taken.insert(0, short)
             self._keys.add(_key(line))
-        self.messages += prompt.loaded_messages(taken)
+        messages = prompt.loaded_messages(taken)
+        self.messages += messages
+        keys = [list(_key(line)) for line in lines[len(lines) - len(taken) :]]
+        self.records.append({"messages": messages, "ts": [line.ts for line in taken], "keys": keys})
         return taken
 
 

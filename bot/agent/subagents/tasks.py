@@ -12,9 +12,10 @@ from bot.agent.active import ActiveTurn
 from bot.agent.kit import Kit
 from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
-from bot.agent.subagents.child import Child, Root, Start
+from bot.agent.subagents.child import Child, Root
 from bot.agent.subagents.findings import Result, Status
 from bot.agent.subagents.limits import Allowance, LimitReached
+from bot.agent.subagents.record import Start
 from bot.agent.subagents.report import Order, Report
 from bot.context import blocks, prompt
 from bot.contracts import Json, TurnRequest
@@ -193,7 +194,8 @@ class Tasks:
         turn = self._turn
         shown = [*turn.store.view(), *turn.injected, *turn.view]
         prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
-        return Start(self._system, self._kit.registry.definitions, prefix, wording.directive(order.prompt))
+        first, tools = wording.directive(order.prompt), self._kit.registry.definitions
+        return Start(self._system, tools, prefix, first, after=turn.epochs.ledger.last)
 
 
 def allowed(registry: Registry) -> Registry:

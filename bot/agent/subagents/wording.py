@@ -51,6 +51,11 @@ def directive(prompt: str) -> Message:
     return {"role": "user", "content": [{"type": "text", "text": _FORK.format(prompt=prompt)}]}
 
 
+def last_step() -> Message:
+    """What the last request of a task has at its end."""
+    return {"role": "user", "content": [{"type": "text", "text": LAST_STEP}]}
+
+
 def placeholders(calls: list[Json]) -> Message:
     """The results of a step as forks see them."""
     return {

@@ -210,7 +210,9 @@ class DueJobs:
             return None
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                inside = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
+                found = await channel.chats_of(job.user_id, [job.chat_key], direct=False)
+                if job.chat_key not in found.chats and (found.unasked or found.unanswered):
+                    raise errors.ChannelUnreachable("the platform does not say who is in that chat")
         except (errors.ShipmateError, TimeoutError) as error:
             if job.id not in self._unsure:
                 self._note(
@@ -223,7 +225,7 @@ class DueJobs:
             self._unsure[job.id] = self._clock.monotonic() + ASK_AGAIN_SECONDS
             return None
         self._unsure.pop(job.id, None)
-        doubts = 0 if job.chat_key in inside else self._doubts.get(job.id, 0) + 1
+        doubts = 0 if job.chat_key in found.chats else self._doubts.get(job.id, 0) + 1
         self._doubts[job.id] = doubts
         if 0 < doubts < MOST_DOUBTS:
             return None

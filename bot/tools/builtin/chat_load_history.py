@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import ArchiveLine, Effect, HistoryQuery, Hit, Json, RecallQuery
+from bot.contracts import ArchiveLine, Belonging, Effect, HistoryQuery, Hit, Json, RecallQuery
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts
@@ -93,9 +93,9 @@ class ChatLoadHistory:
             raise errors.ToolError(
                 "This turn has loaded as much history as it may. Answer with what you have."
             )
-        others = await self._others(turn) if args.scope == "mine" else []
-        chats = [turn.chat_key, *others[:MOST_CHATS]]
-        left_out = _left_out(len(others))
+        belonging = await self._others(turn) if args.scope == "mine" else Belonging([])
+        chats = [turn.chat_key, *belonging.chats[:MOST_CHATS]]
+        left_out = _left_out(belonging)
         if args.query is not None:
             found = await self._ranked(args, args.query, turn, chats, room)
         else:
@@ -110,7 +110,7 @@ class ChatLoadHistory:
         read = " What stands under `artifacts` can be read with `read_artifact`." if kept else ""
         return told + read + left_out
 
-    async def _others(self, turn: ToolExecutionContext) -> list[str]:
+    async def _others(self, turn: ToolExecutionContext) -> Belonging:
         """The other chats of the person who asks; where others read along, not what was said in private."""
         recall, membership = self._ports.recall, self._ports.membership
         if recall is None or membership is None or turn.channel is None or turn.user_id is None:
@@ -271,10 +271,24 @@ def _so_far(found: _Found) -> str:
     return "" if found.complete else " (Only the newest messages were searched: the index is being made.)"
 
 
-def _left_out(others: int) -> str:
-    if others <= MOST_CHATS:
-        return ""
-    return f" (Of this person's {others:,} other chats the {MOST_CHATS} last spoken in were searched.)"
+def _left_out(others: Belonging) -> str:
+    """Which chats were not searched although they may be the person's, and what brings them."""
+    told = ""
+    if (count := len(others.chats)) > MOST_CHATS:
+        told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"
+    if count := len(others.unasked):
+        told += (
+            f" (Not all chats could be searched: of {count:,} that were not spoken in lately nobody has asked yet whether "
+            "this person is in them. The same call, made again now, goes on with the next of them.)"
+        )
+    if others.unanswered and not others.chats:
+        told += " (The platform did not say which other chats this person is in: only this one was searched. Try later.)"
+    elif count := len(others.unanswered):
+        told += (
+            f" (Of {count:,} more chats the platform did not say whether this person is in them, so they were not "
+            "searched. Try later, or let the person ask in the chat that they mean.)"
+        )
+    return told
 
 
 def build(ports: ToolPorts) -> ChatLoadHistory:

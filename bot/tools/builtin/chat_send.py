@@ -18,6 +18,9 @@ UNFOUNDED = (
 )
 
 
+UNCERTAIN = "The platform did not confirm the message; it may have arrived. Do not send it again."
+
+
 class ChatSendInput(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -50,19 +53,14 @@ class ChatSend:
         except errors.DeliveryThrottled as error:
             raise errors.ToolError("Not delivered: the platform limits how fast I may send.") from error
         except errors.DeliveryUncertain as error:
-            raise errors.ToolError(
-                "The platform did not confirm the message; it may have arrived. Do not send it again."
-            ) from error
+            raise errors.ToolError(UNCERTAIN) from error
         except errors.DeliveryDeferred as error:
             return (
                 "Not delivered yet: the platform lets me write here again only in about "
                 f"{max(1, round(error.wait / 60))} min. It will then be delivered by itself. Do not send it again."
             )
         except errors.DeliveryPartial as error:
-            raise errors.ToolError(
-                f"Only the first {error.sent} of {error.parts} parts were delivered; people see them. "
-                "Send only what is missing."
-            ) from error
+            raise errors.ToolError(partly_delivered_words(error.sent, error.parts)) from error
         except errors.TargetGone as error:
             raise errors.ToolError("Not delivered: this chat can no longer be written to.") from error
         except errors.ClaimUnfounded as error:
@@ -70,6 +68,13 @@ class ChatSend:
         except errors.DeliveryFailed as error:
             raise errors.ToolError("Not delivered: the platform refused the message.") from error
         return delivered_words([part.message_id for part in sent])
+
+
+def partly_delivered_words(sent: int, parts: int) -> str:
+    """What the model is told of a message of which only the beginning arrived."""
+    return (
+        f"Only the first {sent} of {parts} parts were delivered; people see them. Send only what is missing."
+    )
 
 
 def delivered_words(ids: Sequence[str]) -> str:

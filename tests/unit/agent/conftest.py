@@ -17,7 +17,7 @@ from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import ArchiveLine, Disk, Inbound, Sent, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, Begun, Disk, Inbound, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import MemoryStore
@@ -156,6 +156,11 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(tmp_path)
     yield made
     await made.close()
+
+
+def said(*names: str) -> tuple[Begun, ...]:
+    """Messages of a turn that are in the chat under these ids."""
+    return tuple(Begun(name, (name,)) for name in names)
 
 
 def words(message: Any) -> list[str]:

@@ -22,7 +22,7 @@ from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.journal import JournalFailure
 from bot.testing.model import ScriptedModel, reply, text
-from tests.unit.agent.conftest import KEY, Bench, Chat
+from tests.unit.agent.conftest import KEY, Bench, Chat, said
 from tests.unit.agent.test_turn import Press
 
 When = Literal["before", "torn", "after"]
@@ -167,7 +167,7 @@ async def request(world: World) -> TurnRequest:
         reply=world.chat,
         also=(BURST,),
         take_more=lambda: [joined.pop()] if joined and world.pressing else [],
-        delivered=tuple(str(number + 1) for number in range(len(world.chat.seen))),
+        begun=said(*(str(number + 1) for number in range(len(world.chat.seen)))),
     )
 
 

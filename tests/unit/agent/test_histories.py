@@ -28,6 +28,12 @@ def test_random_histories_keep_their_promises(part: int) -> None:
     assert lived(part * 100, 100) > 500
 
 
+@pytest.mark.parametrize("seed", [29_160])
+def test_a_history_that_once_broke_a_promise_keeps_it(seed: int) -> None:
+    """29,160: of what `/undo` brought back a line is damaged."""
+    assert histories.lived(seed).requests
+
+
 @pytest.mark.torture
 @pytest.mark.parametrize("part", range(LONG // PART))
 def test_very_many_random_histories_keep_their_promises(part: int) -> None:

@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnOutcome, TurnRequest
 from bot.telemetry import Redactor
 from bot.testing.model import ScriptedModel, reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, Chat, words
+from tests.unit.agent.conftest import KEY, Bench, Chat, said, words
 from tests.unit.agent.test_steps import steps_of
 from tests.unit.agent.test_stop import after_restart, history
 from tests.unit.agent.test_turn import Press
@@ -255,7 +255,7 @@ async def test_a_crash_before_the_delivery_does_not_lose_it(bench: Bench) -> Non
     assert await bench.pool.run(replace(request, reply=chat)) == TurnOutcome("stopped", delivered=1)
     assert chat.seen == ["The answer\n\n(stopped)"]
     bench.restart()
-    await bench.pool.run(replace(request, reply=chat, delivered=("1",)))
+    await bench.pool.run(replace(request, reply=chat, begun=said("1")))
     assert len(chat.seen) == 1
     slow.go_on.set()
     await asyncio.gather(running, return_exceptions=True)

@@ -10,7 +10,7 @@ from typing import Any
 from bot.agent import turn as turns
 from bot.contracts import ModelReply, StepRecord, TurnOutcome, TurnRequest
 from bot.testing.model import reply, text, tool_use
-from tests.unit.agent.conftest import KEY, Bench, Chat, words
+from tests.unit.agent.conftest import KEY, Bench, Chat, said, words
 from tests.unit.agent.test_turn import Press
 
 
@@ -101,7 +101,7 @@ async def test_a_reply_that_was_delivered_is_not_sent_again(bench: Bench) -> Non
     bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
     await killed_while_asking(bench, request, 2)
     bench.model.answers += [reply(text("I have told them."))]
-    outcome = await bench.pool.run(replace(request, delivered=("1",)))
+    outcome = await bench.pool.run(replace(request, begun=said("1")))
     assert bench.chat.seen == ["The answer."]
     assert outcome == TurnOutcome("done", delivered=1)
 
@@ -122,7 +122,7 @@ async def test_a_send_that_the_outbox_knows_to_have_arrived_is_told_to_the_model
     bench.model.answers += [reply(tool_use("chat_send", text="The answer."))]
     await killed(bench, replace(request, reply=slow), sending)
     bench.model.answers += [reply(text("I have told them."))]
-    await bench.pool.run(replace(request, delivered=("m7",)))
+    await bench.pool.run(replace(request, begun=said("m7")))
     assert slow.seen == ["The answer."]
     assert bench.chat.seen == []
     assert bench.sent[-1]["content"][0]["content"] == "Delivered (message id m7)."
@@ -145,9 +145,9 @@ async def test_of_two_crashes_the_second_does_not_take_the_first_message_for_the
     bench.model.answers += [reply(tool_use("chat_send", text="One."))]
     await killed(bench, replace(request, reply=first), first.sending)
     bench.model.answers += [reply(tool_use("chat_send", text="Two."))]
-    await killed(bench, replace(request, reply=second, delivered=("m1",)), second.sending)
+    await killed(bench, replace(request, reply=second, begun=said("m1")), second.sending)
     bench.model.answers += [reply(text("I have told them."))]
-    await bench.pool.run(replace(request, delivered=("m1",)))
+    await bench.pool.run(replace(request, begun=said("m1")))
     assert bench.chat.seen == ["Two."]
 
 
@@ -182,7 +182,7 @@ async def test_the_last_text_is_delivered_without_asking_the_model_again(bench: 
         bench.model.answers += [reply(text("Plain answer."))]
         await killed(bench, replace(request, reply=Dead()), sending)
         asked = len(bench.model.requests)
-        await bench.pool.run(replace(request, delivered=delivered))
+        await bench.pool.run(replace(request, begun=said(*delivered)))
         assert len(bench.model.requests) == asked
         assert bench.chat.seen == seen
     await bench.say("next")
@@ -302,7 +302,7 @@ async def test_wherever_it_is_killed_the_history_ends_up_the_same(bench: Bench) 
             bench.model.answers.extend(script[:done])
             await killed_while_asking(bench, request, kill_at)
             if bench.chat.seen:
-                request = replace(request, delivered=("1",))
+                request = replace(request, begun=said("1"))
         bench.model.answers.extend(script[done:])
         await bench.pool.run(request)
         assert press.pressed == 1, kill_at

@@ -11,11 +11,11 @@ import pytest
 
 from bot import errors
 from bot.agent import reply as agent_reply
-from bot.contracts import ArchiveLine, Json, ModelReply, StepRecord, TurnRequest, Usage
+from bot.contracts import ArchiveLine, Begun, Json, ModelReply, StepRecord, TurnRequest, Usage
 from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED
-from tests.unit.agent.conftest import KEY, Bench, words
+from tests.unit.agent.conftest import KEY, Bench, said, words
 from tests.unit.agent.test_turn import Press
 from tests.unit.gateway.test_hard_times import Hanging
 
@@ -57,7 +57,7 @@ async def test_a_call_that_failed_ends_with_its_error(bench: Bench) -> None:
     assert (results[2]["uuid"], results[2]["stopReason"]) == (None, "refusal")
 
 
-async def test_tools_are_recorded_with_their_results_and_what_they_delivered(bench: Bench) -> None:
+async def test_tools_are_recorded_with_their_results_and_what_they_said(bench: Bench) -> None:
     press = Press("gedrückt")
     bench.add_tools(press)
     bench.model.answers += [
@@ -65,7 +65,7 @@ async def test_tools_are_recorded_with_their_results_and_what_they_delivered(ben
         reply(tool_use("skills_list"), tool_use("nonsense")),
         reply(),
     ]
-    await bench.say("hello")
+    await bench.say("hello", written=lambda: [f"o{number}" for number, _ in enumerate(bench.chat.seen)])
     steps = [step for step in await steps_of(bench) if step.kind == "tool"]
     assert [step.name for step in steps[:3]] == ["press", "chat_send", "chat_send"]
     assert all(step.ended_at for step in steps)
@@ -74,7 +74,7 @@ async def test_tools_are_recorded_with_their_results_and_what_they_delivered(ben
     assert [step.name for step in steps[3:]] == ["skills_list", "nonsense"]
     results: list[Json] = [step.result or {} for step in steps]
     assert results[0] == {"type": "tool_result", "tool_use_id": steps[0].id, "content": "gedrückt"}
-    assert [one.get("delivered") for one in results] == [None, ["1"], ["2"], None, None]
+    assert [one.get("written") for one in results] == [None, ["o0"], ["o1"], None, None]
     assert results[4]["is_error"] is True
 
 
@@ -280,7 +280,7 @@ class TestABurst:
         await self.cut(bench, request, 4)
         late = bench.inbound("zwei")
         bench.model.answers += [reply(text("Beides."))]
-        await bench.pool.run(replace(request, also=(late,), delivered=("1",)))
+        await bench.pool.run(replace(request, also=(late,), begun=said("1")))
         assert [message["role"] for message in bench.sent] == ["user", "assistant", "user", "user"]
         assert words(bench.sent[-1]) == ["zwei"]
         assert bench.chat.seen == ["Beides."]
@@ -290,19 +290,16 @@ class TestABurst:
         self, bench: Bench, arrived: list[str]
     ) -> None:
         late, sent = [bench.inbound("zwei")], ["Bin dran."]
-
-        async def written() -> int:
-            return len(sent)
-
         request = replace(
             self.request(bench, "eins"),
-            written=written,
+            written=lambda: list(sent),
             take_more=lambda: [late.pop()] if late else [],
         )
         bench.model.answers += [reply(tool_use("chat_send", text="Bin dran.")), reply(text("Beides."))]
         await self.cut(bench, request, -1)
         sent[:] = arrived
-        await bench.pool.run(replace(request, delivered=tuple(f"{n}" for n in range(len(arrived)))))
+        begun = tuple(Begun(one, (f"m{number}",)) for number, one in enumerate(arrived))
+        await bench.pool.run(replace(request, begun=begun, written=list))
         assert [*arrived, *bench.chat.seen] == ["Bin dran.", "Beides."]
         assert bench.model.requests == []
 

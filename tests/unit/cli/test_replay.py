@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from bot.llm.body import wire
-from bot.testing.model import reply, tool_use
-from tests.unit.agent.conftest import Bench
+from bot.testing.model import reply, text, tool_use
+from bot.testing.tasks import MemoryTaskEvents
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.tasking import Routed, asked
 from tests.unit.cli.conftest import Shipmate
 
 
@@ -122,3 +124,181 @@ def test_a_turn_of_which_no_request_is_recorded(turn: Turn, shipmate: Shipmate) 
     done = shipmate("replay", turn.request_id, "--dir", turn.root)
     assert done.code == 2
     assert "nothing is recorded" in done.err
+
+
+@dataclass
+class Shared(Turn):
+    """A turn with two tasks, of which the second is a fork."""
+
+    tasks: tuple[str, str]
+    asked: dict[str, list[bytes]]
+
+
+@pytest.fixture
+def shared(project: Path) -> Shared:
+    async def have() -> tuple[str, list[bytes], tuple[str, str], dict[str, list[bytes]]]:
+        bench, watch = Bench(project / ".ship"), MemoryTaskEvents()
+        model = Routed(
+            lambda one: (
+                reply(text("- ein Fund"))
+                if "tool_result" in json.dumps(one.messages[-1])
+                else reply(tool_use("skills_list"))
+            )
+        )
+        bench.configure(model=model, artifacts=bench.artifacts, task_events=watch)
+        calls = [tool_use("task", prompt="Such 探"), tool_use("task", prompt="Geh", mode="fork")]
+        model.answers += [reply(*calls), reply(tool_use("chat_send", text="da")), reply()]
+        await bench.say("hello")
+        request_id = watch.events[0].request_id
+        await bench.artifacts.put("x", chat_key=KEY, request_id=request_id, tool="look", tool_use_id="t")
+        await bench.artifacts.put("x", chat_key=KEY, request_id="other", tool="task", tool_use_id="t")
+        await bench.close()
+        fresh, fork = dict.fromkeys(one.task_id for one in watch.events)
+        found: dict[str, list[bytes]] = {fresh: [], fork: []}
+        for one in model.children:
+            found[fork if "worker of its own" in asked(one) else fresh].append(wire(one))
+        return request_id, [wire(one) for one in model.requests], (fresh, fork), found
+
+    request_id, bodies, tasks, found = asyncio.run(have())
+    return Shared(project, request_id, bodies, tasks, found)
+
+
+def test_each_request_of_a_task_is_made_again(shared: Shared, shipmate: Shipmate) -> None:
+    for task, mode in zip(shared.tasks, ("fresh", "fork"), strict=True):
+        sent = shared.asked[task]
+        done = shipmate("replay", task.lower(), "--dir", shared.root, "--json")
+        assert done.code == 0, done.err
+        assert [(one["task"], one["exact"], one["wrong"], one["tools"]) for one in done.lines] == [
+            (task, True, [], ["skills_list"]), (task, True, [], []),
+        ]  # fmt: skip
+        assert {one["requestId"] for one in done.lines} == {shared.request_id}
+        assert [one["answer"] for one in done.lines] == ["", "- ein Fund"]
+        for number, body in enumerate(sent, 1):
+            one = shipmate("replay", task, "--body", number, "--dir", shared.root)
+            assert (one.code, one.out.encode()) == (0, body)
+        assert len(sent) == 2
+        shown = shipmate("replay", task, "--dir", shared.root).out
+        assert f"({mode}) of the turn {shared.request_id} in {KEY}" in shown
+        assert shown.count("exact") == 2
+
+
+def test_a_turn_names_its_tasks(shared: Shared, shipmate: Shipmate) -> None:
+    done = shipmate("replay", shared.request_id, "--dir", shared.root, "--json")
+    assert done.code == 0, done.err
+    told = [one for one in done.lines if one["type"] == "task"]
+    assert [(one["task"], one["mode"], one["requests"], one["exact"], one["wrong"]) for one in told] == [
+        (shared.tasks[0], "fresh", 2, 2, []), (shared.tasks[1], "fork", 2, 2, []),
+    ]  # fmt: skip
+    assert [one["task"] for one in done.lines if one["type"] == "call"] == [None] * len(shared.bodies)
+    shown = shipmate("replay", shared.request_id, "--dir", shared.root).out
+    assert f"task {shared.tasks[1]} “Geh” (fork): 2 of 2 requests exact" in shown
+
+
+def test_a_task_is_asked_again_with_its_recorded_results(shared: Shared, shipmate: Shipmate) -> None:
+    words = shared.root / "prompt.md"
+    words.write_text("Answer in one word.", encoding="utf-8")
+    for task in shared.tasks:
+        done = shipmate("replay", task, "--model", "demo", "--prompt", words, "--dir", shared.root, "--json")
+        assert done.code == 0, done.err
+        told = done.lines[-1]
+        assert (told["type"], told["task"], told["model"]) == ("replay", task, "demo")
+        assert (told["recorded"]["answer"], told["recorded"]["calls"]) == ("- ein Fund", 2)
+        assert told["again"]["answer"]
+
+
+def test_a_task_whose_requests_differ_is_told_with_its_turn(shared: Shared, shipmate: Shipmate) -> None:
+    (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{shared.tasks[1]}.jsonl")
+    file.write_text(file.read_text("utf-8").replace("Geh", "Komm"), encoding="utf-8")
+    done = shipmate("replay", shared.request_id, "--dir", shared.root)
+    assert done.code == 1
+    assert "(fork): 0 of 2 requests exact" in done.out
+    assert "2 of 7 requests are not what was sent" in done.err
+    assert shipmate("replay", shared.tasks[0], "--dir", shared.root).code == 0
+    task = shipmate("replay", shared.tasks[1], "--dir", shared.root)
+    assert (task.code, task.out.count("DIFFERENT")) == (1, 2)
+
+
+def test_a_task_of_which_nothing_is_recorded(shared: Shared, shipmate: Shipmate) -> None:
+    """As an earlier version left it."""
+    first, second = shared.tasks
+    (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{first}.jsonl")
+    file.unlink()
+    done = shipmate("replay", first, "--dir", shared.root)
+    assert done.code == 2
+    told = " ".join(done.err.replace("│", " ").split())
+    assert "is on file, but nothing is recorded of what it asked a model" in told
+    assert shared.request_id in told
+    turn = shipmate("replay", shared.request_id, "--dir", shared.root)
+    assert turn.code == 0
+    assert f"task {first}" in turn.out
+    assert "nothing is recorded of what it asked a model" in turn.out
+    (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{second}.jsonl")
+    file.write_text(file.read_text("utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    done = shipmate("replay", second, "--dir", shared.root)
+    assert (done.code, "ended before it asked a model" in " ".join(done.err.replace("│", " ").split())) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_fork_without_the_transcript_of_its_turn(shared: Shared, shipmate: Shipmate, whole: bool) -> None:
+    (file,) = (shared.root / ".ship" / "transcripts").glob("*/*.jsonl")
+    if whole:
+        file.unlink()
+    else:
+        lines = [line for line in file.read_text("utf-8").splitlines() if '"mode":"fork"' not in line]
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fresh, fork = shared.tasks
+    assert shipmate("replay", fresh, "--dir", shared.root).code == 0
+    done = shipmate("replay", fork, "--dir", shared.root, "--json")
+    assert done.code == 1
+    assert {tuple(one["wrong"]) for one in done.lines} == {
+        ("what its turn had come to when it was forked is not on file any more",)
+    }
+
+
+def test_a_task_that_is_gone(shared: Shared, shipmate: Shipmate) -> None:
+    for file in (shared.root / ".ship" / "artifacts").glob(f"*/{shared.tasks[0]}.*"):
+        file.unlink()
+    done = shipmate("replay", shared.tasks[0], "--dir", shared.root)
+    assert done.code == 2
+    told = " ".join(done.err.replace("│", " ").split())
+    assert "tasks are kept for 30 days" in told
+    assert "`/compact` asked" in told, "it may have been the id of a command"
+
+
+def test_a_turn_of_a_fork_of_the_conversation(project: Path, shipmate: Shipmate) -> None:
+    """What went before is made again from the copy; the turns that were copied are those of the first session."""
+
+    async def have() -> tuple[list[str], list[list[bytes]]]:
+        bench, ids, sent = Bench(project / ".ship"), list[str](), list[list[bytes]]()
+
+        async def say(words: str) -> None:
+            count = len(bench.model.requests)
+            bench.model.answers += [reply(tool_use("skills_list")), reply(text(words))]
+            await bench.say(words)
+            ids.append(max(line.request_id or "" for line in await bench.transcript.load(KEY)))
+            sent.append([wire(one) for one in bench.model.requests[count:]])
+
+        for words in ("one", "two", "three"):
+            await say(words)
+        await bench.pool.fork(KEY, back=1)
+        await say("three and a half")
+        bench.restart()
+        await say("four")
+        await bench.close()
+        return ids, sent
+
+    ids, sent = asyncio.run(have())
+    sessions = []
+    for request_id, bodies in zip(ids, sent, strict=True):
+        done = shipmate("replay", request_id, "--dir", project, "--json")
+        assert done.code == 0, done.err
+        assert [one["exact"] for one in done.lines] == [True, True]
+        sessions.append(done.lines[0]["session"])
+        for number, body in enumerate(bodies, 1):
+            shown = shipmate("replay", request_id, "--body", number, "--dir", project)
+            assert shown.out.encode() == body
+    assert [sessions.index(one) for one in sessions] == [0, 0, 0, 3, 3]
+    assert len(set(ids)) == 5

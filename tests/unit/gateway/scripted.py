@@ -21,11 +21,11 @@ def names(inbound: Inbound) -> tuple[str, ...]:
 
 class Scripted:
     """`contracts.Agent` that says which messages it answers, takes up what it may, and knows what it has answered: as the
-    real one, by what it has on file (`cut`, `asked`: the messages of an answer, and how many there were before it).
+    real one, by what it has on file (`cut`, `asked`: the messages of an answer, and what was said before it).
     """
 
     def __init__(
-        self, ended: set[str], cut: dict[str, list[str]], asked: dict[str, list[tuple[set[str], int | None]]]
+        self, ended: set[str], cut: dict[str, list[str]], asked: dict[str, list[tuple[set[str], set[str]]]]
     ) -> None:
         self.ended = ended
         self.cut = cut
@@ -59,29 +59,20 @@ class Scripted:
         await self.gate.wait()
         more = request.take_more() if request.take_more is not None else []
         sources += [one.request_id for one in more]
-        # What was delivered before a kill is not said again; what joined since then wants an answer.
-        written = await self._written(request)
+        # What was said before a kill is not said again; what joined since then wants an answer.
+        begun = {one.id for one in request.begun if not one.failed}
         said = self.asked.setdefault(request.request_id, [])
-        if request.delivered and said:
-            _, before = said[-1]
-            if before is not None and written is not None and written <= before:
-                said.pop()
-        done = {one for ids, _ in said for one in ids} if request.delivered else set()
+        if said and begun <= said[-1][1]:
+            said.pop()
+        done = {one for ids, _ in said for one in ids}
         answered = [one for one in [*first, *more] if one.request_id not in done]
         if answered:
-            said.append(({one.request_id for one in answered}, written))
+            said.append(({one.request_id for one in answered}, begun))
             # What waits goes out by itself.
             with contextlib.suppress(errors.DeliveryUncertain, errors.DeliveryDeferred):
                 await request.reply.send(" ".join(map(quoted, answered)))
         self._end(request)
         return TurnOutcome("done", delivered=1)
-
-    async def _written(self, request: TurnRequest) -> int | None:
-        assert request.written is not None
-        try:
-            return await request.written()
-        except errors.StorageError:
-            return None
 
     def _end(self, request: TurnRequest) -> None:
         self.ended.add(request.request_id)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Outbound, Sent
+from bot.contracts import Begun, Outbound, Sent
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import REPEATED, SETTLE_SECONDS
 from tests.unit.gateway.conftest import SECRET
@@ -165,7 +165,7 @@ async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_
     resuming = asyncio.create_task(second.delivery.resume(TO))
     await until(lambda: second.clock.sleeping > 0)
     await second.clock.advance(2)
-    assert await resuming == ("m1",)
+    assert await resuming == (Begun("01OUT", ("m1",)),)
     assert second.tele.texts == ["Hello."]
     await second.close()
 
@@ -203,6 +203,28 @@ async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_pa
     await second.delivery.resume(TO)
     assert len(second.tele.sent) == sent
     assert "".join(text for _, text in await second.lines()) == archived
+    await second.close()
+
+
+async def test_a_turn_that_goes_on_after_a_crash_knows_of_each_message_what_became_of_it(
+    tmp_path: Path,
+) -> None:
+    first = Desk(tmp_path)
+    await first.asked()
+    kinds = ("01A", "one"), ("01B", "two"), ("01C", "three")
+    await first.journal.intend(
+        [Outbound(name, "01REQ", TO.chat_key, TO.target, words) for name, words in kinds]
+    )
+    await first.journal.mark("01A", "sent", message_id="m1")
+    await first.journal.mark("01B", "failed")
+    await first.journal.mark("01C", "sending")
+    await first.close()
+    second = Desk(tmp_path)
+    second.tele.failures = [errors.DeliveryUncertain("lost")]
+    told = Begun("01A", ("m1",)), Begun("01B", failed=True), Begun("01C")
+    assert await second.delivery.resume(TO) == told
+    assert await second.delivery.resume(TO) == told
+    assert second.tele.sent == []
     await second.close()
 
 

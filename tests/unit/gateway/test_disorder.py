@@ -42,7 +42,7 @@ class Disorder(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.ended: set[str] = set()
         self.cut: dict[str, list[str]] = {}
-        self.asked: dict[str, list[tuple[set[str], int | None]]] = {}
+        self.asked: dict[str, list[tuple[set[str], set[str]]]] = {}
         self.sent: list[Outbound] = []
         self.number = 0
         self.events: list[Inbound] = []

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Channel
+from bot.contracts import ArchiveLine, Belonging, Channel
 from bot.gateway.membership import Memberships
 from bot.testing.log import MemoryLog
 
@@ -18,10 +18,10 @@ KEYS = ["slack:chat:C1", "slack:chat:C2", "web:chat:1"]
 class Knows:
     """As much of a channel as is asked here."""
 
-    def __init__(self, answer: list[str] | BaseException) -> None:
-        self.answer = answer
+    def __init__(self, answer: list[str] | Belonging | BaseException) -> None:
+        self.answer = Belonging(answer) if isinstance(answer, list) else answer
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> list[str]:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -36,28 +36,37 @@ def memberships(*, log: MemoryLog | None = None, **channels: Any) -> Memberships
 
 async def test_a_channel_is_asked_about_its_own_chats_and_believed_about_those() -> None:
     asked = memberships(slack=Knows(["slack:chat:C2", "web:chat:1", "slack:chat:C9"]))
-    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == ["slack:chat:C2"]
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(["slack:chat:C2"])
+
+
+async def test_what_a_channel_could_not_say_is_passed_on_about_what_was_asked() -> None:
+    said = Belonging([], ["slack:chat:C2", "web:chat:1"], ["slack:chat:C1", "slack:chat:C9"])
+    asked = memberships(slack=Knows(said))
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(
+        [], ["slack:chat:C2"], ["slack:chat:C1"]
+    )
 
 
 @pytest.mark.parametrize(
     "trouble", [errors.ChannelUnreachable("away"), errors.StorageError("x"), TimeoutError()]
 )
-async def test_trouble_means_no(trouble: Exception) -> None:
+async def test_trouble_means_no_and_that_nothing_was_said(trouble: Exception) -> None:
     log = MemoryLog()
-    assert await memberships(slack=Knows(trouble), log=log).chats_of("slack", "U1", KEYS, direct=True) == []
+    found = await memberships(slack=Knows(trouble), log=log).chats_of("slack", "U1", KEYS, direct=True)
+    assert found == Belonging([], unanswered=KEYS[:2])
     assert log.kinds == ["denied"]
 
 
 @pytest.mark.parametrize("channel", [object(), None])
 async def test_a_channel_that_does_not_know_means_no(channel: object) -> None:
     asked = memberships() if channel is None else memberships(slack=channel)
-    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == []
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging([])
 
 
 async def test_a_chat_is_asked_about_however_many_others_were_spoken_in_since() -> None:
     others = [f"slack:chat:C3:thread:{number}.0" for number in range(1_000)]
     asked = memberships(slack=Knows(KEYS[:1]))
-    assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == KEYS[:1]
+    assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == Belonging(KEYS[:1])
 
 
 def test_addresses_are_those_that_the_channel_knows() -> None:

@@ -243,6 +243,84 @@ class TestAStopThatCannotBeWrittenDown:
         bench.agent.hold.set()
         assert await bench.tele.until(1) == ["re: long work"]
 
+    async def test_brought_again_it_spares_what_was_said_since(
+        self, bench: Bench, full: asyncio.Event
+    ) -> None:
+        # A platform's clock may be ahead of the one that a press of its button is timed by.
+        await running(bench, ts=1_700_000_000_500)
+        stop = bench.inbound("/stop", **STOP)
+        full.set()
+        with pytest.raises(errors.StorageError):
+            await bench.intake.accept(stop)
+        await bench.idle()
+        full.clear()
+        bench.agent.began.clear()
+        await running(bench)
+        assert await bench.intake.accept(stop)
+        assert await bench.tele.until(1) == [stops.STOPPED]
+        bench.agent.hold.set()  # type: ignore[union-attr]
+        assert await bench.tele.until(2) == [stops.STOPPED, "re: long work"]
+        await bench.idle()
+        assert await bench.journal.unfinished() == []
+
+    async def test_brought_again_and_again_it_ends_one_turn_of_somebody_else(
+        self, bench: Bench, full: asyncio.Event
+    ) -> None:
+        await running(bench, **GROUP)
+        await bench.say("theirs", **GROUP, user_id="78")
+        stop = bench.inbound("/stop", **STOP, **GROUP, user_id="1")
+        full.set()
+        bench.agent.began.clear()
+        with pytest.raises(errors.StorageError):
+            await bench.intake.accept(stop)
+        await bench.agent.began.wait()  # the other's
+        with pytest.raises(errors.StorageError):
+            await bench.intake.accept(stop)
+        full.clear()
+        assert await bench.intake.accept(stop)
+        assert await bench.tele.until(1) == [stops.STOPPED]
+        bench.agent.hold.set()  # type: ignore[union-attr]
+        assert await bench.tele.until(2) == [stops.STOPPED, "re: theirs"]
+
+    async def test_it_takes_what_waits_too_and_what_was_said_before_it_and_came_behind(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench = Bench(tmp_path, mode="followup")
+        await bench.open()
+        await running(bench)
+        await bench.say("waits")
+        before, stop = bench.inbound("before"), bench.inbound("/stop", **STOP)
+
+        async def refusing(*_: object) -> bool:
+            raise errors.StorageError("no space left")
+
+        with monkeypatch.context() as full:
+            for write in ("receive", "finish", "claim"):
+                full.setattr(bench.journal, write, refusing)
+            for one in (before, stop):
+                with pytest.raises(errors.StorageError):
+                    await bench.intake.accept(one)
+            await bench.idle()
+        assert [asked.inbound.text for asked in bench.agent.requests if asked.inbound] == ["long work"]
+        bench.agent.began.clear()
+        assert await bench.intake.accept(before)
+        await bench.agent.began.wait()
+        assert await bench.intake.accept(stop)
+        await bench.idle()
+        assert await bench.tele.until(1) == [stops.STOPPED]
+        assert await bench.journal.unfinished() == []
+        await bench.close()
+
+    async def test_outside_of_threads_it_ends_what_is_in_them(
+        self, bench: Bench, full: asyncio.Event
+    ) -> None:
+        await running(bench, **TestAStopOutsideOfThreads.thread("1"))
+        full.set()
+        with pytest.raises(errors.StorageError):
+            await bench.say("/shipmate stop", **GROUP, **STOP)
+        await bench.idle()
+        assert bench.agent.running == {}
+
     async def test_few_are_remembered(
         self, bench: Bench, full: asyncio.Event, monkeypatch: pytest.MonkeyPatch
     ) -> None:

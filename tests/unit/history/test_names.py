@@ -39,6 +39,9 @@ def test_a_name_of_more_than_200_bytes_is_cut_and_hashed() -> None:
     encoded = "web%3Achat%3A" + "%E9%95%B7" * 50
     assert names.encode(key) == encoded[:120] + "~" + hashlib.sha256(key.encode()).hexdigest()[:16]
     assert names.decode(names.encode(key)) is None
+    assert names.is_hashed(names.encode(key))
+    assert not names.is_hashed(encoded[:120])
+    assert not names.is_hashed(key)
 
 
 def test_long_keys_that_differ_only_at_the_end_have_different_names() -> None:

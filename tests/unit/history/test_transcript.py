@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.contracts import Disk
-from bot.history import reading
+from bot.history import jsonl, reading
 from bot.history import transcript as module
 from bot.history.transcript import Transcript, TranscriptLine
 from bot.system import SystemDisk, UlidSource
@@ -120,6 +120,20 @@ def test_a_message_comes_back_to_the_last_byte(message: dict[str, Any]) -> None:
     for value in (back.message, back.data):
         assert json.dumps(value, ensure_ascii=False) == json.dumps(message, ensure_ascii=False)
     assert module._dumped(back, "s") == stored
+
+
+def test_a_line_of_ours_is_parsed_once_and_what_only_json_of_python_takes_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = module._dumped(line("a", message={"text": "x"}), "s")
+    strange = ours.replace(b'"x"', b'["\\ud800", NaN]')
+    back = reading.parsed(strange)
+    assert back is not None
+    assert back.message is not None
+    assert repr(back.message["text"]) == repr(["\ud800", float("nan")])
+    monkeypatch.setattr(jsonl, "loads", lambda _: None)
+    assert (back := reading.parsed(ours)) is not None
+    assert back.message == {"text": "x"}
 
 
 async def test_what_utf8_cannot_carry_is_replaced_and_does_no_harm(make: Make) -> None:

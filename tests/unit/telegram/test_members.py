@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, Belonging
+from channels.telegram import members
 from tests.unit.telegram.bed import GROUP, Bed
 
 KEYS = [
@@ -29,12 +30,12 @@ async def test_a_person_has_the_groups_they_are_in_now(bed: Bed, status: str | N
     if status is not None:
         chat.members[7] = status
     found = await bed.channel.chats_of("7", KEYS, direct=False)
-    assert found == ([KEYS[2]] if inside else [])
+    assert found == Belonging([KEYS[2]] if inside else [])
 
 
 async def test_direct_chats_are_those_of_the_person_alone(bed: Bed) -> None:
-    assert await bed.channel.chats_of("7", KEYS, direct=True) == KEYS[:2]
-    assert await bed.channel.chats_of("-5", KEYS, direct=False) == []
+    assert await bed.channel.chats_of("7", KEYS, direct=True) == Belonging(KEYS[:2])
+    assert await bed.channel.chats_of("-5", KEYS, direct=False) == Belonging([])
 
 
 @pytest.mark.parametrize(
@@ -54,8 +55,66 @@ async def test_no_answer_is_no_answer_about_a_person(bed: Bed, fault: dict[str, 
     with pytest.raises(errors.ChannelUnreachable):
         await bed.channel.chats_of("7", KEYS[:3], direct=False)
     bed.server.fail("getChatMember", **fault)
-    assert await bed.channel.chats_of("7", KEYS, direct=False) == []
-    assert await bed.channel.chats_of("7", KEYS, direct=False) == [KEYS[2]]
+    silent = await bed.channel.chats_of("7", KEYS, direct=False)
+    assert silent == Belonging([], unanswered=[KEYS[2]])
+    assert await bed.channel.chats_of("7", KEYS, direct=False) == Belonging([KEYS[2]])
+
+
+async def test_of_many_groups_the_first_are_asked_about_and_the_next_time_those_behind_them(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "MOST", 2)
+    for group in (-1, -4, -5):
+        bed.server.chat(group).members[7] = "member"
+    keys = [f"telegram:chat:{group}" for group in (-1, -2, -3, -4, -5)] + ["telegram:chat:-5:topic:9"]
+    bed.server.chat(-2)
+    bed.server.chat(-3)
+
+    async def found() -> Belonging:
+        return await bed.channel.chats_of("7", keys, direct=False)
+
+    def asked() -> int:
+        return len(bed.server.called("getChatMember"))
+
+    assert await found() == Belonging(keys[:1], unasked=keys[2:])
+    assert await found() == Belonging([keys[0], keys[3]], unasked=keys[4:])
+    everything = Belonging([keys[0], *keys[3:]])
+    assert await found() == everything
+    before = asked()
+    assert await found() == everything
+    assert asked() - before == 3, "those of the person, and no others"
+
+    await bed.clock.advance(members.LASTS)
+    assert await found() == Belonging(keys[:1], unasked=keys[2:])
+    assert await bed.channel.chats_of("8", keys, direct=False) == Belonging([], unasked=keys[2:])
+    # Of a few groups every answer is of that moment.
+    assert await bed.channel.chats_of("7", keys[3:4], direct=False) == Belonging([keys[3]])
+    del bed.server.chat(-4).members[7]
+    assert await bed.channel.chats_of("7", keys[3:4], direct=False) == Belonging([])
+
+
+async def test_of_many_groups_too_nobody_has_one_that_they_have_just_left(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "MOST", 2)
+    monkeypatch.setattr(members, "AGAIN", 2)
+    keys = [f"telegram:chat:{group}" for group in (-1, -2, -3)]
+    for group in (-1, -2, -3):
+        bed.server.chat(group).members[7] = "member"
+
+    async def found() -> Belonging:
+        return await bed.channel.chats_of("7", keys, direct=False)
+
+    assert await found() == Belonging(keys[:2], unasked=keys[2:])
+    assert await found() == Belonging(keys)
+    assert await found() == Belonging(keys[:2], unanswered=keys[2:]), (
+        "no more than can be asked about in time"
+    )
+    del bed.server.chat(-1).members[7]
+    assert await found() == Belonging(keys[1:2], unanswered=keys[2:])
+    assert await found() == Belonging(keys[1:])
+    bed.server.fail("getChatMember", action="lose", times=2)
+    assert await found() == Belonging([], unanswered=keys[1:]), "what was so before says nothing"
 
 
 async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:

@@ -110,6 +110,24 @@ async def test_what_cannot_be_written_down_stays_at_telegram(bed: Bed) -> None:
     assert bed.channel.health().detail == ""
 
 
+async def test_a_stop_is_heard_in_time_behind_what_cannot_be_written_down(bed: Bed) -> None:
+    bed.intake.failure = errors.StorageError()
+    bed.server.say("one")
+    for _ in range(6):
+        assert await bed.wake() <= 0.5
+    await bed.pausing()
+    bed.server.say("/stop")
+    bed.server.say("two")
+    assert await bed.wake() <= 0.5
+    await bed.pausing()
+    assert [inbound.text for inbound in bed.intake.offered[-2:]] == ["one", "/stop"]
+    assert len(bed.server.updates) == 3
+    bed.intake.failure = None
+    await bed.wake()
+    await bed.polling()
+    assert [inbound.text for inbound in bed.intake.accepted] == ["one", "/stop", "two"]
+
+
 async def test_what_was_taken_in_before_a_failure_is_confirmed(bed: Bed) -> None:
     class Second(RecordingIntake):
         async def accept(self, inbound: Inbound) -> bool:

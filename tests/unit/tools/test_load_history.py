@@ -11,7 +11,7 @@ import pytest
 
 from bot import errors
 from bot.context.prompt import loaded_messages
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, Belonging
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.searching import SearchedArchive
@@ -52,13 +52,15 @@ class Members:
 
     def __init__(self, *chats: str) -> None:
         self.chats = chats
+        self.unasked: list[str] = []
+        self.unanswered: list[str] = []
         self.asked: list[tuple[str, str, tuple[str, ...], bool]] = []
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
-    ) -> list[str]:
+    ) -> Belonging:
         self.asked.append((channel, user_id, tuple(chat_keys), direct))
-        return [key for key in chat_keys if key in self.chats]
+        return Belonging([key for key in chat_keys if key in self.chats], self.unasked, self.unanswered)
 
 
 class Bench:
@@ -179,6 +181,24 @@ async def test_where_others_read_along_the_membership_is_asked_without_direct_ch
     said = await bench.load(query="budget", scope="mine")
     assert bench.members.asked[0][3] is False
     assert said.endswith("Others read this chat: repeat of other chats only what the person asks for.")
+
+
+async def test_the_receipt_says_what_could_not_be_asked_and_how_to_get_at_it(bench: Bench) -> None:
+    await bench.say("the budget is 40", THERE)
+    bench.members.unasked = [f"slack:chat:C{number}" for number in range(1_200)]
+    said = await bench.load(query="budget", scope="mine")
+    assert bench.texts == ["the budget is 40"]
+    assert "of 1,200 that were not spoken in lately" in said
+    assert "The same call, made again now, goes on with the next of them." in said
+    bench.members.unasked, bench.members.unanswered = [], [THEIRS]
+    said = await bench.load(query="nothing of that", scope="mine")
+    assert said.startswith("Nothing matches that")
+    assert "Of 1 more chats the platform did not say" in said
+    assert "goes on" not in said
+    bench.members.chats = ()
+    assert "only this one was searched. Try later." in await bench.load(query="nothing of that", scope="mine")
+    bench.members.unanswered = []
+    assert "Try later" not in await bench.load(query="nothing of that", scope="mine")
 
 
 async def test_this_chat_alone_is_searched_without_asking_anybody(bench: Bench) -> None:

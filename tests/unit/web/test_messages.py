@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Channel, Command, KnowsMembers
+from bot.contracts import ArchiveLine, Belonging, Channel, Command, KnowsMembers
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import rooms
@@ -377,6 +377,6 @@ async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> 
 async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None:
     keys = ["web:chat:aa", "web:chat:bb", "slack:chat:aa"]
     assert isinstance(channel, KnowsMembers)
-    assert await channel.chats_of("aa", keys, direct=True) == ["web:chat:aa"]
-    assert await channel.chats_of("aa", keys, direct=False) == []
-    assert await channel.chats_of("../aa", keys, direct=True) == []
+    assert await channel.chats_of("aa", keys, direct=True) == Belonging(["web:chat:aa"])
+    assert await channel.chats_of("aa", keys, direct=False) == Belonging([])
+    assert await channel.chats_of("../aa", keys, direct=True) == Belonging([])

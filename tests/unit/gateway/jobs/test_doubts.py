@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.contracts import Belonging
 from bot.gateway.jobs.due import MOST_DOUBTS
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig
@@ -25,14 +26,17 @@ class Rooms:
     def __init__(self) -> None:
         self.inside = True
         self.broken = False
+        self.unread = False
         self.asked = 0
 
-    async def chats_of(self, user_id: str, chat_keys: list[str], *, direct: bool) -> list[str]:
+    async def chats_of(self, user_id: str, chat_keys: list[str], *, direct: bool) -> Belonging:
         assert (user_id, direct) == ("77", False)
         self.asked += 1
         if self.broken:
             raise errors.ChannelUnreachable("no")
-        return list(chat_keys) if self.inside else []
+        if self.unread:
+            return Belonging([], unanswered=chat_keys)
+        return Belonging(chat_keys if self.inside else [])
 
 
 async def test_whoever_has_left_a_group_has_nothing_run_there_once_that_is_sure(rig: Rig) -> None:
@@ -61,24 +65,27 @@ async def lived(rig: Rig, seconds: float) -> None:
         await rig.due.look()
 
 
-async def test_where_nobody_can_say_who_is_in_a_group_its_jobs_wait_and_that_is_told(rig: Rig) -> None:
+@pytest.mark.parametrize("how", ["broken", "unread"])
+async def test_where_nobody_can_say_who_is_in_a_group_its_jobs_wait_and_that_is_told(
+    rig: Rig, how: str
+) -> None:
     rooms = rig.channels["tele"] = Rooms()
-    rooms.broken = True
+    setattr(rooms, how, True)
     await rig.plan("every 1h", **GROUP)
     await lived(rig, 3_600)
     for _ in range(20):
         await rig.due.look()
     assert (rig.taken, rooms.asked) == ([], 1), "asked once a minute"
-    rooms.broken = False
+    setattr(rooms, how, False)
     await lived(rig, 120)
     assert len(rig.taken) == 1
-    rooms.broken = True
+    setattr(rooms, how, True)
     await lived(rig, 4 * 3_600)
     assert len(rig.taken) == 1
     assert len(rig.told.words) == 1
     assert "could not find out whether you are still in this chat" in rig.told.words[0]
     assert len([line for line in rig.log.entries if "nobody can say" in line.message]) >= 2
-    rooms.broken = False
+    setattr(rooms, how, False)
     await lived(rig, 3_600)
     assert len(rig.taken) >= 2
 

@@ -1,0 +1,183 @@
+"""A long session without a boundary is read no farther back than what is kept of it, and that is what all of it gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import errors
+from bot.context.memory import Memory
+from bot.history import reading
+from bot.history.memories import Kept, Memories
+from bot.history.transcript import LineType, TranscriptLine
+from bot.system import SystemDisk
+from bot.testing.model import reply, text, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
+from tests.unit.agent.test_rebuilding import again
+from tests.unit.agent.test_resume import ask, killed_while_asking
+from tests.unit.agent.test_turn import Press
+
+ANSWERS: list[Any] = [
+    lambda: reply(text("final")),
+    lambda: reply(THINKING, text("thought")),
+    lambda: reply(tool_use("chat_send", text="hi")),
+    lambda: reply(THINKING, tool_use("skills_list"), tool_use("skills_list")),
+    lambda: reply(tool_use("chat_load_history", limit=5)),
+    lambda: reply(stop_reason="refusal"),
+    lambda: reply(text("to be "), stop_reason="max_tokens"),
+    lambda: errors.StreamBroken("cut"),
+]
+
+
+async def talked(root: Path, rng: random.Random, turns: int) -> None:
+    """A conversation in which nothing was ever cut; the last turn may be cut off."""
+    bench = Bench(root)
+    bench.configure(max_messages=10_000, model=Judged())
+    for number in range(turns):
+        bench.model.answers.clear()
+        bench.model.answers.extend(rng.choice(ANSWERS)() for _ in range(rng.randrange(5)))
+        saying = asyncio.create_task(bench.say(f"message {number}"))
+        for _ in range(rng.randrange(60) if number == turns - 1 else 0):
+            await asyncio.sleep(0)
+        if number == turns - 1 and rng.random() < 0.7:
+            saying.cancel()
+        await asyncio.gather(saying, return_exceptions=True)
+    await bench.close()
+
+
+class Read:
+    """How many lines were parsed, and whether older ones were left out at last."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lines = 0
+        parsed = reading.parsed
+
+        def counted(raw: bytes) -> reading.TranscriptLine | None:
+            self.lines += 1
+            return parsed(raw)
+
+        monkeypatch.setattr(reading, "parsed", counted)
+
+
+async def filled(root: Path, most: int, **more: Any) -> Bench:
+    bench = Bench(root)
+    bench.configure(max_messages=most, model=Judged(), **more)
+    await bench.pool.describe(KEY)
+    return bench
+
+
+def state(bench: Bench) -> Any:
+    runtime = bench.pool._runtime(KEY)
+    facts = {name: value for name, value in runtime._ledger.facts.items() if name != "answeredAt"}
+    return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime._cut_off
+
+
+async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    less = 0
+    for seed in range(16):
+        rng, root = random.Random(seed), tmp_path / str(seed)
+        await talked(root / "short", rng, turns=rng.randrange(4, 14))
+        shutil.copytree(root / "short", root / "whole")
+        most = rng.choice([2, 4, 6, 10])
+        read = Read(monkeypatch)
+        short = await filled(root / "short", most)
+        with monkeypatch.context() as patched:
+            patched.setattr(reading._Tail, "is_full", lambda _, line: line is None)
+            lines, read.lines = read.lines, 0
+            whole = await filled(root / "whole", most)
+            less += lines < read.lines
+        assert state(short) == state(whole)
+        monkeypatch.undo()
+        for bench in (short, whole):
+            if (cut_off := bench.pool._runtime(KEY)._cut_off) is not None:
+                assert await bench.pool.cut_off(KEY) == (cut_off.sources if cut_off.entries else ())
+            await bench.pool.flush()
+            await as_from_the_beginning(bench)
+            await restarted(bench)
+            await bench.say("and now?")
+            assert bench.model.refused == []  # type: ignore[attr-defined]
+            await restarted(bench)
+            await bench.close()
+    assert less > 6
+
+
+async def test_a_long_session_costs_what_is_kept_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talked(tmp_path, random.Random(3), turns=60)
+    read = Read(monkeypatch)
+    bench = await filled(tmp_path, 6)
+    assert len(bench.pool._runtime(KEY).store) <= 3
+    lines = read.lines
+    first, *others = await bench.transcript.load(KEY)
+    assert lines < len(others) / 2
+    assert first.request_id is not None
+    end = await bench.pool._runtime(KEY)._ledger.ended(first.request_id)
+    assert end is not None, "how an older turn has ended is known all the same"
+    await bench.close()
+
+
+async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talked(tmp_path, random.Random(3), turns=30)
+    memories = Memories(tmp_path / "memory", disk=SystemDisk())
+    bench = Bench(tmp_path)
+    newest = [line.uuid for line in await bench.transcript.load(KEY) if line.message is not None][-1]
+    await bench.close()
+    await memories.save(KEY, Kept(Memory(facts=("the ship is called 海",)).markdown, newest))
+    bench = await filled(tmp_path, 6, memories=memories)
+    assert "海" in json.dumps(bench.pool._runtime(KEY).store.head, ensure_ascii=False)
+    await as_from_the_beginning(bench)
+    await bench.close()
+
+
+async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: Bench) -> None:
+    await bench.say("hello")
+    before = await bench.pool.stats(KEY)
+    counts = (before["turns"], before["calls"])
+    assert counts == (1, 2)
+    call = {"role": "assistant", "content": [tool_use("skills_list")]}
+    said: list[tuple[LineType, Any]] = [
+        ("turn_start", None),
+        ("user", {"role": "user", "content": [text("list them")]}),
+        ("assistant", call),
+        ("turn_end", None),
+    ]
+    lines = [
+        TranscriptLine(uuid=bench.ids.ulid(), type=kind, ts=1, chat_key=KEY, request_id="R", message=message)
+        for kind, message in said
+    ]
+    await bench.transcript.append(KEY, lines)
+    bench.restart()
+    after = await bench.pool.stats(KEY)
+    assert len(bench.log.of("repair") or bench.log.of("compaction")) == 1
+    assert (after["turns"], after["calls"]) == counts
+
+
+async def test_what_a_turn_asked_after_such_a_cut_is_made_again(bench: Bench) -> None:
+    bench.configure(max_messages=1_000)
+    bench.add_tools(Press())
+    for number in range(12):
+        bench.model.answers += [reply(text(f"answer {number}"))]
+        await bench.say(f"message {number}")
+    request = ask(bench)
+    bench.model.answers += [reply(tool_use("press"))]
+    await killed_while_asking(bench, request, 2)
+    bench.configure(max_messages=8)
+    bench.model.answers += [reply(text("done"))]
+    assert (await bench.pool.run(request)).status == "done"
+    await bench.pool.flush()
+    made = (await again(bench, request.request_id)).calls
+    assert made[-1].record["messages"] < made[-2].record["messages"]
+    assert [call.wrong for call in made] == [[], [], []]
+    assert all(call.exact for call in made)
