@@ -147,7 +147,9 @@ class ActiveTurn:
         content = blocks.redacted(reply.content, self._kit.redact)
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
-        facts: Json = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | spent(reply)
+        facts: Json = (
+            {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | spent(reply) | self._said()
+        )
         uuid: str | None = None
         if continued:
             piece = self._taken_back()

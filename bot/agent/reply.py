@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from bot import errors
 from bot.agent.ledger import Ledger
 from bot.agent.steps import WRITTEN, written
+from bot.context import blocks
 from bot.context.replay import CutOff
-from bot.contracts import Begun, Json, Reply, Sent, StepRecord, TurnRequest
+from bot.contracts import Begun, Json, Message, Reply, Sent, StepRecord, TurnRequest
+from bot.tools.builtin.chat_send import ChatSend
 
 LONGEST = 240.0
 """Seconds that a turn waits for the delivery of a message; what is left of it then goes out by itself."""
@@ -55,9 +57,11 @@ class TrackedReply:
         self._told.update(cut_off.written, written(recorded))
         self.attempted = not all(one.failed for one in begun)
         self.delivered = int(any(one.ids for one in begun))
-        # What the person added after the last answer still wants one.
+        # What the person added after the last answer still wants one. What no line accounts for was said while the
+        # transcript refused to be written: the model does not know of it, and may have more to say.
+        known = {one.id for one in begun} if _may_say(cut_off.entries[-1].message) else set(cut_off.written)
         since = [one for one in begun if one.id not in cut_off.before]
-        self.settled = bool(since) and not since[-1].failed and "sources" not in cut_off.facts
+        self.settled = bool(since) and since[-1].id in known and not since[-1].failed
 
     def _since(self, known: set[str]) -> Json:
         new = [one for one in (*self._before, *self._written()) if one not in known]
@@ -91,3 +95,11 @@ class TrackedReply:
         self.delivered += 1
         self.settled = True
         return sent
+
+
+def _may_say(message: Message) -> bool:
+    """Whether what was said last may have been sent: an answer, or a call that sends."""
+    calls = blocks.tool_uses(message)
+    return message["role"] == "assistant" and (
+        not calls or any(one["name"] == ChatSend.name for one in calls)
+    )

@@ -238,6 +238,7 @@ class Completion:
                 lost=row.state == "sending",
                 age=abs(now - row.created_at),
                 place=taken.get(row.id),
+                put_off=_waits(row),
             )
             for row in rows
         ]

@@ -15,6 +15,7 @@ from bot.gateway.arrears import Arrears
 from bot.gateway.changing import Desk
 from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
+from bot.gateway.grace import GRACE_SECONDS
 from bot.gateway.items import Item, original
 from bot.gateway.outbox import Courier
 from bot.gateway.previews import NONE, Previewing, Previews
@@ -92,6 +93,7 @@ class Delivery:
         )
         self._loaded = False
         self._loading = asyncio.Lock()
+        self._cutting: set[asyncio.Task[None]] = set()
 
     async def open(self, tell: Callable[[str, str], object]) -> None:
         """Take up what an earlier process left, and send from now on what has to wait. `tell` hears of replies that
@@ -103,6 +105,8 @@ class Delivery:
 
     async def close(self) -> None:
         """Begin nothing more; what still waits is in the journal."""
+        if self._cutting:
+            await asyncio.wait(self._cutting, timeout=GRACE_SECONDS)
         await self._previews.close()
         await self.progress.close()
         await self.deferred.stop()
@@ -138,9 +142,16 @@ class Delivery:
                 raise errors.DeliveryDeferred("an earlier answer still waits for its platform", wait=wait)
             return await self._delivered(to, items, prepared)
         except asyncio.CancelledError:
-            with contextlib.suppress(errors.DeliveryFailed):
-                await self._completion.cut_off(to, (await made)[0])
+            cutting = asyncio.ensure_future(self._cut_off(to, made))
+            self._cutting.add(cutting)
+            cutting.add_done_callback(self._cutting.discard)
+            # Cancelled once more, the caller goes: it is seen to all the same.
+            await asyncio.shield(cutting)
             raise
+
+    async def _cut_off(self, to: Address, made: Future[tuple[list[Item], Future[None]]]) -> None:
+        with contextlib.suppress(errors.DeliveryFailed):
+            await self._completion.cut_off(to, (await made)[0])
 
     async def _made(
         self, to: Address, words: str, kind: Kind, begun: Callable[[Sequence[str]], object], *, owed: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from bot import errors, text
 from bot.contracts import (
@@ -30,8 +30,11 @@ from bot.gateway.delivery import Delivery
 AT_ONCE = 1_000
 """Events that are taken in side by side; a channel that brings more waits with them."""
 MOST_KNOWN = 10_000
+STOP_PATIENCE = 0.4
+"""Seconds for which a stop waits for the disk before it does its work all the same."""
 GREET_EVERY = 24 * 3600.0
 """Seconds between two lines to the same stranger."""
+_R = TypeVar("_R")
 
 
 class Pending(Protocol):
@@ -42,8 +45,8 @@ class Pending(Protocol):
 
 class GatewayIntake:
     """`contracts.Intake`. `queue` takes what was written down, with what is on file about its message, in the order in
-    which it came in each chat; `beside` takes work that nobody waits for; `halt` what cannot be written down, since a
-    stop does its work all the same.
+    which it came in each chat; `beside` takes work that nobody waits for; `halt` what cannot be written down, or not
+    at once, since a stop does its work all the same.
     """
 
     def __init__(
@@ -141,7 +144,8 @@ class GatewayIntake:
         self.in_flight.add(name)
         try:
             try:
-                fresh, records = await self._written(inbound)
+                writing = self._written(inbound)
+                fresh, records = await (self._in_time(inbound, writing) if inbound.is_stop else writing)
             except errors.StorageError:
                 await self._halt(inbound)
                 raise
@@ -157,6 +161,18 @@ class GatewayIntake:
         if archived is not None and inbound.kind != "message":
             await archived
         return fresh
+
+    async def _in_time(self, stop: Inbound, writing: Awaitable[_R]) -> _R:
+        """Await the writing of a stop, which the disk may keep waiting: then it does its work meanwhile."""
+        written = asyncio.ensure_future(writing)
+        patience = asyncio.ensure_future(self._clock.sleep(STOP_PATIENCE))
+        try:
+            await asyncio.wait([written, patience], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            patience.cancel()
+        if not written.done():
+            await self._halt(stop)
+        return await written
 
     async def _written(self, inbound: Inbound) -> tuple[bool, list[InboxRecord]]:
         """Whether it is new, and what is on file about its message."""

@@ -12,7 +12,7 @@ from bot.contracts import Outbound
 class Item:
     """A message to deliver. `lost`: it was begun, and the answer died with the process. `age` is in seconds. `owed`:
     somebody waits for it, so it is put off rather than given up, and repeated where nobody can tell what became of it.
-    `place` is the message id of the preview that it takes the place of.
+    `place` is the message id of the preview that it takes the place of. `put_off`: its turn may have ended long ago.
     """
 
     message: Outbound
@@ -20,6 +20,7 @@ class Item:
     lost: bool = False
     age: float = 0.0
     place: str | None = None
+    put_off: bool = False
 
 
 class PutOff(errors.DeliveryDeferred):

@@ -79,8 +79,8 @@ class Courier:
         try:
             while left:
                 again = await self._one(to, left[0], arrived, prepared)
-                owed = left.popleft().owed
-                left.extendleft(Item(message, owed) for message in reversed(again))
+                item = left.popleft()
+                left.extendleft(Item(one, item.owed, put_off=item.put_off) for one in reversed(again))
         except PutOff as error:
             left[0] = replace(left[0], lost=error.unknown)
             await self.put_off(to, left, error.wait)
@@ -291,7 +291,11 @@ class Courier:
             replace(message, id=f"{message.id}-{n}", text=part)
             for n, part in enumerate(self._channels[to.channel].split(words), 1)
         ]
-        await asyncio.gather(self._arrears.intend(again), self.mark(message, "uncertain", detail=REPLACED))
+        # Where its turn may be over, nobody looks for what was not put off. Until that is on file the original is.
+        at = deferred(self._clock.now())
+        waits = [self.mark(one, "intent", detail=at) for one in again if item.put_off]
+        ends = self.mark(message, "uncertain", detail=REPLACED)
+        await asyncio.gather(self._arrears.intend(again), *waits, ends)
         return again
 
     def _later(self, to: Address, item: Item, *, unknown: bool) -> errors.DeliveryFailed:

@@ -12,8 +12,8 @@ from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person
 from bot.gateway.running import Running, Turn
 
-MOST_EARLY = 100
-"""Stops that were carried out before they could be written down, and are remembered for when they come again."""
+MOST_HEARD = 100
+"""Stops that were carried out and are remembered for when they come again: those that could not be written down at first."""
 STOPPED = "Stopped."
 NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
 OVER = "I am not working on anything here any more."
@@ -43,16 +43,16 @@ def _reaches(stop: Inbound, other: Inbound) -> bool:
 
 
 @dataclass(slots=True)
-class _Early:
-    """A stop that could not be written down: when it was first heard of (ms), and whether it has ended anything."""
+class _Heard:
+    """A stop that has come: when it did first (ms), and whether it has ended anything."""
 
     since: int
     ended: bool = False
 
 
-def _before(early: _Early | None, other: Inbound) -> bool:
+def _before(heard: _Heard | None, other: Inbound) -> bool:
     """Whether an inbound was said before a stop that may have been brought late."""
-    return early is None or other.ts <= early.since
+    return heard is None or other.ts <= heard.since
 
 
 class Stops:
@@ -78,7 +78,7 @@ class Stops:
         self._finish = finish
         self._off_file = off_file
         self._late = late
-        self._early: dict[tuple[str, ...], _Early] = {}
+        self._heard: dict[tuple[str, ...], _Heard] = {}
 
     async def at_once(self, inbound: Inbound) -> None:
         """Carry out a stop although it cannot be written down. Its platform brings it again, maybe often and late: then it
@@ -86,14 +86,11 @@ class Stops:
         """
         if not inbound.is_stop:
             return
-        before = self._early.get(inbound.keys)
-        early = self._early[inbound.keys] = before or _Early(inbound.ts)
-        if len(self._early) > MOST_EARLY:
-            del self._early[next(iter(self._early))]
+        before, heard = self._hear(inbound)
         turn = self._turn(inbound, before)
-        early.ended |= await self._here(inbound, turn, before) or (
-            turn is None and not early.ended and await self._below(inbound, before)
-        )
+        ended = await self._here(inbound, turn, before)
+        if ended or (turn is None and not heard.ended and await self._below(inbound, before)):
+            heard.ended = True
 
     async def stop(self, inbound: Inbound) -> str:
         """Stop the turn of this chat or place, and what the same person has waiting there; what to say of it.
@@ -103,23 +100,31 @@ class Stops:
         """
         if (words := self._late.pop(inbound.request_id, None)) is not None:
             return words  # carried out already, as far as it can be
-        early = self._early.pop(inbound.keys, None)
-        turn = self._turn(inbound, early)
+        before, heard = self._hear(inbound)
+        turn = self._turn(inbound, before)
         count = await self._off_file(inbound)
-        if await self._here(inbound, turn, early) or count or (early is not None and early.ended):
-            return STOPPED
-        if turn is not None:
+        ended = await self._here(inbound, turn, before) or bool(count)
+        if turn is not None and not (ended or heard.ended):
             return NOTHING_RUNS if self._may(inbound, turn) else NOT_YOURS
-        return STOPPED if await self._below(inbound, early) else NOTHING_RUNS
+        heard.ended = ended or heard.ended or await self._below(inbound, before)
+        return STOPPED if heard.ended else NOTHING_RUNS
 
-    async def _here(self, inbound: Inbound, turn: Turn | None, early: _Early | None) -> bool:
+    def _hear(self, inbound: Inbound) -> tuple[_Heard | None, _Heard]:
+        """What is known of a stop that has come before, None where it has not; and what is to be known from now on."""
+        before = self._heard.get(inbound.keys)
+        heard = self._heard[inbound.keys] = before or _Heard(inbound.ts)
+        if len(self._heard) > MOST_HEARD:
+            del self._heard[next(iter(self._heard))]
+        return before, heard
+
+    async def _here(self, inbound: Inbound, turn: Turn | None, heard: _Heard | None) -> bool:
         """End a turn, and what its person has waiting in this place; whether there was anything."""
         # What waits for this place may be in the lane of the chat above it, as the turn may.
         chat_keys = [key for key in self._lanes.chats() if f"{inbound.chat_key}:".startswith(f"{key}:")]
         if turn is not None and turn.first.chat_key not in chat_keys:
             chat_keys.append(turn.first.chat_key)
         # Out of the lanes first, so that none of it begins; what is running must not wait until all that is on file.
-        gone = self._taken(chat_keys, lambda other: stops(inbound, other) and _before(early, other))
+        gone = self._taken(chat_keys, lambda other: stops(inbound, other) and _before(heard, other))
         ended = turn is not None and self._may(inbound, turn) and await self.end(turn)
         await self._close(gone)
         return ended or bool(gone)
@@ -136,13 +141,13 @@ class Stops:
             return True  # it sees that it was stopped before it asks the agent
         return await self._agent.stop(chat_key)
 
-    async def _below(self, inbound: Inbound, early: _Early | None) -> bool:
+    async def _below(self, inbound: Inbound, heard: _Heard | None) -> bool:
         """Stop what a person has in the threads of a place: some platforms take commands outside of threads only."""
         if inbound.command is None:
             return False
 
         def wanted(other: Inbound) -> bool:
-            return below(inbound, other) and _before(early, other)
+            return below(inbound, other) and _before(heard, other)
 
         turns = [turn for turn in self._running.values() if wanted(turn.first)]
         inside = [key for key in self._lanes.chats() if key.startswith(f"{inbound.chat_key}:")]
@@ -157,15 +162,15 @@ class Stops:
     async def _close(self, gone: Iterable[Inbound]) -> None:
         await asyncio.gather(*(self._finish(inbound, "stopped") for inbound in gone))
 
-    def _turn(self, inbound: Inbound, early: _Early | None) -> Turn | None:
+    def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""
         turn = self._running.get(inbound.chat_key)
         if turn is None:
             turns = self._running.values()
             turn = next((turn for turn in turns if any(_reaches(inbound, one) for one in turn.all)), None)
-        if turn is None or not _before(early, turn.first):
+        if turn is None or not _before(heard, turn.first):
             return None
-        return None if early is not None and early.ended and not stops(inbound, turn.first) else turn
+        return None if heard is not None and heard.ended and not stops(inbound, turn.first) else turn
 
     def _may(self, inbound: Inbound, turn: Turn) -> bool:
         return (

@@ -223,7 +223,7 @@ class Child:
         if fresh := self._loading.messages[loaded:]:
             # It stands before what was thought already, which would be refused behind it.
             self._own = blocks.without_thinking(self._own)
-            self._all += fresh
+            self._all.append(wording.loaded(len(fresh)))
         await self._instruct()
         await self.keep()
         if self._over:

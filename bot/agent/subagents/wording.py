@@ -56,6 +56,14 @@ def last_step() -> Message:
     return {"role": "user", "content": [{"type": "text", "text": LAST_STEP}]}
 
 
+def loaded(count: int) -> Message:
+    """What the transcript of a task has of older messages that it loaded: who reads it may not be in their chat, and they
+    may be removed.
+    """
+    words = f"({count} older messages were loaded here. `chat_load_history` finds them again for who may see them.)"
+    return {"role": "user", "content": [{"type": "text", "text": words}]}
+
+
 def placeholders(calls: list[Json]) -> Message:
     """The results of a step as forks see them."""
     return {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Begun, Sent, TextDelta, TurnRequest
+from bot.contracts import Begun, ModelReply, Sent, TextDelta, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
 from tests.unit.agent.conftest import KEY, Bench, Chat, said
@@ -177,6 +177,42 @@ async def test_what_joined_is_answered_by_what_was_said_after_it_whatever_became
     await killed(bench, replace(request, reply=Both(), written=lambda: ["o1"]), slow.sending)
     await bench.pool.run(replace(request, begun=begun))
     assert bench.chat.seen == seen
+
+
+@pytest.mark.parametrize(
+    "answer", [reply(text("The answer.")), reply(tool_use("chat_send", text="The answer."))]
+)
+async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_says_now(
+    bench: Bench, answer: ModelReply
+) -> None:
+    hold = asyncio.Event()
+    append, sent = bench.transcript.append, asyncio.Event()
+
+    async def full(chat_key: str, lines: Any) -> str:
+        if any("chat_send" in str(line.message) for line in lines):
+            raise errors.StorageError("no space left")
+        return await append(chat_key, lines)
+
+    class Sending(Chat):
+        async def send(self, text: str) -> list[Sent]:
+            sent.set()
+            await hold.wait()
+            return []
+
+    bench.transcript.append = full  # type: ignore[method-assign]
+    request = ask(bench)
+    bench.model.answers += [reply(tool_use("chat_send", text="Let me see."))]
+    await killed(bench, replace(request, reply=Sending(), written=lambda: ["o1"]), sent)
+    bench.transcript.append = append  # type: ignore[method-assign]
+    assert [line.type for line in await bench.transcript.load(KEY)] == ["turn_start", "user"]
+    slow, chat = Slow(), Chat()
+    bench.model.answers += [answer]
+    again = replace(request, begun=said("o1"), written=list)
+    if answer.stop_reason == "tool_use":
+        await killed(bench, replace(again, reply=slow), slow.sending)
+        bench.model.answers += [reply()]
+    await bench.pool.run(replace(again, reply=chat))
+    assert chat.seen == ["The answer."]
 
 
 async def test_what_joined_a_turn_that_has_ended_is_not_answered_again(bench: Bench) -> None:

@@ -160,6 +160,7 @@ async def request(world: World) -> TurnRequest:
     on_file = await world.transcript.load(KEY)
     world.pressing = any(PRESS in json.dumps(line.message) for line in on_file)
     joined = [JOINED] if JOINED.request_id not in await world.pool.cut_off(KEY) else []
+    before = len(world.chat.seen)
     return TurnRequest(
         FIRST.request_id,
         KEY,
@@ -167,7 +168,8 @@ async def request(world: World) -> TurnRequest:
         reply=world.chat,
         also=(BURST,),
         take_more=lambda: [joined.pop()] if joined and world.pressing else [],
-        begun=said(*(str(number + 1) for number in range(len(world.chat.seen)))),
+        begun=said(*(str(number + 1) for number in range(before))),
+        written=lambda: [str(number + 1) for number in range(before, len(world.chat.seen))],
     )
 
 

@@ -15,8 +15,9 @@ from tests.unit.agent.test_turn import Press
 
 
 def ask(bench: Bench, words: str = "do it", **more: Any) -> TurnRequest:
-    inbound = bench.inbound(words)
-    return TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat, **more)
+    inbound, chat = bench.inbound(words), bench.chat
+    more.setdefault("written", lambda: [str(number + 1) for number in range(len(chat.seen))])
+    return TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=chat, **more)
 
 
 async def killed(bench: Bench, request: TurnRequest, reached: asyncio.Event) -> None:

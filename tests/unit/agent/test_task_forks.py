@@ -191,3 +191,29 @@ async def test_what_a_fork_loads_stands_behind_what_it_shares_and_not_in_the_tur
     assert "昔の話" in bare(second.messages[shared])
     assert "昔の話" not in asked(model.requests[-1])
     assert not bench.log.of("injection")
+
+
+@pytest.mark.parametrize("mode", ["fresh", "fork"])
+async def test_what_a_task_loads_is_not_to_be_read_in_its_transcript(
+    bench: Bench, work: Any, mode: str
+) -> None:
+    """It may be removed later, or be of a chat whose members are others."""
+
+    def script(request: ModelRequest) -> ModelReply:
+        if "loaded_history" in asked(request):
+            return reply(text("- found"))
+        return reply(tool_use("chat_load_history", keyword="昔"))
+
+    for number in range(2):
+        await bench.store(number, "user", f"昔の話 {number}")
+    model: Routed = work(script)
+    model.answers += [reply(text("later")), reply(tool_use("task", prompt="p", mode=mode)), reply(text("ok"))]
+    await bench.say("before")
+    await bench.pool.reset(KEY)
+    await bench.say("go")
+    assert "昔の話 1" in asked(model.children[-1])
+    name = (bench.root / "artifacts").glob("*/*.txt").__next__().stem
+    page = await bench.artifacts.read(name, KEY, offset=0, limit=10_000)
+    assert "昔の話" not in page.text
+    assert wording.loaded(2)["content"][0]["text"] in page.text
+    assert page.text.index("(2 older messages") < page.text.index("- found")

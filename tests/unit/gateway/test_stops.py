@@ -321,10 +321,36 @@ class TestAStopThatCannotBeWrittenDown:
         await bench.idle()
         assert bench.agent.running == {}
 
+    async def test_it_waits_for_no_disk_that_takes_long(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await running(bench)
+        receive, go_on = bench.journal.receive, asyncio.Event()
+
+        async def slow(inbound: Inbound) -> bool:
+            await go_on.wait()
+            return await receive(inbound)
+
+        with monkeypatch.context() as stalled:
+            stalled.setattr(bench.journal, "receive", slow)
+            stop, sleeping = bench.inbound("/stop", **STOP), bench.clock.sleeping
+            stopping = asyncio.create_task(bench.intake.accept(stop))
+            await until(lambda: bench.clock.sleeping > sleeping)
+            await bench.clock.advance(0.5)
+            await bench.idle()
+            again = asyncio.create_task(
+                bench.intake.accept(stop)
+            )  # nobody has told its platform that it came
+            go_on.set()
+            assert [await stopping, await again] == [True, False]
+        assert await bench.tele.until(1) == [stops.STOPPED]
+        await bench.idle()
+        assert await bench.journal.unfinished() == []
+
     async def test_few_are_remembered(
         self, bench: Bench, full: asyncio.Event, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(stops, "MOST_EARLY", 1)
+        monkeypatch.setattr(stops, "MOST_HEARD", 1)
         for chat in ("1", "2"):
             there = {"chat_id": chat, "chat_key": f"tele:chat:{chat}", "target": {"chat": chat}}
             bench.agent.began.clear()
@@ -334,7 +360,7 @@ class TestAStopThatCannotBeWrittenDown:
                 await bench.say("/stop", **STOP, **there, keys=(f"stop {chat}",))
             full.clear()
             await bench.idle()
-        assert list(bench.turns.stops._early) == [("stop 2",)]
+        assert list(bench.turns.stops._heard) == [("stop 2",)]
 
 
 class TestAStopOutsideOfThreads:
