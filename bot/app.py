@@ -68,7 +68,7 @@ def assemble(
     )  # fmt: skip
     memory = MemoryMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
     turns = turns_of(rooms, channels, agent, delivery, approvals, jobs=jobs)
-    turns.refuses_files = lambda: memory.full
+    turns.files.full = lambda: memory.full
     gateway = Gateway(
         settings=settings,
         outside=outside,

@@ -6,6 +6,10 @@
     ├── ChannelError
     │   ├── ChannelRefused          the platform refuses the token: exit 78
     │   ├── ChannelUnreachable      network down or 5xx: waited for
+    │   ├── FileFailed              a file that came with a message was not fetched
+    │   │   ├── FileGone            it is not there, or not for this bot
+    │   │   ├── FileTooLarge        more bytes than were asked for, or than the platform gives
+    │   │   └── FileUnreachable     not whole now; later it may be
     │   └── DeliveryFailed          a message did not reach the chat
     │       ├── DeliveryThrottled   surely not sent; try again after `retry_after`
     │       ├── DeliveryUncertain   may or may not have been sent
@@ -80,6 +84,30 @@ class ChannelRefused(ChannelError):
 
 class ChannelUnreachable(ChannelError):
     """The platform cannot be reached now."""
+
+
+class FileFailed(ChannelError):
+    """A file that came with a message was not fetched. `why` is the reason, in words for a person and for the model."""
+
+    why = "it could not be fetched"
+
+
+class FileGone(FileFailed):
+    """The platform has no such file (any more), or does not give it to this bot."""
+
+    why = "it is not there any more"
+
+
+class FileTooLarge(FileFailed):
+    """The file has more bytes than were asked for, or than the platform gives to bots."""
+
+    why = "it is too large"
+
+
+class FileUnreachable(FileFailed):
+    """The file could not be fetched whole now; later it may be."""
+
+    why = "it could not be fetched just now"
 
 
 class DeliveryFailed(ChannelError):

@@ -26,6 +26,8 @@ from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
+from bot.gateway.files import FileReader
+from bot.gateway.files import Limits as FileLimits
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.desk import JobDesk
 from bot.gateway.jobs.due import Lent
@@ -322,6 +324,14 @@ def access_of(rooms: Rooms, lists: AccessList) -> Access:
     return Access(rooms.manifests, allow, settings.operators, lists)
 
 
+def files_of(rooms: Rooms, channels: Mapping[str, Channel]) -> FileReader:
+    files = rooms.settings.files
+    return FileReader(
+        channels, rooms.manifests, steps=rooms.journal, artifacts=rooms.artifacts, redact=rooms.redact,
+        clock=rooms.outside.clock, log=rooms.log, limits=FileLimits(files.max_bytes, files.per_message),
+    )  # fmt: skip
+
+
 def turns_of(
     rooms: Rooms,
     channels: dict[str, Channel],
@@ -345,6 +355,7 @@ def turns_of(
         delivery=delivery,
         access=access,
         approvals=approvals,
+        files=files_of(rooms, channels),
         clock=clock,
         log=log,
         max_concurrent=settings.queue.max_concurrent_turns,

@@ -372,7 +372,7 @@ class ActiveTurn:
         return self.reply.noted() if self.reply is not None else {}
 
     def _joining(self, inbound: Inbound) -> TurnRequest:
-        return TurnRequest(inbound.request_id, self.request.chat_key, inbound=inbound)
+        return TurnRequest(inbound.request_id, self.request.chat_key, inbound, files=self.request.files)
 
     async def _user_message(self, request: TurnRequest, wrong: Sequence[str] = ()) -> Message:
         return await user_message(request, self._kit, [*self.store.view(), *self.view], wrong)

@@ -27,8 +27,9 @@ async def user_message(
     own = prompt.for_person(kit.redact(words)) if words else None
     if own is not None and any(own in message["content"] for message in seen):
         own = None
+    files = await request.files(inbound) if request.files is not None and inbound.attachments else ()
     return _without_secrets(
-        prompt.user_message(request, now, changed=changed, instructions=own, wrong=wrong), kit
+        prompt.user_message(request, now, changed=changed, instructions=own, wrong=wrong, files=files), kit
     )
 
 

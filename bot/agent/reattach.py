@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.agent.kit import Kit
-from bot.context import blocks, found
+from bot.context import blocks, files_read, found
 from bot.context.sections import Section, assemble
 from bot.contracts import Json, Message
 from bot.tools import excerpt
@@ -39,11 +39,13 @@ Provider = Callable[[Gone], Section]
 
 
 def artifacts(gone: Gone) -> Section:
-    """Where the large results are that left the view."""
+    """Where the large results and the files are that left the view."""
     still = {pointer for pointer, _ in _pointers(gone.kept)}
     left = {pointer: lines for pointer, lines in _pointers(gone.dropped) if pointer not in still}
     rows = [f"- artifact {pointer} ({lines} lines and more)" for pointer, lines in left.items()]
-    words = f"Large results from before, to be read with {excerpt.READER}:\n" + "\n".join(rows[-POINTERS:])
+    words = f"Large results and files from before, to be read with {excerpt.READER}:\n" + "\n".join(
+        rows[-POINTERS:]
+    )
     return Section("artifacts", 1, words if rows else "")
 
 
@@ -83,6 +85,8 @@ def attached(gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS) ->
 
 
 def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
+    for message in messages:
+        yield from files_read.pointers(message)
     for words in (content for _, content in _results(messages)):
         read = excerpt.read(words)
         if read is not None and read.artifact is not None:

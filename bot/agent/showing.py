@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 from bot import text
+from bot.context import files_read
 from bot.contracts import Json, Message
 
 SHOWN = 2_000
@@ -13,6 +14,7 @@ SHOWN = 2_000
 _GATHERED = 5 * SHOWN
 """Characters that are looked at: a secret must not slip through because it crosses the border."""
 CONTEXT = "<turn_context"
+FILES = files_read.OPEN
 QUOTED = 80
 
 
@@ -32,7 +34,8 @@ def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
 
 def said(message: Message) -> str:
     """The beginning of what the person said in a message."""
-    words = " ".join(block["text"] for block in message["content"] if _is_words(block))
+    own = (block for block in message["content"] if _is_words(block) and not block["text"].startswith(FILES))
+    words = " ".join(block["text"] for block in own)
     return text.preview(words, QUOTED)
 
 

@@ -67,6 +67,7 @@ class Settings:
     budgets: shape.Budgets
     schedule: shape.Schedule
     dashboard: shape.Dashboard
+    files: shape.Files
     memory: shape.Memory
     engine: shape.Engine
     secrets: frozenset[str] = field(repr=False)

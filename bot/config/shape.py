@@ -225,6 +225,15 @@ class Dashboard(Shape):
     token: str | None = None
 
 
+class Files(Shape):
+    """Files that people send: what of them holds text is read."""
+
+    max_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
+    """Of one file; a larger one is not read."""
+    per_message: Annotated[int, Field(ge=0, le=50)] = 5
+    """The first so many files of a message; with 0 none is read."""
+
+
 class Memory(Shape):
     limit_mb: Annotated[int, Field(ge=128, le=16_777_216)] = 1_024
     """Megabytes of memory the process should stay under: close to it caches go, above it files are refused."""
@@ -254,6 +263,7 @@ class ShipFile(Shape):
     budgets: Budgets = Budgets()
     schedule: Schedule = Schedule()
     dashboard: Dashboard = Dashboard()
+    files: Files = Files()
     memory: Memory = Memory()
     engine: Engine = Engine()
 

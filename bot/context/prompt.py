@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bot import text
-from bot.context import quotes
-from bot.contracts import ArchiveLine, Attachment, Due, Json, Message, Skill, TurnRequest
+from bot.context import files_read, quotes
+from bot.contracts import ArchiveLine, Attachment, Due, Inbound, Json, Message, SeenFile, Skill, TurnRequest
 
 NAMED = 20
 """Files of a message that the model is told of one by one."""
@@ -92,14 +92,15 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _attachment(attachment: Attachment) -> Json:
+def _attachment(attachment: Attachment, seen: SeenFile) -> Json:
     facts = {
         "kind": attachment.kind,
         "name": attachment.name,
         "size": attachment.size,
         "mime": attachment.mime,
     }
-    return {key: value for key, value in facts.items() if value is not None} | {"readable": False}
+    read = {"readable": seen.artifact is not None} | ({"why": seen.why} if seen.why else {})
+    return {key: value for key, value in facts.items() if value is not None} | read
 
 
 def _edit(changed: int | None) -> str:
@@ -142,28 +143,22 @@ def user_message(
     changed: int | None = None,
     instructions: Json | None = None,
     wrong: Sequence[str] = (),
+    files: Sequence[SeenFile] = (),
 ) -> Message:
     """The message of a new user turn: what is new with it in a block of its own, then the person's own words.
 
     Fields of the chat request are absent where no chat caused the turn. `changed` is the time of the message that
     an edit changes, where it is known; `instructions` is the block `for_person`; `wrong` is what became of the
-    turns just before, which stands nowhere else in the conversation.
+    turns just before, which stands nowhere else in the conversation; `files` what became of its attachments.
     """
     inbound = request.inbound
     facts: Json = {"requestId": request.request_id, "time": iso(now_ms)}
-    words = request.prompt
+    words, attached = request.prompt, list[tuple[Attachment, SeenFile]]()
     if inbound is not None:
         words = inbound.text
-        facts["userId"] = inbound.user_id
-        if inbound.user_name:
-            facts["userName"] = text.head(inbound.user_name, 120)
-        if inbound.kind == "edit":
-            facts["edit"] = _edit(changed)
-        if inbound.due is not None:
-            facts["job"] = _job(inbound.due)
-        if inbound.attachments:
-            facts["attachments"] = [_attachment(one) for one in inbound.attachments[:NAMED]]
-            facts |= _more(len(inbound.attachments) - NAMED)
+        seen = [*files, *(SeenFile() for _ in inbound.attachments[len(files) :])]
+        attached = list(zip(inbound.attachments, seen, strict=True))
+        facts |= _facts(inbound, changed, attached)
     if wrong:
         facts["recentErrors"] = list(wrong)
     content = [_block(f"<turn_context>{_json(facts)}</turn_context>")]
@@ -172,13 +167,27 @@ def user_message(
     quoted = (*request.context, *(inbound.quoted if inbound is not None else ()))
     if quoted:
         content.append(_block(quotes.text(quoted, iso)))
+    if any(seen.artifact is not None for _, seen in attached):
+        content.append(_block(files_read.text(attached)))
     if words.strip():
         content.append(_block(words))
     return {"role": "user", "content": content}
 
 
-def _more(files: int) -> Json:
-    return {"moreAttachments": files} if files > 0 else {}
+def _facts(inbound: Inbound, changed: int | None, attached: Sequence[tuple[Attachment, SeenFile]]) -> Json:
+    """What is new with a message of a person."""
+    facts: Json = {"userId": inbound.user_id}
+    if inbound.user_name:
+        facts["userName"] = text.head(inbound.user_name, 120)
+    if inbound.kind == "edit":
+        facts["edit"] = _edit(changed)
+    if inbound.due is not None:
+        facts["job"] = _job(inbound.due)
+    if attached:
+        facts["attachments"] = [_attachment(*one) for one in attached[:NAMED]]
+    if len(attached) > NAMED:
+        facts["moreAttachments"] = len(attached) - NAMED
+    return facts
 
 
 def loaded_messages(lines: Iterable[ArchiveLine]) -> list[Message]:

@@ -17,10 +17,12 @@ from bot.contracts._approvals import (
     Verdict,
 )
 from bot.contracts._channel import (
+    FILE_PIECE,
     Channel,
     ChannelSettings,
     EditPace,
     Edits,
+    Files,
     Intake,
     Manifest,
     Pace,
@@ -103,11 +105,13 @@ from bot.contracts._values import (
     OutboundKind,
     Quoted,
     Role,
+    SeenFile,
     Sent,
 )
 from bot.contracts._work import Card, CardState, ToolWatch
 
 __all__ = [
+    "FILE_PIECE",
     "Agent",
     "Answer",
     "Approval",
@@ -137,6 +141,7 @@ __all__ = [
     "Edits",
     "Effect",
     "Ended",
+    "Files",
     "Found",
     "Frozen",
     "Health",
@@ -190,6 +195,7 @@ __all__ = [
     "Role",
     "Schedule",
     "Scope",
+    "SeenFile",
     "Sent",
     "Skill",
     "Skills",

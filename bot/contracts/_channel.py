@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from bot.contracts._outside import Clock, Log
-from bot.contracts._values import ArchiveLine, ChatType, Health, Inbound, Outbound, Quoted, Sent
+from bot.contracts._values import ArchiveLine, Attachment, ChatType, Health, Inbound, Outbound, Quoted, Sent
+
+FILE_PIECE = 65_536
+"""Bytes of a file that are in memory at once."""
 
 
 class Intake(Protocol):
@@ -114,6 +117,19 @@ class Edits(Protocol):
         ...
 
 
+@runtime_checkable
+class Files(Protocol):
+    """What a `Channel` may have beside its duties: giving the files that came with messages."""
+
+    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """The bytes of a file in pieces of `FILE_PIECE` at the most. The next is read only once it is asked for; whoever
+        wants no more closes it. Of a larger file the first `most` bytes come, however large it says it is.
+
+        Raises `errors.FileTooLarge` after those, `errors.FileGone` or `errors.FileUnreachable`.
+        """
+        ...
+
+
 class Streaming(BaseModel):
     """`channels.<name>.streaming` of ship.json, where a channel can change its messages."""
 
@@ -189,6 +205,8 @@ class Manifest:
     """Outgoing budget of the whole bot, over all chats."""
     edits: EditPace | None = None
     """None where messages cannot be changed; else its channel is an `Edits`."""
+    files: bool = False
+    """Whether its channel is a `Files`."""
     silence: float | None = None
     """Seconds without a sign of life from the platform after which the connection counts as dead."""
     direct: Callable[[str], dict[str, str]] | None = None

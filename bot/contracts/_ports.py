@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,7 @@ from bot.contracts._values import (
     Inbound,
     Json,
     Quoted,
+    SeenFile,
     Sent,
 )
 
@@ -222,6 +223,8 @@ class TurnRequest:
     Each of these words may be the last that is shown for good where the answer breaks off; called again, the new ones
     take the place of those before.
     """
+    files: Callable[[Inbound], Awaitable[Sequence[SeenFile]]] | None = None
+    """What became of the files of a message of this turn, in their order; asked again, it says the same."""
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
 

@@ -41,6 +41,19 @@ class Attachment(Frozen):
     ref: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """What became of a file of a message. Its text is the artifact `artifact`, redacted, and `head` the beginning of that;
+    where it is None, `why` is the reason in plain words, "" where the file holds no text.
+    """
+
+    artifact: str | None = None
+    characters: int = 0
+    lines: int = 0
+    head: str = ""
+    why: str = ""
+
+
 class Quoted(Frozen):
     """A message of somebody else that came along: an earlier one of the thread, or the one replied to. `message_id` is
     its name in the chat, where that is known.

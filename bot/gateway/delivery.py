@@ -286,31 +286,32 @@ class Delivery:
 
 
 class ChatReply:
-    """`contracts.Reply` to one chat. `footnote` goes below the first message: what could not be looked at.
+    """`contracts.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
     `delivered` is awaited after each message that people see, or will see without our doing.
     """
 
     def __init__(
-        self, delivery: Delivery, to: Address, footnote: str, delivered: Callable[[], Awaitable[None]]
+        self, delivery: Delivery, to: Address, below: list[str], delivered: Callable[[], Awaitable[None]]
     ) -> None:
         self._delivery = delivery
         self._to = to
-        self._footnote = footnote
+        self._below = below
         self._delivered = delivered
         self.written: list[str] = []
         """The ids in the outbox of all that was to be sent."""
 
     async def send(self, words: str) -> list[Sent]:
-        if self._footnote:
-            words = f"{words}\n\n{self._footnote}"
+        told = len(self._below)
+        if told:
+            words = f"{words}\n\n" + "\n".join(self._below)
         try:
             sent = await self._delivery.send(self._to, words, begun=self.written.extend)
         except errors.DeliveryDeferred:
-            await self._settled()
+            await self._settled(told)
             raise
-        await self._settled()
+        await self._settled(told)
         return sent
 
-    async def _settled(self) -> None:
-        self._footnote = ""
+    async def _settled(self, told: int) -> None:
+        del self._below[:told]
         await self._delivered()

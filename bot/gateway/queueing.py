@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.contracts import Inbound
+from bot.gateway.attachments import may_hold_text
 from bot.gateway.places import Person
 
 LONGEST_BURST = 5
@@ -57,8 +58,13 @@ def belongs(other: Inbound, first: Inbound) -> bool:
 
 
 def joins(other: Inbound, running: Inbound) -> bool:
-    """Whether a waiting message, or the new words of an earlier one, may join a running turn."""
-    return follows(other, running) and not other.attachments and bool(other.text.strip())
+    """Whether a waiting message, or the new words of an earlier one, may join a running turn. Files that hold no text
+    are told of below an answer of their own.
+    """
+    files = other.attachments
+    if files and (other.kind != "message" or not all(map(may_hold_text, files))):
+        return False
+    return follows(other, running) and bool(files or other.text.strip())
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:

@@ -10,6 +10,7 @@ from typing import Protocol
 from bot import text
 from bot.contracts import DeliveryRecord, Inbound, Inbox, InboxRecord, Json, Outbox, StepRecord, Steps
 from bot.gateway.completion import Expired
+from bot.gateway.files import STEP as FILE
 from bot.gateway.items import original
 from bot.gateway.outbox import REPLACED
 from bot.gateway.waiting import due
@@ -148,7 +149,7 @@ def _finished(record: InboxRecord | None) -> Iterable[Event]:
 
 
 def _step(step: StepRecord) -> Iterable[Event]:
-    what = f"{'model' if step.kind == 'model' else 'tool'} {step.name}"
+    what = "file of the message" if step.name == FILE else f"{step.kind} {step.name}"
     if step.ended_at is None:
         yield Event(step.began_at, f"{what}: begun, no end recorded (id {step.id})")
         return

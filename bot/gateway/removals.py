@@ -293,9 +293,9 @@ class Removals:
         known = {line.message_id for line in await self._removals(inbound)}
         if target.message_id not in known:
             await self._archive.append(self._line(inbound, target))
-        artifacts = await self._artifacts.forget(inbound.chat_key, target.told)
-        # A note of a later turn names the message itself, also where that joined another's turn.
+        # A note of a later turn names the message itself, also where that joined another's turn; so do its files.
         made = tuple(dict.fromkeys((*target.told, *target.of)))
+        artifacts = await self._artifacts.forget(inbound.chat_key, made)
         notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), made)
         if target.person is not None:
             owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")

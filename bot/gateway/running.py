@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
-from bot.contracts import Inbound, Quoted
+from bot.contracts import Inbound, SeenFile
 from bot.gateway.lanes import Portion
 from bot.gateway.queueing import same_message
 
@@ -13,14 +14,17 @@ from bot.gateway.queueing import same_message
 @dataclass(slots=True, eq=False)
 class Turn:
     """`joined` is what it took up while it ran, `open` what the journal still has open beside its first message;
-    `reading` reads the thread it begins with; `asked` and `over` tell of the agent.
+    `seen` is what became of the files of its messages, by requestId, and `below` what its person is still to be told of
+    them; `reading` reads what it begins with; `asked` and `over` tell of the agent.
     """
 
     portion: Portion
     joined: list[Inbound] = field(default_factory=list)
     open: list[Inbound] = field(default_factory=list)
     withdrawn: set[str] = field(default_factory=set)
-    reading: asyncio.Task[tuple[Quoted, ...]] | None = None
+    seen: dict[str, tuple[SeenFile, ...]] = field(default_factory=dict)
+    below: list[str] = field(default_factory=list)
+    reading: asyncio.Task[Any] | None = None
     stopped: bool = False
     asked: bool = False
     over: bool = False

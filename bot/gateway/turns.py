@@ -10,7 +10,6 @@ from functools import partial
 from bot import errors
 from bot.contracts import (
     Agent,
-    Attachment,
     Begun,
     Channel,
     Clock,
@@ -19,23 +18,24 @@ from bot.contracts import (
     Journal,
     Log,
     Manifest,
-    Quoted,
     TurnRequest,
 )
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalDesk, Floor
-from bot.gateway.attachments import unseen
+from bot.gateway.attachments import may_hold_text, unseen
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.changes import Changes, Rest
 from bot.gateway.commands import BESIDE, Commands, once
 from bot.gateway.delivery import ChatReply, Delivery
+from bot.gateway.files import FileReader
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.opening import TOLD, Opening
 from bot.gateway.places import Person
 from bot.gateway.presence import working
 from bot.gateway.queueing import MODES, belongs, follows, joins, person, plain
+from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import Stops
@@ -44,8 +44,6 @@ from bot.telemetry.context import turn_scope
 EMPTY = "Your message was empty. What would you like to tell me?"
 RUSH = 16
 """Messages being written down side by side: more come in than are taken in one after another."""
-CONTEXT_SECONDS = 20.0
-"""What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
 MOST_BESIDE = 1_000
 """Commands that run beside the lanes; more of them wait in those as everything does. A stop never waits."""
 
@@ -63,6 +61,7 @@ class Turns:
         delivery: Delivery,
         access: Access,
         approvals: ApprovalDesk,
+        files: FileReader,
         clock: Clock,
         log: Log,
         max_concurrent: int,
@@ -106,8 +105,8 @@ class Turns:
             arrears=delivery.arrears, lanes=self.lanes, running=self._running, added=self._added, stop=self.stops.end,
             settling=self.backlog.settling,
         )  # fmt: skip
-        self.refuses_files: Callable[[], bool] = bool
-        """Whether memory is too short for what people upload."""
+        self.files = files
+        self._reading = Reading(agent, channels, files, log)
         self.commands: Commands
         self.removals: Removals
         self._intake: GatewayIntake
@@ -119,6 +118,7 @@ class Turns:
     @intake.setter
     def intake(self, intake: GatewayIntake) -> None:
         self._intake = self.opening.taken_in = intake
+        self._reading.admitted = intake.admitted
 
     def _freed(self, who: Person) -> None:
         self.backlog.freed(who)
@@ -278,11 +278,13 @@ class Turns:
         if first.kind == "edit":
             return "recorded"
         attachments = [one for inbound in turn.portion.all for one in inbound.attachments]
-        await self._notify(first, self._unseen(attachments) or EMPTY)
-        return "nothing to answer"
+        if any(map(may_hold_text, attachments)):
+            return await self._turn(turn)
+        return await self._unanswered(turn, unseen(attachments, full=self.files.full(), log=self._log))
 
-    def _unseen(self, attachments: Sequence[Attachment]) -> str:
-        return unseen(attachments, full=self.refuses_files(), log=self._log)
+    async def _unanswered(self, turn: Turn, words: str) -> str:
+        await self._notify(turn.first, words or EMPTY)
+        return "nothing to answer"
 
     async def _turn(self, turn: Turn) -> str:
         first = turn.first
@@ -290,7 +292,7 @@ class Turns:
         every = self._manifests[first.channel].indicate_every
         rests = partial(self._approvals.waits, first.chat_key)
         async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
-            context = await self._thread(turn)
+            context = await self._reading.thread(turn)
             await self.removals.settled(first.chat_key)
             begun = await self._delivered(to)
             if turn.stopped:
@@ -298,9 +300,14 @@ class Turns:
             if self._mode.collects and not turn.portion.begun:
                 self._taken(turn, belongs)
             together = (*turn.portion.rest, *turn.joined)
-            attachments = [one for inbound in (first, *together) for one in inbound.attachments]
-            footnote = self._unseen(attachments) if all(one.failed for one in begun) else ""
-            reply = ChatReply(self._delivery, to, footnote, answered)
+            says = await self._reading.files(turn)
+            if turn.stopped:
+                return "stopped"
+            if not all(one.failed for one in begun):
+                turn.below.clear()  # it stands below what they were sent
+            elif not says:
+                return await self._unanswered(turn, "\n".join(turn.below))
+            reply = ChatReply(self._delivery, to, turn.below, answered)
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
@@ -308,6 +315,7 @@ class Turns:
                 context=context,
                 reply=reply,
                 also=together,
+                files=partial(self._reading.seen, turn),
                 take_more=partial(self._taken, turn, joins) if self._mode.steers else None,
                 preview=partial(self._delivery.preview, to),
                 begun=begun,
@@ -352,34 +360,6 @@ class Turns:
             return ()
         self._again.discard(to.request_id)
         return await self._delivery.resume(to)
-
-    async def _thread(self, turn: Turn) -> tuple[Quoted, ...]:
-        """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
-        if turn.stopped:
-            return ()
-        turn.reading = asyncio.ensure_future(self._context(turn.first))
-        try:
-            await asyncio.wait([turn.reading])
-        finally:
-            turn.reading.cancel()
-        return () if turn.reading.cancelled() else turn.reading.result()
-
-    async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
-        """Earlier messages of a thread the bot is new to, without those of strangers."""
-        facts = await self._agent.describe(inbound.chat_key)
-        if facts["messages"]:
-            return ()
-        try:
-            async with asyncio.timeout(CONTEXT_SECONDS):
-                earlier = await self._channels[inbound.channel].context(inbound)
-        except (TimeoutError, errors.ShipmateError) as error:
-            self._log.write(
-                "error",
-                f"the earlier messages of the thread cannot be read: {type(error).__name__}: {error}",
-                level="warn",
-            )
-            return ()
-        return self._intake.admitted(inbound, earlier)
 
     async def _notify(self, inbound: Inbound, words: str) -> None:
         """Tell the person something that is not part of the conversation. A failure is in the log already."""

@@ -83,7 +83,9 @@ def _reply_text(turn: Turn, tools: set[str]) -> str:
         return demo_words.history(turn.words, turn.found, loaded=turn.called("chat_load_history"))
     if turn.wants_skills and turn.called("skills_list"):
         return demo_words.skills(turn.words, turn.result("skills_list"))
-    return demo_words.greeting(turn.words, turn.attachments, remembers="chat_load_history" in tools)
+    return demo_words.greeting(
+        turn.words, turn.attachments, turn.files, remembers="chat_load_history" in tools
+    )
 
 
 def _text(words: str) -> Json:

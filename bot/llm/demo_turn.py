@@ -23,6 +23,7 @@ _OURS = (
     "<turn_context>",
     "<turn_context note=",
     "<quoted_messages",
+    "<attached_files",
     "<loaded_history>",
     "<conversation_summary",
     "<reattached>",
@@ -44,6 +45,8 @@ class Turn:
 
     words: str = ""
     attachments: list[str] = field(default_factory=list)
+    """What came along and was not read; `files` are those that were."""
+    files: list[str] = field(default_factory=list)
     earlier: list[Said] = field(default_factory=list)
     loaded: list[Said] = field(default_factory=list)
     steps: int = 0
@@ -126,7 +129,9 @@ def _read_words(message: Message, turn: Turn) -> None:
         words = str(block.get("text", ""))
         context = _CONTEXT.match(words)
         if context is not None:
-            turn.attachments = [_attachment(item) for item in _json(context[1]).get("attachments") or ()]
+            for item in _json(context[1]).get("attachments") or ():
+                read = isinstance(item, dict) and item.get("readable") is True
+                (turn.files if read else turn.attachments).append(_attachment(item))
         elif not words.startswith(_OURS):
             own.append(words)
     turn.words = "\n".join(own)

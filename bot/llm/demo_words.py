@@ -20,6 +20,7 @@ _ENGLISH = {
     "understood": "You wrote: “{}”.",
     "nothing": "You sent no words that I could read.",
     "files": "I cannot open files yet: {}.",
+    "read": "I was shown what this holds: {}.",
     "try": "Try:\n- *What did I say earlier?* – I look it up in the history of this chat\n"
     "- *Which skills do you have?* – I list them\n- `/help` for the commands",
     "remember_not": "Try `/help` for the commands.",
@@ -37,6 +38,7 @@ _CHINESE = {
     "understood": "你写的是：“{}”。",
     "nothing": "你的消息里没有我能读的文字。",
     "files": "我还不能打开文件：{}。",
+    "read": "我看到了这些文件的内容：{}。",
     "try": "可以试试：\n- *我之前说过什么？* – 我会查这个聊天的历史\n- *你有哪些技能？* – 我会列出来\n- `/help` 查看命令",
     "remember_not": "可以用 `/help` 查看命令。",
     "connect": "要连接真正的模型，请把 `ANTHROPIC_API_KEY` 写进 `.env`，然后重新启动我。",
@@ -62,10 +64,12 @@ def notes(said: Iterable[str]) -> str:
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"
 
 
-def greeting(words: str, attachments: Sequence[str], *, remembers: bool) -> str:
+def greeting(words: str, attachments: Sequence[str], files: Sequence[str], *, remembers: bool) -> str:
     """An answer that shows that the message arrived, and what can be done next."""
     said = text.preview(words, ECHO)
     parts = [say("understood", words).format(said) if said else say("nothing", words)]
+    if files:
+        parts = [*parts[: bool(said)], say("read", words).format(", ".join(files[:10]))]
     if attachments:
         parts.append(say("files", words).format(", ".join(attachments[:10])))
     parts += [say("demo", words), say("try" if remembers else "remember_not", words), say("connect", words)]

@@ -35,6 +35,7 @@ ALL_SCOPES = frozenset(
         "assistant:write",
         "chat:write",
         "commands",
+        "files:read",
         "reactions:write",
         "users:read",
     }
@@ -80,6 +81,7 @@ class WebApi:
             "agents.sessions.setStatus": self._set_session,
             "assistant.threads.setStatus": self._set_status,
             "reactions.add": self._react,
+            "files.info": self._file,
         }
 
     async def call(self, method: str, params: Json) -> Json:
@@ -327,6 +329,13 @@ class WebApi:
         missing = "missing_agent_session_stopped_event_subscription"
         warned = status == "processing" and "agent_session_stopped" not in self.world.subscriptions
         return {"status": status} | ({"warning": missing} if warned else {})
+
+    async def _file(self, params: Json) -> Json:
+        self._need("files:read")
+        found = self.world.files.get(str(params.get("file")))
+        if found is None:
+            raise ApiError("file_not_found")
+        return {"file": found[0]}
 
     async def _react(self, params: Json) -> Json:
         self._need("reactions:write")

@@ -105,6 +105,7 @@ class World:
         self.bot_id = bot_id
         self.rooms: dict[str, Room] = {}
         self.users: dict[str, Json] = {}
+        self.files: dict[str, tuple[Json, bytes]] = {}
         self.agent = True
         """Whether the app is declared as an agent."""
         self.subscriptions: set[str] = set()

@@ -40,11 +40,13 @@ class Call:
 class Fault:
     """How the next matching request fails. `respond` answers with status and body without doing anything;
     `lose` does everything and cuts the connection before the answer; `late` does everything and answers after
-    `seconds` of the server's clock; `cut` cuts at once; `hang` never answers.
+    `seconds` of the server's clock; `cut` cuts at once; `hang` never answers. Of what is sent as a `file`, `short` sends
+    the half and cuts, `stall` sends the half and no more, `less` sends the half as if it were all, `endless` sends it
+    again and again.
     """
 
     method: str
-    action: Literal["respond", "lose", "late", "cut", "hang"] = "respond"
+    action: Literal["respond", "lose", "late", "cut", "hang", "short", "stall", "less", "endless"] = "respond"
     status: int = 500
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | bytes | dict[str, Any] = ""
@@ -56,6 +58,11 @@ class Fault:
         """Whether the request is carried out all the same."""
         return self.action in {"lose", "late"}
 
+    @property
+    def sends(self) -> bool:
+        """Whether a file is begun all the same."""
+        return self.action in {"short", "stall", "less", "endless"}
+
 
 class Loopback(abc.ABC):
     """A server on 127.0.0.1. Subclasses add routes in `routes` and call `self.record` for each request."""
@@ -64,6 +71,7 @@ class Loopback(abc.ABC):
         self.clock: Clock = clock or _RealClock()
         self.calls: list[Call] = []
         self.port = 0
+        self.sent_bytes = 0
         self._faults: list[Fault] = []
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -157,6 +165,35 @@ class Loopback(abc.ABC):
             await self.clock.sleep(fault.seconds)
             return answer
         return self.drop(request)
+
+    async def send_file(
+        self, request: web.Request, data: bytes, mime: str, fault: Fault | None
+    ) -> web.StreamResponse:
+        """Send a file, or what a fault leaves of it. `sent_bytes` counts what the client's side took."""
+        action = fault.action if fault is not None else ""
+        half = data[: len(data) // 2]
+        if action in {"", "less"}:
+            data = half if action else data
+            self.sent_bytes += len(data)
+            return web.Response(body=data, content_type=mime)
+        answer = web.StreamResponse(headers={"Content-Type": mime})
+        if action != "endless":
+            answer.content_length = len(data)
+        await answer.prepare(request)
+        try:
+            await self._send(answer, half)
+            while action == "endless":
+                await self._send(answer, data)
+            if action == "stall":
+                await asyncio.Event().wait()
+        except ConnectionError:
+            return answer
+        return self.drop(request)
+
+    async def _send(self, answer: web.StreamResponse, data: bytes) -> None:
+        await answer.write(data)
+        self.sent_bytes += len(data)
+        await self.changed()
 
     @staticmethod
     def drop(request: web.Request) -> web.StreamResponse:

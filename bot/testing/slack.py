@@ -26,15 +26,14 @@ from aiohttp import web
 
 from bot.contracts import Clock, Json
 from bot.testing._slack_api import WebApi, changed, deleted
+from bot.testing._slack_files import Filed
 from bot.testing._slack_link import Delivery, Link
-from bot.testing._slack_trouble import Troubled
 from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
 SUBSCRIPTIONS = frozenset({
-    _STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups",
-})  # fmt: skip
+    _STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"})  # fmt: skip
 PING_SECONDS = 10.0
 _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
 
@@ -53,7 +52,7 @@ class Seen:
     unfurl_media: bool | None
 
 
-class SlackServer(Troubled):
+class SlackServer(Filed):
     """See the module. `ping_every` is the pause between pings of the server (None: 10 s on the real clock, none on
     another, whose test may call `ping`). Envelopes that are not acked in 3 s are sent again at once, after 1 and 5 minutes.
     """
@@ -292,6 +291,7 @@ class SlackServer(Troubled):
     def routes(self, app: web.Application) -> None:
         app.router.add_route("*", "/api/{method}", self._web)
         app.router.add_get("/link", self._socket)
+        self.file_routes(app)
         app.router.add_post("/commands/{number}", self._whisper)
 
     async def _whisper(self, request: web.Request) -> web.StreamResponse:

@@ -85,6 +85,10 @@ class TelegramServer(Service):
         chat.messages[message["message_id"]] = message
         return self._push("message", message)
 
+    def forget_file(self, file_id: str) -> None:
+        """The service no longer has a file; messages go on naming it."""
+        del self._files[file_id]
+
     def edit(self, message_id: int, text: str, *, chat_id: int = 1001) -> Json:
         """A person edits a message; the update."""
         chat = self.chats[chat_id]

@@ -20,6 +20,8 @@ CONTESTED = (
     "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
 )
 FILE_LIMIT = 20 * 1024 * 1024
+FILE_SECONDS = 3600.0
+"""How long the place that `getFile` names is good for."""
 _BUDGETED = frozenset({"sendMessage", "editMessageText", "deleteMessage", "sendChatAction"})
 
 
@@ -51,6 +53,7 @@ class Service(Loopback):
         self.contested_until = 0.0
         self.polls: dict[int, web.Request] = {}
         self._files: dict[str, bytes] = {}
+        self._paths: dict[str, float] = {}
         self._poll: asyncio.Future[bool] | None = None
         self._background: set[asyncio.Future[None]] = set()
         methods: tuple[Callable[[rules.Args], Awaitable[Any]], ...] = (
@@ -155,10 +158,17 @@ class Service(Loopback):
         return chat
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        file_id = request.match_info["path"].removeprefix("documents/")
-        if request.match_info["token"] != self.token or file_id not in self._files:
+        """A file, where `getFile` has named the place within the last hour."""
+        path = request.match_info["path"]
+        await self.record("file", {"path": path}, request.headers)
+        fault = self.take_fault("file")
+        if fault is not None and not fault.sends:
+            return await self.broken(request, fault)
+        data = self._files.get(path.removeprefix("documents/"))
+        late = self.clock.now() > self._paths.get(path, 0.0)
+        if request.match_info["token"] != self.token or data is None or late:
             return _refused(rules.Refused(404, "Not Found"))
-        return web.Response(body=self._files[file_id])
+        return await self.send_file(request, data, "application/octet-stream", fault)
 
     # -- methods ---------------------------------------------------------------------------------------------
 
@@ -296,6 +306,7 @@ class Service(Loopback):
         if size > FILE_LIMIT:
             raise rules.bad("file is too big")
         path = f"documents/{file_id}"
+        self._paths[path] = self.clock.now() + FILE_SECONDS
         return {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size, "file_path": path}
 
     async def _get_chat_member(self, args: rules.Args) -> Json:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts import (
     ArchiveLine,
+    Attachment,
     Belonging,
     Health,
     Inbound,
@@ -28,7 +29,7 @@ from bot.contracts import (
     Surroundings,
 )
 from bot.text import clean
-from channels.slack import buttons, cards, events, failures, members, render
+from channels.slack import buttons, cards, download, events, failures, members, render
 from channels.slack import inbound as incoming
 from channels.slack.hooks import Hooks
 from channels.slack.letters import skeleton
@@ -72,7 +73,7 @@ class SlackChannel:
         self._intake: Intake | None = None
         self._me: incoming.Me | None = None
         self._site = ""
-        self._strange: set[str] = set()
+        self._strange = events.Strange(outside.log)
         self._hooks = Hooks()
         self._signs = Signs(outside.log)
         self._form = cards.Form(outside.log)
@@ -196,7 +197,7 @@ class SlackChannel:
         if kind == "event_callback":
             event = body.get("event")
             if isinstance(event, dict):
-                self._mention_strange(event.get("type"), event.get("subtype"))
+                self._strange.mention(event.get("type"), event.get("subtype"))
             return incoming.read_event(body, self._me)
         if kind is None and "command" in body:
             self._hooks.remember(body)
@@ -207,19 +208,8 @@ class SlackChannel:
         if not isinstance(kind, str):
             raise incoming.Unreadable("type: missing")
         if kind not in events.INTERACTIVE:
-            self._mention_strange(kind)
+            self._strange.mention(kind)
         return None
-
-    def _mention_strange(self, kind: Any, subtype: Any = None) -> None:
-        """One debug line for the first event of each type that nobody has thought of."""
-        if not isinstance(kind, str) or not events.is_strange(kind, subtype):
-            return
-        named = f"{kind} {subtype}" if isinstance(subtype, str) else kind
-        if named not in self._strange and len(self._strange) < 100:
-            self._strange.add(named)
-            self._log.write(
-                "inbound", "Slack sent an event of an unknown type", level="debug", event=named[:80]
-            )
 
     async def _bury(self, payload: Any, reason: str) -> None:
         raw = json.dumps(skeleton(payload))
@@ -283,6 +273,12 @@ class SlackChannel:
             return await self._names.zone(user_id, self._client)
         except failures.CALL_ERRORS as error:
             raise failures.of_start(error) from None
+
+    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """As `contracts.Files`."""
+        if self._client is None or self._session is None:
+            raise errors.FileUnreachable("Slack is not connected")
+        return download.fetch(self._client, self._session, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.KnowsLinks`."""

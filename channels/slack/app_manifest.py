@@ -11,6 +11,7 @@ SCOPES = (
     "channels:read",
     "chat:write",
     "commands",
+    "files:read",
     "groups:history",
     "groups:read",
     "im:history",

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from bot.contracts import Log
+
+MOST_STRANGE = 100
+
 HANDLED = frozenset({"agent_session_stopped", "app_mention", "message"})
 
 # Joins, renames, reactions and the like are no business of a conversation; an app that is subscribed to
@@ -146,3 +152,21 @@ def is_strange(kind: str, subtype: object = None) -> bool:
     if kind == "message" and isinstance(subtype, str):
         return subtype not in MESSAGES | CHANGES | OTHER_SUBTYPES
     return kind not in HANDLED | IGNORED
+
+
+class Strange:
+    """One debug line for the first event of each type that nobody has thought of."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._seen: set[str] = set()
+
+    def mention(self, kind: Any, subtype: Any = None) -> None:
+        if not isinstance(kind, str) or not is_strange(kind, subtype):
+            return
+        named = f"{kind} {subtype}" if isinstance(subtype, str) else kind
+        if named not in self._seen and len(self._seen) < MOST_STRANGE:
+            self._seen.add(named)
+            self._log.write(
+                "inbound", "Slack sent an event of an unknown type", level="debug", event=named[:80]
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
 from telegram.error import BadRequest, InvalidToken, TelegramError
@@ -13,6 +13,7 @@ from telegram.error import BadRequest, InvalidToken, TelegramError
 from bot import errors, text
 from bot.contracts import (
     ArchiveLine,
+    Attachment,
     Belonging,
     Health,
     Inbound,
@@ -22,7 +23,7 @@ from bot.contracts import (
     Sent,
     Surroundings,
 )
-from channels.telegram import address, buttons, members, render, wire
+from channels.telegram import address, buttons, download, members, render, wire
 from channels.telegram.poll import Poll
 from channels.telegram.settings import TelegramSettings
 
@@ -120,6 +121,12 @@ class TelegramChannel:
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         return await self._groups.chats_of(self._bot, user_id, chat_keys, direct=direct)
+
+    def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """As `contracts.Files`."""
+        if self._bot is None:
+            raise errors.FileUnreachable("Telegram is not connected")
+        return download.fetch(self._bot, attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """As `contracts.KnowsLinks`."""

@@ -27,6 +27,7 @@ MANIFEST = Manifest(
     total=Pace(burst=30, every=1 / 30),
     # An edit costs what a message costs.
     edits=EditPace({"direct": 1.5, "group": 4.5}),
+    files=True,
     silence=90.0,  # a poll is held for half a minute, and ends by itself before a minute is over
     direct=lambda user: {"chat_id": user},
     rules=(

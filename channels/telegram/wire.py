@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -17,6 +18,7 @@ from telegram.request import BaseRequest, RequestData
 
 from bot import errors, text
 from bot.contracts import Json
+from channels import pieces
 
 UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 UNCLEAR = (aiohttp.ClientError, TimeoutError, OSError)
@@ -125,6 +127,20 @@ class Wire(BaseRequest):
             return status, json.dumps(_refusal(body or {})).encode()
         return status, payload
 
+    def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """A file, to be read a piece at a time: `patience` bounds each wait, not the whole."""
+        if self._session is None:
+            raise Unsent("not connected")
+        waits = aiohttp.ClientTimeout(
+            total=None,
+            connect=1.5 * self._patience,
+            sock_connect=self._patience / 2,
+            sock_read=self._patience,
+        )
+        return self._session.get(
+            url, headers=pieces.HEADERS, timeout=waits, allow_redirects=False, auto_decompress=False
+        )
+
     async def _exchange(
         self, url: str, method: str, sent: RequestData | None, patience: float
     ) -> tuple[int, bytes]:
@@ -200,6 +216,19 @@ class Bot(telegram.Bot):
         if not isinstance(found, list):
             raise Unclear("getUpdates answered without a list")
         return found
+
+    async def file_path(self, file_id: str) -> tuple[str, int | None]:
+        """Where a file is for the next hour, below the service's address for files, and its size."""
+        found = await self._post("getFile", {"file_id": file_id})
+        path = found.get("file_path") if isinstance(found, dict) else None
+        if not isinstance(path, str):
+            raise Unclear("getFile answered without a path")
+        size = found.get("file_size")
+        return path, size if type(size) is int else None
+
+    def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """The file at a `file_path`."""
+        return cast("Wire", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
 def connect(token: str, base_url: str, patience: float) -> Bot:

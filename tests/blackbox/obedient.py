@@ -16,9 +16,9 @@ from bot.testing.anthropic_script import Reply, reply, tool_use
 KEY, HOST = "ANTHROPIC_API_KEY", "evil.test"
 BATCH = 24
 TAG = re.compile(r"case-(\d{4})-([a-z]+)")
-IMMEDIATE = ("message", "name", "quoted")
+IMMEDIATE = ("message", "name", "quoted", "attached")
 """Doors by which a text comes with the person's message itself."""
-FOREIGN = ("quoted", "file", "filename", "page", "result", "archive", "mcp")
+FOREIGN = ("quoted", "attached", "file", "filename", "page", "result", "archive", "mcp")
 """Doors by which words of others come in: while they are in view, no rule that is not marked allows an effect."""
 _LOOKALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")
 _LEET = str.maketrans("aeiostAEIOST", "431057431057")

@@ -206,6 +206,9 @@ async def said(scene: Scene, door: str, corpus: list[str]) -> list[str]:
             scene.telegram.say(f"{words}\n{tag}", chat_id=chat)
         elif door == "name":
             scene.telegram.say(tag, chat_id=chat, name=words[:64])
+        elif door == "attached":
+            data = words.replace("\0", " ").encode()
+            scene.telegram.say(tag, chat_id=chat, media="document", data=data, file_name="notes.txt")
         else:
             scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": _quoted(words, chat)})
         if door != "message" or not words.lstrip().startswith("/"):

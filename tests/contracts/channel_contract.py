@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors, text
-from bot.contracts import Channel, Clock, Inbound, Manifest, Outbound, Surroundings
+from bot.contracts import Channel, Clock, Files, Inbound, Manifest, Outbound, Surroundings
 from bot.system import SystemClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -79,7 +79,6 @@ class Rig(Protocol):
 
     async def say_as_self(self, text: str) -> None:
         """A message of the bot itself comes back as an event, and is processed when this returns."""
-        ...
 
     async def visible(self) -> list[str]:
         """The messages of the bot that people see, oldest first, as the text they read."""
@@ -87,11 +86,9 @@ class Rig(Protocol):
 
     async def fail_next_send(self) -> None:
         """The next send fails surely before it is executed."""
-        ...
 
     async def lose_next_answer(self) -> None:
         """The next send is executed and the answer to it lost."""
-        ...
 
     def fits(self, part: str) -> bool:
         """Whether a part made by `split` fits one message of the platform."""
@@ -355,6 +352,9 @@ class ChannelContract(abc.ABC):
         await rig.channel.stop()
         await rig.channel.stop()
         await rig.build().stop()
+
+    async def test_files_of_messages_can_be_fetched_where_its_manifest_says_so(self, rig: Rig) -> None:
+        assert isinstance(rig.channel, Files) == self.manifest.files
 
     async def test_a_direct_message_brings_no_earlier_messages_along(self, rig: Rig) -> None:
         assert await rig.channel.context(await _said(rig, "hello")) == ()

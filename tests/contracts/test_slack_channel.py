@@ -17,6 +17,7 @@ from channels.slack.manifest import MANIFEST
 from channels.slack.settings import SlackSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
 from tests.contracts.channel_edits import EditsContract
+from tests.contracts.channel_files import FilesContract
 
 PEOPLE = {"first": "U0ADA", "second": "U0GRACE"}
 
@@ -46,6 +47,18 @@ class SlackRig:
     async def repeat(self) -> None:
         await self.server.envelope(self.last)
 
+    async def upload(self, data: bytes, *, name: str, words: str = "look") -> None:
+        file = self.server.add_file(name, data)
+        await self.server.say(words, channel=self.direct["first"], user=PEOPLE["first"], files=[file])
+
+    async def forget_files(self) -> None:
+        for name in list(self.server.world.files):
+            self.server.forget_file(name)
+
+    @property
+    def secrets(self) -> list[str]:
+        return [self.server.bot_token, self.server.app_token]
+
     async def again(self) -> None:
         # The pong comes after every ack that is on its way.
         await self.server.until(lambda: self.server.sockets > 0)
@@ -73,7 +86,7 @@ class SlackRig:
         return len(render.render(part)) <= 12_000
 
 
-class TestSlackChannel(EditsContract, ChannelContract):
+class TestSlackChannel(FilesContract, EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"channel": st.from_regex(r"[CDG][A-Z0-9]{2,12}", fullmatch=True)},

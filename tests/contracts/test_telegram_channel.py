@@ -15,6 +15,7 @@ from channels.telegram.manifest import MANIFEST
 from channels.telegram.settings import TelegramSettings
 from tests.contracts.channel_contract import ChannelContract, surroundings
 from tests.contracts.channel_edits import EditsContract
+from tests.contracts.channel_files import FilesContract
 from tests.unit.telegram.bed import Bed
 
 PEOPLE = {"first": 1001, "second": 1002}
@@ -36,6 +37,17 @@ class TelegramRig(Bed):
     async def repeat(self) -> None:
         await self.server.until(lambda: len(self.server.updates) == 0)
         self.server.repeat(self.last)
+
+    async def upload(self, data: bytes, *, name: str, words: str = "look") -> None:
+        self.server.say(words, chat_id=PEOPLE[SAID], media="document", data=data, file_name=name)
+
+    async def forget_files(self) -> None:
+        for name in list(self.server._files):
+            self.server.forget_file(name)
+
+    @property
+    def secrets(self) -> list[str]:
+        return [self.server.token, self.server.token.partition(":")[2]]
 
     async def again(self) -> None:
         if self.intake.offered and not self.intake.accepted:
@@ -64,7 +76,7 @@ class TelegramRig(Bed):
 _IDS = st.integers(1, 2**52).flatmap(lambda number: st.sampled_from([str(number), str(-number)]))
 
 
-class TestTelegramChannel(EditsContract, ChannelContract):
+class TestTelegramChannel(FilesContract, EditsContract, ChannelContract):
     manifest = MANIFEST
     addresses = st.fixed_dictionaries(
         {"chat_id": _IDS}, optional={"message_thread_id": st.integers(1, 2**31).map(str)}

@@ -31,6 +31,8 @@ from tests.contracts.web_rig import Browser
 WORDS = "消息 {} – שלום 👩‍👩‍👧"
 
 
+FILES = "telegram with files"
+"""A channel whose people send files."""
 TOLD: list[str] = []
 """What the summary of a run says."""
 
@@ -104,6 +106,13 @@ class TelegramSide:
 
     async def replies(self, words: str) -> list[str]:
         return [shown for shown in self.world.texts() if words in shown]
+
+
+class FileSide(TelegramSide):
+    """With each question comes a file, which is read once."""
+
+    async def say(self, words: str) -> None:
+        self.world.telegram.say(words, media="document", data=f"{words} 日志\n".encode() * 500)
 
 
 class SlackSide:
@@ -182,10 +191,10 @@ async def prepare(world: World, channel: str, address: Callable[[], str]) -> Sid
     """A world in which one channel is on; `address` gives the web page's, "" while there is none."""
     world.config["dashboard"] = {"enabled": True, "port": 0}
     world.config["channels"]["web"] = {"enabled": True, "port": 0}
-    world.only(channel)
+    world.only(channel.partition(" ")[0])
     world.model.script(script)
-    if channel == "telegram":
-        return TelegramSide(world)
+    if channel.startswith("telegram"):
+        return FileSide(world) if channel == FILES else TelegramSide(world)
     if channel == "slack":
         return SlackSide(world)
     side = WebSide(world, address)
@@ -267,9 +276,10 @@ def shown_once(channel: str, text: str, shown: list[str], *, deaths: int = 1) ->
     added one that does.
     """
     assert shown, "no answer"
-    assert len(shown) <= 1 + (deaths if channel == "telegram" else 0), shown
+    unsure = channel.startswith("telegram")
+    assert len(shown) <= 1 + (deaths if unsure else 0), shown
     repeat = REPEATED + text
-    assert shown[0] == text or (channel == "telegram" and shown[0] == repeat), shown
+    assert shown[0] == text or (unsure and shown[0] == repeat), shown
     assert all(one == repeat for one in shown[1:]), shown
 
 
@@ -290,6 +300,13 @@ def on_file_once(world: World, *questions: str, deaths: int = 0) -> None:
         line for path in (world.root / ".ship/logs").iterdir() for line in path.read_bytes().splitlines()
     ]
     assert sum(not readable(line) for line in logged) <= deaths
+
+
+def read_once(world: World, questions: int, *, deaths: int) -> None:
+    """Each file has one artifact, and a death cost one more fetching at the most."""
+    kept = [path.read_bytes() for path in (world.root / ".ship" / "artifacts").glob("*/*.txt")]
+    assert len({one.partition(b"\n")[2] for one in kept}) == len(kept) == questions
+    assert len(world.telegram.called("file")) <= questions + deaths
 
 
 def readable(line: bytes) -> bool:

@@ -17,7 +17,7 @@ from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
 from tests.torture.outside import Alone
 
-CHANNELS = ("telegram", "slack", "web")
+CHANNELS = ("telegram", "slack", "web", scene.FILES)
 FIRST, SECOND = scene.WORDS.format(1), scene.WORDS.format(2)
 Life = Inside | Alone
 AT_ONCE = 2
@@ -55,6 +55,8 @@ async def lives(
         for words, replies in zip((FIRST, SECOND), shown, strict=True):
             scene.exactly_once(channel, words, replies, deaths=len(faults))
         scene.on_file_once(world, FIRST, SECOND, deaths=len(faults))
+        if channel == scene.FILES:
+            scene.read_once(world, 2, deaths=len(faults))
     return passed
 
 

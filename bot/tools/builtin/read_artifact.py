@@ -1,4 +1,4 @@
-"""`read_artifact`: a tool result that was too large to be shown whole, page by page or searched."""
+"""`read_artifact`: a tool result that was too large to be shown whole, or a file, page by page or searched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReadArtifact:
     """Reads artifacts of the chat that asks. Its own results are never put away: there is a next page instead."""
 
     name = excerpt.READER
-    description = "Read or search a whole tool result that was put away as an artifact."
+    description = "Read or search a whole tool result or file that was put away as an artifact."
     input = ReadArtifactInput
     effects: ClassVar[frozenset[Effect]] = frozenset({"read"})
     timeout_seconds = 30.0

@@ -17,7 +17,8 @@ _ORIGIN, _END = "<origin>", "</origin>"
 _SUMMARY = "<conversation_summary"
 _TELLING = frozenset({"memory", "schedule_list"})
 """Tools whose results say themselves whose words they hold."""
-_QUOTED = "<quoted_messages"
+_FOREIGN = ("<quoted_messages", "<attached_files")
+"""What words of others in a person's message begin with."""
 _BLOCK = "compaction"
 """A summary that the provider wrote; what it stands for is said behind it, as for ours."""
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", _BLOCK})
@@ -93,7 +94,7 @@ def _people(texts: Sequence[str]) -> frozenset[str] | None:
     """Whose words a message of the user's side is. What the gateway has written has two blocks at the least; one block
     alone may be what anybody wrote, as where a history was made from an archive.
     """
-    if len(texts) < 2 or any(words.startswith(_QUOTED) for words in texts[1:]):
+    if len(texts) < 2 or any(words.startswith(_FOREIGN) for words in texts[1:]):
         return None
     if texts[0].startswith(_SUMMARY):
         people = _inside(texts[1], _ORIGIN, _END)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import pytest
 from bot import errors, text
 from bot.access_list import AccessList
 from bot.contracts import (
+    FILE_PIECE,
+    Attachment,
     ChannelSettings,
     Health,
     Inbound,
@@ -30,6 +32,8 @@ from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
+from bot.gateway.files import FileReader
+from bot.gateway.files import Limits as FileLimits
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.desk import JobDesk
 from bot.gateway.jobs.due import JobLimits, Lent
@@ -65,6 +69,10 @@ class FakeChannel:
         self.prefix = "m"
         self.healed = 0
         self.thread: tuple[Quoted, ...] = ()
+        self.files: dict[str, bytes | errors.FileFailed] = {}
+        self.fetched: list[str] = []
+        self.taken = 0
+        self.holds: asyncio.Event | None = None
         self.changed = asyncio.Condition()
 
     async def start(self, intake: Intake) -> None: ...
@@ -92,6 +100,27 @@ class FakeChannel:
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:
         return self.thread
+
+    async def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+        """`files` by their refs, a piece at a time; `taken` counts the pieces. Waits for `holds` before each."""
+        found = self.files[attachment.ref or ""]
+        self.fetched.append(attachment.ref or "")
+        async with self.changed:
+            self.changed.notify_all()
+        if isinstance(found, errors.FileFailed):
+            raise found
+        for at in range(0, min(len(found), most), FILE_PIECE):
+            if self.holds is not None:
+                await self.holds.wait()
+            self.taken += 1
+            yield found[at : min(at + FILE_PIECE, most)]
+        if len(found) > most:
+            raise errors.FileTooLarge
+
+    async def fetching(self, count: int = 1) -> None:
+        """Wait until so many files were asked for."""
+        async with asyncio.timeout(30), self.changed:
+            await self.changed.wait_for(lambda: len(self.fetched) >= count)
 
     def health(self) -> Health:
         return Health(connected=True)
@@ -235,7 +264,7 @@ class Bench:
         self.channels = {"tele": FakeChannel("tele"), "local": FakeChannel("local")}
         self.tele = self.channels["tele"]
         self.manifests = {
-            "tele": manifest("tele", never_admit=frozenset({"1087968824"})),
+            "tele": manifest("tele", files=True, never_admit=frozenset({"1087968824"})),
             "local": manifest("local", access="local"),
         }
         self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
@@ -253,10 +282,17 @@ class Bench:
             journal=self.journal, delivery=self.delivery, operators=frozenset({"tele:1"}), clock=self.clock,
             ids=self.ids, log=self.log, channels=self.channels, manifests=self.manifests,
         )  # fmt: skip
+        self.artifacts = ArtifactStore(
+            root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
+        )
+        self.files = FileReader(
+            self.channels, self.manifests, steps=self.journal, artifacts=self.artifacts, redact=redact,
+            clock=self.clock, log=self.log, limits=options.get("files", FileLimits()),
+        )  # fmt: skip
         self.turns = Turns(
             agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,
             delivery=self.delivery, access=self.access, clock=self.clock, log=self.log,
-            approvals=self.approvals, max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
+            approvals=self.approvals, files=self.files, max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
             debounce=options.get("debounce", 0.0), most_waiting=options.get("most_waiting", 10_000),
         )  # fmt: skip
         self.intake = GatewayIntake(
@@ -266,9 +302,6 @@ class Bench:
             log=self.log,
         )  # fmt: skip
         self.turns.intake = self.intake
-        self.artifacts = ArtifactStore(
-            root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
-        )
         self.memory = MemoryStore(root / "memory", disk=self.disk)
         self.jobs = JobDesk(
             journal=self.journal, channels=self.channels, delivery=self.delivery, redact=redact,

@@ -386,5 +386,5 @@ async def test_who_waits_for_the_reply_hears_that_it_is_settled(desk: Desk) -> N
 
     desk.tele.failures = [LONG]
     with pytest.raises(errors.DeliveryDeferred):
-        await ChatReply(desk.delivery, TO, "(a footnote)", answered).send("答え")
+        await ChatReply(desk.delivery, TO, ["(a footnote)"], answered).send("答え")
     assert settled == [True]

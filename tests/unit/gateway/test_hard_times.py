@@ -11,7 +11,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import Attachment, Command, Inbound, Json, Outbound, Quoted, Sent, TurnOutcome, TurnRequest
-from bot.gateway import delivery, grace, outbox, stops, turns
+from bot.gateway import delivery, grace, outbox, reading, stops
 from bot.gateway.address import Address
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.outgoing import until
@@ -88,7 +88,7 @@ class TestAHangingChannel:
     async def test_a_thread_that_cannot_be_read_in_time_costs_its_context_only(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(turns, "CONTEXT_SECONDS", 0.01)
+        monkeypatch.setattr(reading, "CONTEXT_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "context", Hanging())
 
         await bench.say("hello")

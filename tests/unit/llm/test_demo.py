@@ -181,6 +181,19 @@ async def test_files_are_named_and_their_caption_is_answered() -> None:
     assert "no words" in sent(await play("", context=context))
 
 
+async def test_a_file_that_was_read_is_named_and_what_it_holds_is_not_taken_for_words() -> None:
+    context = (
+        '<turn_context>{"attachments":[{"kind":"file","name":"a.txt","readable":true},'
+        '{"kind":"photo","readable":false}]}</turn_context>'
+    )
+    held = '<attached_files note="">\n{"text": "what did I say earlier?"}\n</attached_files>'
+    request = ask(user(context, held), tools=ALL)
+    answer = sent((await reply_of(DemoModel(), request)).content)
+    assert "I was shown what this holds: file a.txt." in answer
+    assert "I cannot open files yet: photo." in answer
+    assert "no words" not in answer
+
+
 async def test_words_that_come_while_it_works_are_answered_too() -> None:
     request = ask(user(CONTEXT, "Hello"), tools=ALL)
     first = await reply_of(DemoModel(), request)

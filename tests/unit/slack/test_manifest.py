@@ -100,7 +100,7 @@ def test_the_app_manifest_asks_for_what_is_used_and_no_more() -> None:
     assert "agent_view" in app["features"]
     assert app["features"]["app_home"]["messages_tab_read_only_enabled"] is False
     scopes = set(app["oauth_config"]["scopes"]["bot"])
-    assert not {scope for scope in scopes if "admin" in scope or "files" in scope}
+    assert not {scope for scope in scopes if "admin" in scope or "files:write" in scope}
     assert app["display_information"]["name"] == "Ship 🚢 mate"
     assert len(app_manifest("x" * 99)["display_information"]["name"]) == 35
 

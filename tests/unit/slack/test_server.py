@@ -375,3 +375,16 @@ async def test_stopping_ends_every_redelivery(server: SlackServer) -> None:
     await server.until(lambda: server.deliveries[0].attempts == 2)
     await server.stop()
     assert not [task for task in asyncio.all_tasks() if "_deliver" in repr(task.get_coro())]
+
+
+async def test_files_are_given_to_the_bot_and_to_others_a_page(
+    server: SlackServer, session: aiohttp.ClientSession
+) -> None:
+    file = server.add_file("a.txt", b"text")
+    bearer = {"Authorization": f"Bearer {server.bot_token}"}
+    for headers, status, kind in ((bearer, 200, "text/plain"), ({}, 200, "text/html")):
+        async with session.get(file["url_private_download"], headers=headers) as answer:
+            assert (answer.status, answer.content_type) == (status, kind)
+    server.forget_file(file["id"])
+    async with session.get(file["url_private_download"], headers=bearer) as answer:
+        assert answer.status == 404

@@ -1,0 +1,293 @@
+"""Files that people send: what of them holds text becomes an artifact, and its beginning goes to the model.
+
+A file has its artifact under an id that follows from its message, and what became of it is a step of that message. So after
+a crash nothing is fetched again, and the model is told the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from bot import errors, text
+from bot.contracts import (
+    Artifacts,
+    Attachment,
+    Channel,
+    Clock,
+    Files,
+    Inbound,
+    Json,
+    Level,
+    Log,
+    Manifest,
+    Redact,
+    SeenFile,
+    StepRecord,
+    Steps,
+)
+from bot.gateway.attachments import FULL, may_hold_text
+
+STEP = "attachment"
+"""The name of the step, and what the artifact says of who has made it."""
+HEAD = 2_000
+"""Characters of a file that the model is shown."""
+AT_ONCE = 16
+UNDER_WAY = 32_000_000
+"""Files under way at the same time, of all chats, and what they may have together: each takes some times its bytes of
+memory.
+"""
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_MOMENT = 10
+"""The characters of a ULID that say when it was made."""
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_PDF = b"%PDF-"  # may be text from end to end, and says nothing so
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`most` bytes of a file, `count` files of a message, `seconds` for all files of a message."""
+
+    most: int = 1_000_000
+    count: int = 5
+    seconds: float = 45.0
+
+
+class NoText(Exception):
+    """These bytes are not text."""
+
+
+class Decoder:
+    """Bytes that come in pieces as text: UTF-8, or UTF-16 that says so, without a NUL. Raises `NoText` as soon as it is
+    none.
+    """
+
+    def __init__(self) -> None:
+        self._first = b""
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._parts: list[str] = []
+
+    def take(self, piece: bytes) -> None:
+        if self._decoder is not None:
+            self._decode(self._decoder, piece)
+            return
+        self._first += piece
+        if len(self._first) >= len(_PDF):
+            self._begin()
+
+    def end(self) -> str:
+        """The whole text."""
+        decoder = self._decoder or self._begin()
+        self._decode(decoder, b"", final=True)
+        return "".join(self._parts)
+
+    def _begin(self) -> codecs.IncrementalDecoder:
+        if self._first.startswith(_PDF):
+            raise NoText
+        name = next((name for bom, name in _BOMS.items() if self._first.startswith(bom)), "utf-8")
+        self._decoder = codecs.getincrementaldecoder(name)()
+        self._decode(self._decoder, self._first)
+        return self._decoder
+
+    def _decode(self, decoder: codecs.IncrementalDecoder, piece: bytes, *, final: bool = False) -> None:
+        try:
+            words = decoder.decode(piece, final)
+        except UnicodeError:
+            raise NoText from None
+        if "\0" in words:
+            raise NoText
+        self._parts.append(words)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of a message; `name` is the id of its artifact and of its step."""
+
+    inbound: Inbound
+    attachment: Attachment
+    name: str
+
+
+class FileReader:
+    """Reads the files of messages. `full` says whether memory is too short for any."""
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        manifests: Mapping[str, Manifest],
+        *,
+        steps: Steps,
+        artifacts: Artifacts,
+        redact: Redact,
+        clock: Clock,
+        log: Log,
+        limits: Limits = Limits(),
+    ) -> None:
+        self._channels = channels
+        self._manifests = manifests
+        self._steps = steps
+        self._artifacts = artifacts
+        self._redact = redact
+        self._clock = clock
+        self._log = log
+        self._limits = limits
+        self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // limits.most)))
+        self.full: Callable[[], bool] = bool
+
+    async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
+        """What became of the files of a message, in their order."""
+        files, limits = inbound.attachments, self._limits
+        text_at = [at for at, one in enumerate(files) if may_hold_text(one)]
+        if not limits.count or not self._manifests[inbound.channel].files:
+            text_at = []
+        known = await self._known(inbound.request_id) if text_at else {}
+        full = self._refused(inbound) if not known else any(one.get("why") == FULL for one in known.values())
+        seen = [SeenFile(why=FULL if full else "") for _ in files]
+        deadline = asyncio.get_running_loop().time() + limits.seconds
+        for number, at in enumerate(text_at, 1):
+            file = _File(inbound, files[at], artifact_id(inbound.request_id, at, files[at]))
+            more = f"only {limits.count} files of a message are read" if number > limits.count else ""
+            seen[at] = await self._one(file, known.get(file.name), FULL if full else more, deadline)
+        return tuple(seen)
+
+    def _refused(self, inbound: Inbound) -> bool:
+        if not inbound.attachments or not self.full():
+            return False
+        self._log.write(
+            "memory", "memory is short: files were refused", level="warn", files=len(inbound.attachments)
+        )
+        return True
+
+    async def forget(self, inbound: Inbound) -> None:
+        """Let go what was kept of a message's files."""
+        try:
+            await self._artifacts.forget(inbound.chat_key, (inbound.request_id,))
+        except errors.StorageError as error:
+            self._log.write("error", "a removed file is still kept", level="error", cause=str(error))
+
+    # ------------------------------------------------------------ one file
+
+    async def _one(self, file: _File, known: Json | None, why: str, deadline: float) -> SeenFile:
+        """One file. `known` is what became of it before a restart, `why` a reason not to fetch it."""
+        if known is not None and not known.get("read"):
+            return SeenFile(why=str(known.get("why") or ""))
+        if (kept := await self._kept(file)) is not None:
+            return kept
+        if known is not None:
+            return SeenFile(why=errors.FileGone.why)  # what was kept of it has gone since
+        began = self._clock.monotonic()
+        seen = SeenFile(why=why) if why else await self._fetched(file, deadline)
+        await self._record(file, self._clock.monotonic() - began, seen)
+        return seen
+
+    async def _fetched(self, file: _File, deadline: float) -> SeenFile:
+        """Fetch a file, keep its text, and look at what is kept."""
+        try:
+            async with self._room, asyncio.timeout_at(deadline):
+                await self._keep(await self._text(file), file)
+        except NoText:
+            self._write("a file holds no text", file, level="info")
+            return SeenFile()
+        except errors.FileTooLarge as error:
+            self._write("a file is too large", file, cause=str(error))
+            return SeenFile(why=f"it is larger than {size_in_words(self._limits.most)}")
+        except (errors.FileFailed, errors.StorageError, TimeoutError) as error:
+            self._write("a file was not read", file, cause=f"{type(error).__name__}: {error}")
+            return SeenFile(
+                why=error.why if isinstance(error, errors.FileFailed) else errors.FileUnreachable.why
+            )
+        self._write("a file was read", file, level="info")
+        return await self._kept(file) or SeenFile(why=errors.FileFailed.why)
+
+    async def _text(self, file: _File) -> str:
+        """The text of a file. What it is shows in its first piece, so of no other file is there more."""
+        # Its manifest says that it is one.
+        channel, size = cast("Files", self._channels[file.inbound.channel]), file.attachment.size or 0
+        decoder = Decoder()
+        async with contextlib.aclosing(channel.fetch(file.attachment, most=self._limits.most)) as pieces:
+            async for piece in pieces:
+                decoder.take(piece)
+                if size > self._limits.most:
+                    raise errors.FileTooLarge(f"it is said to have {size} bytes")
+        return decoder.end()
+
+    async def _keep(self, words: str, file: _File) -> None:
+        """Put a text away without our secrets. Interrupted, it is done before anything else is: a removal finds it."""
+        clean = await asyncio.to_thread(lambda: self._redact(text.clean(words)))
+        putting = asyncio.ensure_future(
+            self._artifacts.put(
+                clean,
+                chat_key=file.inbound.chat_key,
+                request_id=file.inbound.request_id,
+                tool=STEP,
+                tool_use_id=file.name,
+                artifact_id=file.name,
+            )
+        )
+        try:
+            await asyncio.shield(putting)
+        except asyncio.CancelledError:
+            await asyncio.wait([putting])
+            raise
+
+    async def _kept(self, file: _File) -> SeenFile | None:
+        """What is kept of a file; None where nothing is."""
+        try:
+            page = await self._artifacts.read(file.name, file.inbound.chat_key, offset=0, limit=HEAD)
+        except (errors.ToolError, errors.StorageError):
+            return None
+        return SeenFile(file.name, page.characters, page.lines, page.text)
+
+    # ------------------------------------------------------------ what is on file
+
+    async def _known(self, request_id: str) -> dict[str, Json]:
+        """What became of files of a message before."""
+        try:
+            steps = await self._steps.steps(request_id)
+        except errors.StorageError as error:
+            self._log.write("error", "what is on file cannot be read", level="error", cause=str(error))
+            return {}
+        return {step.id: step.result or {} for step in steps if step.name == STEP}
+
+    async def _record(self, file: _File, took: float, seen: SeenFile) -> None:
+        result = {"read": True} if seen.artifact is not None else {"read": False, "why": seen.why}
+        now = self._clock.now()
+        step = StepRecord(file.inbound.request_id, file.name, "tool", STEP, now - took, now, result)
+        try:
+            await self._steps.begin_step(step)
+        except errors.StorageError as error:
+            self._log.write("error", "a step could not be recorded", level="error", cause=str(error))
+
+    def _write(self, message: str, file: _File, *, level: Level = "warn", cause: str | None = None) -> None:
+        self._log.write(
+            "file",
+            message,
+            level=level,
+            chat_key=file.inbound.chat_key,
+            request_id=file.inbound.request_id,
+            channel=file.inbound.channel,
+            message_id=file.inbound.message_id,
+            artifact=file.name,
+            ref=file.attachment.ref,
+            size=file.attachment.size,
+            cause=cause,
+        )
+
+
+def artifact_id(request_id: str, at: int, attachment: Attachment) -> str:
+    """The id of a file's artifact: a ULID of the moment of its message, always the same."""
+    number = int.from_bytes(hashlib.sha256(f"{request_id} {at} {attachment.ref}".encode()).digest()[:_MOMENT])
+    tail = "".join(_CROCKFORD[number >> shift & 31] for shift in range(75, -1, -5))
+    return request_id[:_MOMENT] + tail
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes for people."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} kB"

@@ -1,0 +1,91 @@
+"""What a turn begins with beside what was said: the earlier messages of a thread, and what files hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from bot import errors
+from bot.contracts import Agent, Channel, Inbound, Log, Quoted, SeenFile
+from bot.gateway.attachments import unread
+from bot.gateway.files import FileReader
+from bot.gateway.running import Turn
+
+CONTEXT_SECONDS = 20.0
+"""What a platform gets to show the earlier messages of a thread; after that the turn begins without them."""
+_R = TypeVar("_R")
+
+
+class Reading:
+    """Reads for turns. `admitted`, to be set, leaves out of what was said before a message what strangers said."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        channels: Mapping[str, Channel],
+        files: FileReader,
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._channels = channels
+        self._files = files
+        self._log = log
+        self.admitted: Callable[[Inbound, Iterable[Quoted]], tuple[Quoted, ...]]
+
+    async def thread(self, turn: Turn) -> tuple[Quoted, ...]:
+        """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
+        return await self._unless_stopped(turn, partial(self._context, turn.first)) or ()
+
+    async def files(self, turn: Turn) -> bool:
+        """Read the files of all its messages; whether these say anything then, or did before a crash."""
+        for inbound in (one for one in turn.all if one.attachments):
+            await self._unless_stopped(turn, partial(self.seen, turn, inbound))
+        read = [one.artifact for seen in turn.seen.values() for one in seen]
+        if any(read) or any(inbound.text.strip() for inbound in turn.all):
+            return True
+        return turn.first.request_id in await self._agent.cut_off(turn.first.chat_key)
+
+    async def seen(self, turn: Turn, inbound: Inbound) -> tuple[SeenFile, ...]:
+        """What became of the files of a message of this turn; what was not read goes below its next answer."""
+        known = turn.seen.get(inbound.request_id)
+        if known is not None:
+            return known
+        try:
+            seen = await self._files.read(inbound)
+        finally:
+            if inbound.request_id in turn.withdrawn:
+                await self._files.forget(inbound)  # it came in after all else of it had been removed
+        turn.seen[inbound.request_id] = seen
+        if words := unread(inbound.attachments, seen):
+            turn.below.append(words)
+        return seen
+
+    async def _unless_stopped(self, turn: Turn, work: Callable[[], Coroutine[Any, Any, _R]]) -> _R | None:
+        """Do something that a stop ends; None where there was one."""
+        if turn.stopped:
+            return None
+        turn.reading = asyncio.ensure_future(work())
+        try:
+            await asyncio.wait([turn.reading])
+        finally:
+            turn.reading.cancel()
+        return None if turn.reading.cancelled() else turn.reading.result()
+
+    async def _context(self, inbound: Inbound) -> tuple[Quoted, ...]:
+        """Earlier messages of a thread the bot is new to, without those of strangers."""
+        facts = await self._agent.describe(inbound.chat_key)
+        if facts["messages"]:
+            return ()
+        try:
+            async with asyncio.timeout(CONTEXT_SECONDS):
+                earlier = await self._channels[inbound.channel].context(inbound)
+        except (TimeoutError, errors.ShipmateError) as error:
+            self._log.write(
+                "error",
+                f"the earlier messages of the thread cannot be read: {type(error).__name__}: {error}",
+                level="warn",
+            )
+            return ()
+        return self.admitted(inbound, earlier)

@@ -1,0 +1,59 @@
+"""The files of a Slack workspace. `SlackServer` has all of it."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from aiohttp import web
+
+from bot.contracts import Json
+from bot.testing._slack_trouble import Troubled
+from bot.testing._slack_world import World
+
+_SIGN_IN = "<!DOCTYPE html><html><title>Sign in to Slack</title></html>"
+
+
+class Filed(Troubled):
+    """Files that people upload, and the host they are fetched from (here the same server)."""
+
+    world: World
+    bot_token: str
+
+    def add_file(self, name: str, data: bytes, *, mime: str = "text/plain", at: str = "") -> Json:
+        """Upload a file; what a message says of it (`say(files=[…])`). `at` is another host that its address names."""
+        file_id = f"F0FILE{len(self.world.files) + 1:04d}"
+        address = f"{at or self.url}/files-pri/{self.world.team}-{file_id}/download/{quote(name)}"
+        file: Json = {
+            "id": file_id,
+            "name": name,
+            "title": name,
+            "mimetype": mime,
+            "size": len(data),
+            "mode": "hosted",
+            "is_external": False,
+            "url_private": address.replace("/download", ""),
+            "url_private_download": address,
+        }
+        self.world.files[file_id] = (file, data)
+        return file
+
+    def forget_file(self, file_id: str) -> None:
+        """Somebody deletes a file; messages go on naming it."""
+        del self.world.files[file_id]
+
+    def file_routes(self, app: web.Application) -> None:
+        app.router.add_get("/files-pri/{file}/download/{name}", self._download)
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        await self.record("file", {"path": request.path}, request.headers)
+        fault = self.take_fault("file")
+        if fault is not None and not fault.sends:
+            return await self.broken(request, fault)
+        if request.headers.get("Authorization") != f"Bearer {self.bot_token}":
+            # No refusal: the page for signing in, as if all were well.
+            return web.Response(text=_SIGN_IN, content_type="text/html")
+        file_id = request.match_info["file"].removeprefix(f"{self.world.team}-")
+        if file_id not in self.world.files:
+            return web.Response(status=404, text="not found")
+        file, data = self.world.files[file_id]
+        return await self.send_file(request, data, file["mimetype"], fault)

@@ -1,0 +1,77 @@
+"""A file of a message, fetched with the bot's token, which goes to Slack's own hosts alone."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import errors
+from bot.contracts import Attachment
+from channels import pieces
+from channels.slack import failures
+
+_ID = re.compile(r"F[A-Z0-9]{2,40}")
+_NOW = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+_PAGE = "text/html"
+
+
+def hosts(base_url: str) -> tuple[str, ...]:
+    """What the address of a file has to begin with: where the methods are, or the host for files beside that."""
+    parts = urlsplit(base_url)
+    own = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
+    return (own, f"https://files.{parts.hostname}/") if parts.scheme == "https" else (own,)
+
+
+async def fetch(
+    client: AsyncWebClient,
+    session: aiohttp.ClientSession,
+    attachment: Attachment,
+    *,
+    most: int,
+    patience: float,
+) -> AsyncGenerator[bytes]:
+    """As `contracts.Files.fetch`; `patience` bounds each wait for the network, in seconds."""
+    file = await _described(client, attachment.ref or "")
+    address, size = file.get("url_private_download"), file.get("size")
+    if not isinstance(address, str) or not address.startswith(hosts(str(client.base_url))):
+        raise errors.FileGone("the file is not kept by Slack itself")
+    try:
+        async with session.get(
+            address,
+            headers={"Authorization": f"Bearer {client.token}", **pieces.HEADERS},
+            proxy=client.proxy,
+            allow_redirects=False,
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
+        ) as answer:
+            pieces.judge(answer.status, "Slack")
+            if answer.content_type == _PAGE != file.get("mimetype"):
+                # Instead of a refusal comes the page for signing in.
+                raise errors.FileGone("Slack shows a page instead of the file")
+            coming = pieces.pieces(answer, most, size if isinstance(size, int) else None)
+            async with contextlib.aclosing(coming):
+                async for piece in coming:
+                    yield piece
+    except pieces.LOST as error:
+        raise errors.FileUnreachable(f"Slack's file broke off: {type(error).__name__}") from None
+
+
+async def _described(client: AsyncWebClient, name: str) -> dict[str, Any]:
+    if _ID.fullmatch(name) is None:
+        raise errors.FileGone("the message names no file")
+    try:
+        file = (await client.files_info(file=name)).get("file")
+    except failures.CALL_ERRORS as error:
+        said = failures.code(error)
+        passing = said is None or said in _NOW or failures.limited(error) or failures.status(error) >= 500
+        sentence = f"Slack does not tell of the file: {failures.name(error)}"
+        raise (errors.FileUnreachable if passing else errors.FileGone)(sentence) from None
+    if not isinstance(file, dict):
+        raise errors.FileUnreachable("Slack's answer names no file")
+    return file

@@ -1,0 +1,48 @@
+"""A file of a message, through the library's bot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from urllib.parse import quote
+
+from telegram.error import TelegramError
+
+from bot import errors
+from bot.contracts import Attachment
+from channels import pieces
+from channels.telegram import wire
+
+_ELSEWHERE = {"", ".", ".."}
+"""Parts of a path that lead somewhere else; one on a machine's own disk begins with a slash."""
+
+
+async def fetch(bot: wire.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+    """As `contracts.Files.fetch`."""
+    path, size = await _described(bot, attachment.ref or "")
+    try:
+        async with bot.download(path) as answer:
+            pieces.judge(answer.status, "Telegram")
+            coming = pieces.pieces(answer, most, size)
+            async with contextlib.aclosing(coming):
+                async for piece in coming:
+                    yield piece
+    except (wire.Unsent, *pieces.LOST) as error:
+        # Neither the words of these nor their addresses: those hold the token.
+        raise errors.FileUnreachable(f"Telegram's file broke off: {type(error).__name__}") from None
+
+
+async def _described(bot: wire.Bot, name: str) -> tuple[str, int | None]:
+    if not name:
+        raise errors.FileGone("the message names no file")
+    try:
+        path, size = await bot.file_path(name)
+    except (wire.Unsent, wire.Unclear, wire.Flood, *wire.GARBLED) as error:
+        raise errors.FileUnreachable(f"Telegram does not tell of the file: {type(error).__name__}") from None
+    except TelegramError as error:
+        if "too big" in error.message.lower():
+            raise errors.FileTooLarge(f"Telegram: {error}") from None
+        raise errors.FileGone(f"Telegram: {error}") from None
+    if not _ELSEWHERE.isdisjoint(path.split("/")):
+        raise errors.FileGone("Telegram names a place that is none of its own")
+    return quote(path), size

@@ -1,0 +1,240 @@
+"""Files that people send: the real process reads those that hold text, once, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bot.testing.anthropic import KEY
+from bot.testing.anthropic_script import reply, text, tool_use
+from tests.blackbox.conftest import ANN, World, eventually
+
+LOG = "".join(f"{n:05} 日志 line {n} שורה\n" for n in range(8_000)).encode()
+NAME = "日志 1.log"
+NEEDLE = "07777 日志 line 7777 שורה"
+
+
+class Sender:
+    """A person on one platform who sends files."""
+
+    def __init__(self, world: World, channel: str) -> None:
+        self.world, self.channel = world, channel
+        self.server: Any = world.slack if channel == "slack" else world.telegram
+
+    async def send(self, words: str, data: bytes, name: str = NAME) -> str:
+        """Gives the id of the message."""
+        if self.channel == "slack":
+            file = self.server.add_file(name, data)
+            ts: str = await self.server.say(words, channel="D0ANN", user=ANN, files=[file])
+            return ts
+        sent = self.server.say(words, media="document", data=data, file_name=name)
+        return str(sent["message"]["message_id"])
+
+    async def say(self, words: str, *, thread: str) -> None:
+        if self.channel == "slack":
+            await self.server.say(words, channel="D0ANN", user=ANN, thread_ts=thread)
+        else:
+            self.server.say(words)
+
+    def replies(self) -> list[str]:
+        if self.channel == "slack":
+            return [one.text for one in self.server.replies("D0ANN")]
+        return self.world.texts()
+
+    async def heard(self, count: int) -> list[str]:
+        await self.server.until(lambda: len(self.replies()) >= count, 40)
+        return self.replies()
+
+    def fetched(self) -> int:
+        return len(self.server.called("file"))
+
+
+@pytest.fixture(params=["slack", "telegram"])
+def sender(world: World, request: pytest.FixtureRequest) -> Sender:
+    world.only(request.param)
+    return Sender(world, request.param)
+
+
+def held(world: World, body: int = -1) -> dict[str, Any]:
+    """What the model was shown of the file of the newest message with one."""
+    for message in reversed(world.model.bodies[body]["messages"]):
+        for block in message["content"]:
+            if block["type"] == "text" and block["text"].startswith("<attached_files"):
+                row: dict[str, Any] = json.loads(block["text"].split("\n")[1])
+                return row
+    raise AssertionError(world.model.bodies[body]["messages"])
+
+
+def artifacts(world: World) -> list[bytes]:
+    return [path.read_bytes() for path in (world.root / ".ship" / "artifacts").glob("*/*.txt")]
+
+
+def searching(body: Any) -> Any:
+    """Looks for a line in the file, then says what it found."""
+    last = body["messages"][-1]["content"][-1]
+    if last["type"] == "tool_result":
+        return (
+            reply(tool_use("chat_send", {"text": f"found {last['content']}"}))
+            if "07777" in str(last["content"]) and "found" not in json.dumps(body["messages"][-2])
+            else reply()
+        )
+    for block in body["messages"][-1]["content"]:
+        if block["text"].startswith("<attached_files"):
+            row = json.loads(block["text"].split("\n")[1])
+            return reply(tool_use("read_artifact", {"id": row["artifact"], "grep": "line 7777 "}))
+    return reply(text("no file"))
+
+
+async def test_a_text_file_is_read_and_its_end_is_found(world: World, sender: Sender) -> None:
+    await world.start()
+    world.model.script(searching)
+    await sender.send("what is in line 7777?", LOG)
+    assert NEEDLE in (await sender.heard(1))[0]
+    row = held(world, 0)
+    assert (row["name"], row["size"], row["lines"]) == (NAME, len(LOG), 8_000)
+    assert LOG.decode().startswith(row["beginning"])
+    assert 1_900 < len(row["beginning"]) <= 2_000
+    (kept,) = artifacts(world)
+    assert kept.endswith(LOG)
+    await world.turns(1)
+    line = next(line for line in world.archive() if line["role"] == "user")
+    assert (line["text"], line["meta"]["attachments"][0]["name"]) == ("what is in line 7777?", NAME)
+    (told,) = [one for one in world.log() if one["kind"] == "file"]
+    assert (told["message"], told["details"]["artifact"]) == ("a file was read", row["artifact"])
+    disk = world.everything_on_disk()
+    assert not any(secret.encode() in disk for secret in world.process.env.values() if len(secret) > 12)
+
+
+async def test_secrets_in_a_file_are_gone_before_anything_is_written(world: World, sender: Sender) -> None:
+    await world.start()
+    await sender.send("look", f"key = {KEY}\n".encode())
+    await sender.heard(1)
+    assert held(world)["text"] == "key = [redacted]\n"
+    assert KEY not in json.dumps(world.model.bodies)
+    assert KEY.encode() not in world.everything_on_disk()
+
+
+async def test_what_cannot_be_read_is_said_in_one_sentence(world: World, sender: Sender) -> None:
+    world.config["files"] = {"maxBytes": 10_000, "perMessage": 2}
+    await world.start()
+    world.model.script(lambda _: "well")
+    await sender.send("and this?", LOG)
+    assert (await sender.heard(1))[-1] == (
+        f"well\n\n(I have not read the file “{NAME}”: it is larger than 10 kB.)"
+    )
+    assert '"why": "it is larger than 10 kB"' in world.model.bodies[-1]["messages"][-1]["content"][0]["text"]
+    await sender.send("", b"%PDF-1.7\n\xe2\xe3\xcf\xd3", "report.pdf")
+    assert (await sender.heard(2))[-1] == (
+        "(I cannot open files yet, so I have not looked at the file “report.pdf”.)"
+    )
+    sender.server.fail("file", status=404)
+    await sender.send("", b"text")
+    assert (await sender.heard(3))[-1] == f"(I have not read the file “{NAME}”: it is not there any more.)"
+    assert len(world.model.bodies) == 1
+    await eventually(lambda: sum(line["kind"] == "file" for line in world.log()) == 3)
+    causes = [line["details"].get("cause") for line in world.log() if line["kind"] == "file"]
+    assert "404" in str(causes[2])
+    assert artifacts(world) == []
+
+
+async def test_killed_while_it_waits_for_the_model_nothing_is_fetched_twice(
+    world: World, sender: Sender
+) -> None:
+    await world.start()
+    gate = asyncio.Event()
+
+    async def slow(_: Any) -> str:
+        await gate.wait()
+        return "too late"
+
+    world.model.script(slow)
+    await sender.send("look", LOG)
+    await world.model.until(lambda: len(world.model.requests) == 1)
+    transcripts = world.root / ".ship" / "transcripts"
+    await eventually(
+        lambda: any(b"attached_files" in one.read_bytes() for one in transcripts.glob("*/*.jsonl"))
+    )
+    await world.process.kill()
+    gate.set()
+    world.model.script(lambda _: "I have it.")
+    await world.start()
+    assert await sender.heard(1) == ["I have it."]
+    assert sender.fetched() == 1
+    assert len(artifacts(world)) == 1
+    first, again = world.model.bodies
+    assert first["messages"] == again["messages"]
+    assert held(world, 0)["lines"] == 8_000
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])
+async def test_ended_while_it_is_fetched_it_is_fetched_again_and_answered_once(
+    world: World, sender: Sender, number: int, code: int
+) -> None:
+    await world.start()
+    sender.server.fail("file", action="stall")
+    await sender.send("look", LOG)
+    await sender.server.until(lambda: sender.server.sent_bytes > 0)
+    assert await world.process.stop(number) == code
+    world.model.script(lambda _: "I have it.")
+    await world.start()
+    assert await sender.heard(1) == ["I have it."]
+    assert sender.fetched() == 2
+    assert len(artifacts(world)) == 1
+    assert held(world)["lines"] == 8_000
+
+
+async def test_a_stop_while_it_is_fetched_is_at_once_and_others_are_answered(
+    world: World, sender: Sender
+) -> None:
+    await world.start()
+    sender.server.fail("file", action="stall")
+    root = await sender.send("look", LOG)
+    await sender.server.until(lambda: sender.server.sent_bytes > 0)
+    began = asyncio.get_running_loop().time()
+    await sender.say("!stop" if sender.channel == "slack" else "/stop", thread=root)
+    assert await sender.heard(1) == ["Stopped."]
+    assert asyncio.get_running_loop().time() - began < 1.0
+    assert world.model.bodies == []
+    assert artifacts(world) == []
+
+
+async def test_a_file_joins_the_answer_that_is_under_way(world: World, sender: Sender) -> None:
+    await world.start()
+    gate = asyncio.Event()
+    world.model.script(_two_steps(gate))
+    await sender.send("first", b"one\n", "one.txt")
+    await world.model.until(lambda: len(world.model.requests) == 1)
+    await sender.send("and this", b"two\n", "two.txt")
+    await eventually(lambda: sum(line["kind"] == "inbound" for line in world.log()) == 2)
+    gate.set()
+    assert await sender.heard(1) == ["both"]
+    assert held(world)["text"] == "two\n"
+    assert len(artifacts(world)) == 2
+
+
+def _two_steps(gate: asyncio.Event) -> Callable[[Any], Any]:
+    async def answer(body: Any) -> Any:
+        await gate.wait()
+        asked = json.dumps(body["messages"])
+        return "both" if "two\\\\n" in asked else reply(tool_use("skills_list"))
+
+    return answer
+
+
+async def test_a_deleted_message_takes_what_was_read_along(world: World) -> None:
+    world.only("slack")
+    sender = Sender(world, "slack")
+    await world.start()
+    root = await sender.send("look", LOG)
+    await sender.heard(1)
+    assert len(artifacts(world)) == 1
+    await world.slack.delete("D0ANN", root)
+    await eventually(lambda: not artifacts(world))
+    await sender.say("and now?", thread=root)
+    await sender.heard(2)
+    assert "日志 line 3" not in json.dumps(world.model.bodies[-1], ensure_ascii=False)

@@ -1,0 +1,144 @@
+"""What every channel must do that gives the files of messages, beside what all channels must."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, ClassVar, Protocol
+
+import pytest
+
+from bot import errors
+from bot.contracts import FILE_PIECE, Attachment, Files, Inbound, Manifest
+from tests.contracts.channel_contract import Rig
+
+BYTES = bytes(range(256)) * 1_000
+BUFFERS = 24_000_000
+"""More than the kernel keeps of a connection that nobody reads."""
+
+
+class FilesRig(Rig, Protocol):
+    server: Any
+    """A `bot.testing.loopback.Loopback`."""
+
+    async def upload(self, data: bytes, *, name: str, words: str = "look") -> None:
+        """A person sends a file in a direct chat."""
+        ...
+
+    async def forget_files(self) -> None:
+        """The platform no longer has the files that were sent."""
+        ...
+
+    @property
+    def secrets(self) -> list[str]:
+        """What no error may tell."""
+        ...
+
+
+class FilesContract:
+    manifest: ClassVar[Manifest]
+
+    async def test_a_file_comes_whole_in_small_pieces(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig)
+        assert (file.kind, file.name, file.size) == ("file", "数据.bin", len(BYTES))
+        pieces = [piece async for piece in files.fetch(file, most=len(BYTES))]
+        assert b"".join(pieces) == BYTES
+        assert max(map(len, pieces)) <= FILE_PIECE
+        assert len(rig.server.called("file")) == 1
+
+    async def test_an_empty_file_has_no_pieces(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig, b"")
+        assert [piece async for piece in files.fetch(file, most=10)] == []
+
+    @pytest.mark.parametrize("most", [0, 1, 100_000, len(BYTES) - 1])
+    async def test_of_a_larger_file_the_beginning_comes_and_then_the_refusal(
+        self, rig: FilesRig, most: int
+    ) -> None:
+        files, file = await self._sent(rig)
+        came = bytearray()
+
+        async def take() -> None:
+            async for piece in files.fetch(file, most=most):
+                came.extend(piece)
+
+        with pytest.raises(errors.FileTooLarge):
+            await take()
+        assert came == BYTES[:most]
+
+    async def test_nothing_is_read_ahead_of_who_takes_it(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig)
+        rig.server.fail("file", action="endless")
+        async with contextlib.aclosing(files.fetch(file, most=10**12)) as pieces:
+            await anext(pieces)
+            for _ in range(2_000):
+                await asyncio.sleep(0)
+            assert rig.server.sent_bytes < BUFFERS
+            for _ in range(2 * BUFFERS // FILE_PIECE):
+                assert len(await anext(pieces)) <= FILE_PIECE
+
+    async def test_who_has_seen_enough_closes_it_and_the_next_one_comes(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig)
+        rig.server.fail("file", action="endless")
+        async with contextlib.aclosing(files.fetch(file, most=10**9)) as pieces:
+            await anext(pieces)
+        assert b"".join([piece async for piece in files.fetch(file, most=10**9)]) == BYTES
+
+    async def test_a_file_that_is_gone_says_so(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig)
+        await rig.forget_files()
+        await self._fails(rig, files, file, errors.FileGone)
+
+    @pytest.mark.parametrize("ref", [None, "", "../../etc/passwd", "F0NOSUCH99", "x" * 5_000, "F0 0\n"])
+    async def test_a_name_of_no_file_is_asked_for_nowhere(self, rig: FilesRig, ref: str | None) -> None:
+        files, file = await self._sent(rig)
+        await self._fails(rig, files, file.model_copy(update={"ref": ref}), errors.FileGone)
+        assert rig.server.called("file") == []
+
+    @pytest.mark.parametrize(
+        "how",
+        [{"action": "short"}, {"action": "less"}, {"status": 503}, {"status": 429}],
+        ids=str,
+    )
+    async def test_a_file_that_does_not_come_whole_may_come_later(
+        self, rig: FilesRig, how: dict[str, Any]
+    ) -> None:
+        files, file = await self._sent(rig)
+        rig.server.fail("file", **how)
+        await self._fails(rig, files, file, errors.FileUnreachable)
+        assert b"".join([piece async for piece in files.fetch(file, most=10**9)]) == BYTES
+
+    @pytest.mark.parametrize("status", [301, 302, 307, 308])
+    async def test_no_redirect_is_followed(self, rig: FilesRig, status: int) -> None:
+        files, file = await self._sent(rig)
+        rig.server.fail("file", status=status, headers={"Location": "?again"})
+        count = len(rig.server.calls)
+        await self._fails(rig, files, file, errors.FileGone)
+        assert [call.method for call in rig.server.calls[count:]].count("file") == 1
+
+    async def test_what_comes_packed_is_not_unpacked(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig)
+        rig.server.fail("file", status=200, headers={"Content-Encoding": "gzip"}, body=BYTES)
+        await self._fails(rig, files, file, errors.FileUnreachable)
+
+    async def test_a_stopped_channel_gives_none(self, rig: FilesRig) -> None:
+        files, file = await self._sent(rig)
+        await rig.channel.stop()
+        await self._fails(rig, files, file, errors.FileUnreachable)
+
+    async def _sent(self, rig: FilesRig, data: bytes = BYTES) -> tuple[Files, Attachment]:
+        assert self.manifest.files
+        assert isinstance(rig.channel, Files)
+        await rig.upload(data, name="数据.bin")
+        inbound: Inbound = await rig.intake.offers(1)
+        (file,) = inbound.attachments
+        return rig.channel, file
+
+    async def _fails(
+        self, rig: FilesRig, files: Files, file: Attachment, error: type[errors.FileFailed]
+    ) -> None:
+        with pytest.raises(error) as caught:
+            async for _ in files.fetch(file, most=10**9):
+                pass
+        assert caught.value.why
+        assert not [secret for secret in rig.secrets if secret in str(caught.value)]
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None

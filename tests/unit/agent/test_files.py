@@ -1,0 +1,158 @@
+"""What files hold goes into the message that they came with, once: kept, replayed and removed with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from bot.agent import reattach, showing
+from bot.agent.reattach import Gone
+from bot.context.removed import REMOVED
+from bot.contracts import Attachment, Inbound, SeenFile, TurnRequest
+from bot.testing.model import reply, tool_use
+from tests.unit.agent.conftest import KEY, Bench
+from tests.unit.agent.test_rebuilding import again
+from tests.unit.agent.test_removing import remove
+from tests.unit.agent.test_resume import killed_while_asking
+
+FILE = Attachment(kind="file", name="日志.log", size=20, ref="f1")
+SEEN = SeenFile("01ARZ3NDEKTSV4RRFFQ69G5FAV", 9_000, 40, "error 42 in line 7")
+
+
+class Files:
+    """`TurnRequest.files` that counts how often it is asked."""
+
+    def __init__(self, *seen: SeenFile) -> None:
+        self.seen = seen or (SEEN,)
+        self.asked: list[str] = []
+        self.hold: asyncio.Event | None = None
+        self.began = asyncio.Event()
+
+    async def __call__(self, inbound: Inbound) -> Sequence[SeenFile]:
+        self.asked.append(inbound.request_id)
+        self.began.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        return self.seen
+
+
+def request(bench: Bench, files: Files, words: str = "what is this?", **more: Any) -> TurnRequest:
+    inbound = bench.inbound(words, attachments=(FILE,))
+    return TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat, files=files, **more)
+
+
+def texts(message: Any) -> list[str]:
+    return [block["text"] for block in message["content"]]
+
+
+async def test_a_files_beginning_stands_before_the_persons_words(bench: Bench) -> None:
+    files = Files()
+    assert (await bench.pool.run(request(bench, files))).status == "done"
+    facts, held, words = texts(bench.model.requests[0].messages[0])
+    assert '"readable": true' in facts
+    row = json.loads(held.split("\n")[1])
+    assert row == {
+        "name": "日志.log", "size": 20, "artifact": SEEN.artifact, "characters": 9_000, "lines": 40,
+        "beginning": SEEN.head,
+    }  # fmt: skip
+    assert words == "what is this?"
+    assert len(files.asked) == 1
+
+
+async def test_secrets_that_a_file_tells_do_not_reach_the_model(bench: Bench) -> None:
+    bench.configure(redact=lambda words: words.replace("error 42", "[redacted]"))
+    await bench.pool.run(request(bench, Files()))
+    assert "error 42" not in json.dumps(bench.sent)
+
+
+async def test_after_a_crash_the_request_is_the_same_and_nothing_is_asked_again(bench: Bench) -> None:
+    files = Files()
+    asked = request(bench, files)
+    await killed_while_asking(bench, asked, 1)
+    assert (await bench.pool.run(asked)).status == "done"
+    assert bench.model.requests[0].messages == bench.model.requests[1].messages
+    assert len(files.asked) == 1
+
+
+async def test_a_replay_has_the_bytes_and_a_restart_the_history(bench: Bench) -> None:
+    asked = request(bench, Files())
+    await bench.pool.run(asked)
+    await bench.pool.flush()
+    found = await again(bench, asked.request_id)
+    assert [call.exact for call in found.calls] == [True, True]
+    bench.restart()
+    await bench.say("and now?")
+    assert SEEN.head in json.dumps(bench.sent)
+
+
+async def test_a_message_with_a_file_that_joins_is_read_when_it_is_taken_up(bench: Bench) -> None:
+    files = Files()
+    more = [bench.inbound("this too", attachments=(FILE,))]
+
+    def take() -> list[Inbound]:
+        return [more.pop()] if more and bench.model.requests else []
+
+    bench.model.answers += [
+        reply(tool_use("skills_list")),
+        reply(tool_use("chat_send", text="both")),
+        reply(),
+    ]
+    inbound = bench.inbound("first")
+    asked = TurnRequest(
+        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, files=files, take_more=take
+    )
+    assert (await bench.pool.run(asked)).status == "done"
+    joined = bench.model.requests[1].messages[-1]
+    assert SEEN.head in texts(joined)[1]
+    assert texts(joined)[-1] == "this too"
+
+
+async def test_a_stop_ends_the_reading_of_what_joined_and_keeps_its_words(bench: Bench) -> None:
+    files = Files()
+    files.hold = asyncio.Event()
+    more = [bench.inbound("this too", attachments=(FILE,))]
+
+    def take() -> list[Inbound]:
+        return [more.pop()] if more and bench.model.requests else []
+
+    bench.model.answers += [reply(tool_use("skills_list"))]
+    inbound = bench.inbound("first")
+    asked = TurnRequest(
+        inbound.request_id, KEY, inbound=inbound, reply=bench.chat, files=files, take_more=take
+    )
+    running = asyncio.create_task(bench.pool.run(asked))
+    await files.began.wait()
+    assert await bench.pool.stop(KEY)
+    assert (await running).status == "stopped"
+    said = json.dumps(bench.pool._runtime(KEY).store.messages())
+    assert "this too" in said
+    assert '\\"readable\\": false' in said
+    assert SEEN.head not in said
+
+
+async def test_a_removed_message_is_shown_without_what_its_files_hold(bench: Bench) -> None:
+    asked = request(bench, Files())
+    await bench.pool.run(asked)
+    assert asked.inbound is not None
+    assert asked.inbound.message_id is not None
+    await remove(bench, asked.inbound.message_id, asked.request_id)
+    await bench.say("and now?")
+    shown = json.dumps(bench.sent)
+    assert SEEN.head not in shown
+    assert REMOVED in shown
+
+
+async def test_a_history_that_was_compacted_still_names_the_files(bench: Bench) -> None:
+    await bench.pool.run(request(bench, Files()))
+    dropped = bench.model.requests[0].messages
+    (words,) = reattach.attached(Gone(dropped, []), bench.kit)
+    assert str(SEEN.artifact) in words
+    assert reattach.attached(Gone(dropped, dropped), bench.kit) == []
+
+
+async def test_what_a_person_said_is_told_without_what_their_files_hold(bench: Bench) -> None:
+    await bench.pool.run(request(bench, Files()))
+    assert showing.said(bench.model.requests[0].messages[0]) == "what is this?"
+    assert SEEN.head in await bench.pool.history(KEY)
