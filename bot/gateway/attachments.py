@@ -17,7 +17,7 @@ _KINDS = {
     "audio": "audio files",
     "voice": "voice notes",
     "sticker": "stickers",
-    "file": "files",
+    "file": "files that are not text",
 }
 
 

@@ -130,7 +130,7 @@ async def test_what_cannot_be_read_is_said_in_one_sentence(world: World, sender:
     assert '"why": "it is larger than 10 kB"' in world.model.bodies[-1]["messages"][-1]["content"][0]["text"]
     await sender.send("", b"%PDF-1.7\n\xe2\xe3\xcf\xd3", "report.pdf")
     assert (await sender.heard(2))[-1] == (
-        "(I cannot open files yet, so I have not looked at the file “report.pdf”.)"
+        "(I cannot open files that are not text yet, so I have not looked at the file “report.pdf”.)"
     )
     sender.server.fail("file", status=404)
     await sender.send("", b"text")
