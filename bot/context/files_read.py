@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 
 from bot.contracts import Attachment, Json, Message, SeenFile
@@ -13,6 +14,7 @@ _BEGIN = (
     'beginning is shown, read_artifact gives the whole.">\n'
 )
 _END = "\n</attached_files>"
+_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def text(files: Iterable[tuple[Attachment, SeenFile]]) -> str:
@@ -35,9 +37,10 @@ def _named(rows: str) -> Iterator[tuple[str, int]]:
             row = json.loads(line)
         except (ValueError, RecursionError):
             return  # a person may write what looks so
-        if not (isinstance(row, dict) and isinstance(row.get("artifact"), str)):
+        artifact = row.get("artifact") if isinstance(row, dict) else None
+        if not isinstance(artifact, str) or _ID.fullmatch(artifact) is None:
             return
-        yield row["artifact"], int(row["lines"]) if isinstance(row.get("lines"), int) else 0
+        yield artifact, int(row["lines"]) if isinstance(row.get("lines"), int) else 0
 
 
 def _row(file: Attachment, seen: SeenFile) -> Json:

@@ -188,7 +188,7 @@ class FileReader:
     async def _fetched(self, file: _File, deadline: float) -> SeenFile:
         """Fetch a file, keep its text, and look at what is kept."""
         try:
-            async with self._room, asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline), self._room:
                 await self._keep(await self._text(file), file)
         except NoText:
             self._write("a file holds no text", file, level="info")

@@ -42,22 +42,26 @@ class Reading:
         """Read the files of all its messages; whether these say anything then, or did before a crash."""
         for inbound in (one for one in turn.all if one.attachments):
             await self._unless_stopped(turn, partial(self.seen, turn, inbound))
-        read = [one.artifact for seen in turn.seen.values() for one in seen]
-        if any(read) or any(inbound.text.strip() for inbound in turn.all):
+        read = [one.artifact for inbound in turn.left for one in turn.seen.get(inbound.request_id, ())]
+        if any(read) or any(inbound.text.strip() for inbound in turn.left):
             return True
         return turn.first.request_id in await self._agent.cut_off(turn.first.chat_key)
 
     async def seen(self, turn: Turn, inbound: Inbound) -> tuple[SeenFile, ...]:
-        """What became of the files of a message of this turn; what was not read goes below its next answer."""
-        known = turn.seen.get(inbound.request_id)
-        if known is not None:
-            return known
+        """What became of the files of a message of this turn; what was not read goes below its next answer. Of a message
+        that is gone, nothing.
+        """
+        name = inbound.request_id
+        if name in turn.withdrawn or name in turn.seen:
+            return turn.seen[name] if name not in turn.withdrawn else ()
         try:
             seen = await self._files.read(inbound)
         finally:
-            if inbound.request_id in turn.withdrawn:
+            if name in turn.withdrawn:
                 await self._files.forget(inbound)  # it came in after all else of it had been removed
-        turn.seen[inbound.request_id] = seen
+        if name in turn.withdrawn:
+            return ()
+        turn.seen[name] = seen
         if words := unread(inbound.attachments, seen):
             turn.below.append(words)
         return seen

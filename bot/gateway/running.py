@@ -41,6 +41,11 @@ class Turn:
         """Every message that it answers."""
         return (*self.portion.all, *self.joined)
 
+    @property
+    def left(self) -> tuple[Inbound, ...]:
+        """Those of them that were not withdrawn."""
+        return tuple(one for one in self.all if one.request_id not in self.withdrawn)
+
     def join(self, more: list[Inbound]) -> None:
         """Take up what came while it ran."""
         self.joined += more

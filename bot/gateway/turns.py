@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from bot import errors
+from bot.context.removed import REMOVED
 from bot.contracts import (
     Agent,
     Begun,
@@ -293,15 +294,9 @@ class Turns:
         rests = partial(self._approvals.waits, first.chat_key)
         async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
             context = await self._reading.thread(turn)
-            await self.removals.settled(first.chat_key)
             begun = await self._delivered(to)
-            if turn.stopped:
-                return "stopped"
-            if self._mode.collects and not turn.portion.begun:
-                self._taken(turn, belongs)
-            together = (*turn.portion.rest, *turn.joined)
-            says = await self._reading.files(turn)
-            if turn.stopped:
+            says = await self._complete(turn)
+            if turn.stopped or not turn.left:
                 return "stopped"
             if not all(one.failed for one in begun):
                 turn.below.clear()  # it stands below what they were sent
@@ -311,10 +306,10 @@ class Turns:
             request = TurnRequest(
                 first.request_id,
                 first.chat_key,
-                inbound=first,
+                inbound=first if first in turn.left else _blank(first),
                 context=context,
                 reply=reply,
-                also=together,
+                also=tuple(one for one in turn.left if one is not first),
                 files=partial(self._reading.seen, turn),
                 take_more=partial(self._taken, turn, joins) if self._mode.steers else None,
                 preview=partial(self._delivery.preview, to),
@@ -330,6 +325,18 @@ class Turns:
             await self._close(turn)
             await self._notify(first, outcome.notice)
         return outcome.status
+
+    async def _complete(self, turn: Turn) -> bool:
+        """Read the files of a turn, with what its person sends meanwhile where that is one turn; whether it says anything
+        then. What was deleted meanwhile is gone.
+        """
+        says, more = False, True
+        while more and not turn.stopped:
+            says = await self._reading.files(turn)
+            await self.removals.settled(turn.first.chat_key)
+            waits = self._mode.collects and not (turn.portion.begun or turn.stopped)
+            more = waits and bool(self._taken(turn, belongs))
+        return says
 
     def _unread(self, first: Inbound) -> bool:
         """Whether the person of a turn has said more, which that will take up."""
@@ -376,3 +383,8 @@ class Turns:
             await change
         except errors.StorageError as error:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
+
+
+def _blank(inbound: Inbound) -> Inbound:
+    """A message that was deleted before the agent had it: others are answered in its place."""
+    return inbound.model_copy(update={"text": REMOVED, "attachments": (), "quoted": ()})

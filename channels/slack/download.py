@@ -39,7 +39,9 @@ async def fetch(
     """As `contracts.Files.fetch`; `patience` bounds each wait for the network, in seconds."""
     file = await _described(client, attachment.ref or "")
     address, size = file.get("url_private_download"), file.get("size")
-    if not isinstance(address, str) or not address.startswith(hosts(str(client.base_url))):
+    own = hosts(str(client.base_url))
+    # What is only linked has the address that somebody gave it, which may be that of a method.
+    if file.get("is_external") or not isinstance(address, str) or not address.startswith(own):
         raise errors.FileGone("the file is not kept by Slack itself")
     try:
         async with session.get(

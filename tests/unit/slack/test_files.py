@@ -57,6 +57,13 @@ async def test_another_host_never_hears_of_the_token(rig: SlackRig) -> None:
         assert other.calls == []
 
 
+async def test_what_is_only_linked_is_not_asked_for_with_the_token(rig: SlackRig) -> None:
+    file = rig.server.add_file("a.txt", DATA)
+    file["is_external"] = True
+    await refused(rig, file, errors.FileGone)
+    assert rig.server.called("file") == []
+
+
 @pytest.mark.parametrize(
     "address",
     [
