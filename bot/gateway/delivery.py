@@ -15,7 +15,6 @@ from bot.gateway.arrears import Arrears
 from bot.gateway.changing import Desk
 from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
-from bot.gateway.grace import GRACE_SECONDS
 from bot.gateway.items import Item, original
 from bot.gateway.outbox import Courier
 from bot.gateway.previews import NONE, Previewing, Previews
@@ -105,8 +104,10 @@ class Delivery:
 
     async def close(self) -> None:
         """Begin nothing more; what still waits is in the journal."""
-        if self._cutting:
-            await asyncio.wait(self._cutting, timeout=GRACE_SECONDS)
+        cutting = list(self._cutting)  # those that nobody waits for any more
+        for task in cutting:
+            task.cancel()
+        await asyncio.gather(*cutting, return_exceptions=True)
         await self._previews.close()
         await self.progress.close()
         await self.deferred.stop()
