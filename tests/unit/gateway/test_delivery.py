@@ -12,6 +12,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import Begun, Outbound, Sent
+from bot.gateway import grace
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import REPEATED, SETTLE_SECONDS
 from tests.unit.gateway.conftest import SECRET
@@ -170,7 +171,10 @@ async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_
     await second.close()
 
 
-async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(tmp_path: Path) -> None:
+async def test_after_a_crash_a_long_answer_is_completed_and_archived_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grace, "GRACE_SECONDS", 0.01)
     first = Desk(tmp_path)
     await first.asked()
     original = first.tele.send
