@@ -156,8 +156,13 @@ class AgentRuntime:
 
     async def forget(self) -> None:
         """As `contracts.Agent.forget`. A turn that begins meanwhile begins with what is left."""
-        self._removing.due = True
+        self._removing.due, running = True, self._task
         await self.fill()
+        if running is not None:
+            await asyncio.wait([running])
+            self._removing.due = (
+                True  # it has been given its messages before, and may not have written them yet
+            )
         while self._task is not None and self._removing.due:
             await asyncio.wait([self._task])
         async with self._filling:

@@ -263,3 +263,31 @@ async def test_of_lines_of_another_making_all_are_looked_at_for_removals(bench: 
     assert found == await bench.transcript.load(KEY)
     assert "hi" in json.dumps([line.message for line in found])
     assert await bench.transcript.telling("telegram:chat:9", [], lambda _: False) == []
+
+
+async def test_what_is_removed_while_its_turn_is_filled_goes_once_that_is_over(bench: Bench) -> None:
+    await bench.say("hello")
+    bench.restart()
+    upkeep = bench.pool._runtime(KEY).upkeep
+    load, loading, go_on = upkeep.load, asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> None:
+        loading.set()
+        await go_on.wait()
+        await load()
+
+    upkeep.load = slowly  # type: ignore[method-assign]
+    first, gone = bench.inbound("look"), bench.inbound("and at this")
+    asked = TurnRequest(first.request_id, KEY, inbound=first, reply=bench.chat, also=(gone,))
+    running = asyncio.create_task(bench.pool.run(asked))
+    await loading.wait()
+    await remove(bench, str(gone.message_id), gone.request_id, forget=False)
+    forgetting = asyncio.create_task(bench.pool.forget(KEY))
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(running, forgetting)
+    await bench.say("later")
+    said = [block.get("text") for message in bench.sent for block in message["content"]]
+    assert "look" in said
+    assert REMOVED in said
+    assert "and at this" not in said
