@@ -94,6 +94,11 @@ async def test_everything_that_was_sent_is_made_again(world: World) -> None:
     assert len([body for body in sent if worker(body)]) == 12
 
 
+def named(world: World) -> set[str]:
+    """The tasks that the log tells of."""
+    return {line["details"]["task"] for line in world.log() if line["kind"] == "task"}
+
+
 async def test_a_request_that_was_never_answered_is_made_again_after_a_kill(world: World) -> None:
     world.only("telegram")
     never = asyncio.Event()
@@ -104,9 +109,9 @@ async def test_a_request_that_was_never_answered_is_made_again_after_a_kill(worl
     )
     await world.start()
     world.telegram.say("Hello")
-    await eventually(lambda: any(map(worker, world.model.bodies)))
+    await eventually(lambda: any(map(worker, world.model.bodies)) and bool(named(world)))
     await world.process.kill()
-    (name,) = {line["details"]["task"] for line in world.log() if line["kind"] == "task"}
+    (name,) = named(world)
     (one,) = await facts(world, name)
     assert one["body"] == next(body for body in world.model.bodies if worker(body))
     assert (one["usage"], one["stopReason"]) == (None, None)
