@@ -195,7 +195,9 @@ async def test_pages_without_an_end_have_one_here(start: Start) -> None:
 
 async def test_nothing_of_a_stubborn_one_is_left(start: Start, tmp_path: Path) -> None:
     rig = await start(one=raw("stubborn"))
-    child = int((tmp_path / "child").read_text())
+    told = tmp_path / "child"
+    await until(lambda: told.exists() and bool(told.read_text()))
+    child = int(told.read_text())
     os.kill(child, 0)
     await rig.all.close()
 
