@@ -2,9 +2,10 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet
+# -P: what lies in the folder is nothing that pip imports.
+PIP := $(BIN)/python -P -m pip --disable-pip-version-check --no-input --quiet
 COVERED := $(VENV)/coverage.json
-STAMPS := $(VENV)/.created $(VENV)/.runtime $(VENV)/.project $(VENV)/.dev
+STAMPS := $(VENV)/.created $(VENV)/.pip $(VENV)/.runtime $(VENV)/.project $(VENV)/.dev
 UV ?= uv
 
 # A .venv whose Python has gone, or that was made in another folder, is made anew.
@@ -12,22 +13,46 @@ ifneq ($(shell $(BIN)/python -c 'print("fine")' 2>/dev/null && cat $(VENV)/.crea
 $(shell rm -f $(STAMPS))
 endif
 
-.PHONY: help run setup test check torture bench lock schema clean
+.PHONY: help run setup test browser check wheel torture bench lock schema clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make run      start Shipmate (sets everything up first)"
+	@echo "make run      start Shipmate (sets everything up first); DIR=… is the project's folder, else one beside this one"
 	@echo "make setup    the set-up alone"
-	@echo "make test     all tests but torture and bench"
+	@echo "make test     all tests but browser, torture and bench"
+	@echo "make browser  the web page in Chromium, where that and chromedriver are installed; PICTURES=folder keeps pictures"
 	@echo "make check    lint, format, types, imports, house rules"
+	@echo "make wheel    the wheel alone, installed and used on each Python of this machine"
 	@echo "make torture  crash points, fuzz, soak; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour"
 	@echo "make schema   write .ship/schema anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"
 	@echo "make clean    remove everything that was built"
 
+# The code's own folder is none to let tools write in: the project's folder stands beside it, or is DIR. Settings and secrets
+# stay where they are edited, beside this file, unless that folder has its own. A clone that has been talked to before goes on
+# as it is: what it remembers is never moved by itself.
 run: setup
-	@$(BIN)/shipmate run
+	@set -eu; code=$$(pwd -P); dir="$(DIR)"; \
+	if [ -z "$$dir" ] && ls -A .ship 2>/dev/null | grep -qvx -e .gitignore -e schema; then \
+	  dir=.; echo "Going on in this folder, where .ship holds what was said; README, \"A folder of its own\", says how to move it."; \
+	fi; \
+	if [ -z "$$dir" ]; then \
+	  dir=$$code-project; \
+	  if [ -d "$$dir" ] && [ ! -e "$$dir/.ship" ] && [ -n "$$(ls -A "$$dir")" ]; then \
+	    echo "$$dir is there and was not made by Shipmate. Say which folder to use: make run DIR=/path/to/folder" >&2; exit 2; \
+	  fi; \
+	  if ! mkdir -p "$$dir/.ship" 2>/dev/null; then \
+	    echo "$$dir cannot be made, so this folder is used. Another one is taken with: make run DIR=/path/to/folder"; dir=.; \
+	  fi; \
+	fi; \
+	mkdir -p "$$dir"; \
+	if [ "$$(cd "$$dir" && pwd -P)" != "$$code" ]; then \
+	  for file in ship.json .env; do [ -e "$$dir/$$file" ] || ln -sf "$$code/$$file" "$$dir/$$file"; done; \
+	  [ -e "$$dir/Agent.md" ] || cp Agent.md "$$dir/Agent.md"; \
+	  echo "The project's folder is $$dir; other commands take it as --dir $$dir"; \
+	fi; \
+	exec $(BIN)/shipmate run --dir "$$dir"
 
 setup: $(VENV)/.project
 
@@ -52,22 +77,33 @@ $(VENV)/.created:
 	"$$chosen" -m venv $$clear $(VENV)
 	@echo "$(CURDIR)" > $@
 
-$(VENV)/.runtime: requirements/runtime.txt $(VENV)/.created
-	@$(PIP) --require-hashes -r requirements/runtime.txt
+# What Python seeds a .venv with is old, and setuptools is needed by nothing here.
+$(VENV)/.pip: requirements/pip.txt $(VENV)/.created
+	@$(PIP) install --require-hashes -r requirements/pip.txt
+	@$(PIP) uninstall --yes setuptools 2>/dev/null
 	@touch $@
 
-$(VENV)/.project: pyproject.toml $(VENV)/.runtime
-	@$(PIP) --no-deps --no-build-isolation -e .
+$(VENV)/.runtime: requirements/runtime.txt $(VENV)/.pip
+	@$(PIP) install --require-hashes -r requirements/runtime.txt
+	@touch $@
+
+$(VENV)/.project: pyproject.toml hatch_build.py $(wildcard bot/launch/*.py) $(VENV)/.runtime
+	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.project
-	@$(PIP) --require-hashes -r requirements/dev.txt
+	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
 # The second line shows what no test runs, and fails below a share that is only ever raised.
 test: $(VENV)/.dev
-	@$(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n 2 --dist worksteal -m "not torture and not bench"
+	@$(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n 2 --dist worksteal -m "not torture and not bench and not browser"
 	@$(BIN)/python -m slipcover --merge $(COVERED) --out $(COVERED) --fail-under 97
+
+browser: $(VENV)/.dev
+	@if { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null && command -v chromedriver >/dev/null; then \
+	  $(BIN)/python -m pytest -m browser tests/browser; \
+	else echo "browser: skipped, as Chromium or chromedriver is not installed"; fi
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check
@@ -75,6 +111,9 @@ check: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.gates
+
+wheel: $(VENV)/.dev
+	@$(BIN)/python -m tests.wheel
 
 # SEED=… makes a run again, SHARD=i/n runs the ith of n parts. pytest ends with 5 where there is nothing to run.
 torture: $(VENV)/.dev
@@ -88,7 +127,7 @@ schema: $(VENV)/.project
 
 lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv; say where it is: make UV=/path/to/uv lock" >&2; exit 1; }
-	cd requirements && for name in runtime dev; do \
+	cd requirements && for name in pip runtime dev; do \
 	  $(UV) pip compile --universal --python-version 3.11 --generate-hashes -q --no-header --no-annotate \
 	    $$name.in -o $$name.txt || exit 1; \
 	done

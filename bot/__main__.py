@@ -1,10 +1,15 @@
-"""`python -m bot` is `shipmate`."""
+"""`python -m bot` is `shipmate`, with this very `bot`."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from bot.cli import main
+from bot import launch
 
 if __name__ == "__main__":
+    launch.leave_folder()
+    launch.prefer(str(Path(__file__).absolute().parents[1]))
+    from bot.cli import main
+
     sys.exit(main())

@@ -2,14 +2,14 @@
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`pending` holds those who asked and are not let in, with the time (ms) of their last try, and nothing of what
+`operators` of a channel are those who opened it by the link that Shipmate prints for who started it. `pending` holds those who asked and are not let in, with the time (ms) of their last try, and nothing of what
 they wrote.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from bot.contracts import Clock, Disk
 
 FILE = "access.json"
 MOST_PENDING = 200  # of each channel; the oldest go first
+MOST_OPERATORS = 100  # of each channel; the oldest go first
 LOOK_EVERY = 1.0  # seconds between two looks at the file
 LOCK_SECONDS = 10.0
 
@@ -32,6 +33,7 @@ class Lists(BaseModel):
 
     allow: list[str] = []
     block: list[str] = []
+    operators: list[str] = []
     pending: dict[str, int] = {}
 
 
@@ -75,6 +77,12 @@ class AccessList:
     def blocked(self, channel: str) -> frozenset[str]:
         return frozenset(self._of(channel).block)
 
+    def operators(self) -> frozenset[str]:
+        """Those who became operators while it ran, as `channel:id`."""
+        self._look()
+        channels = self._file.channels.items()
+        return frozenset(f"{channel}:{user_id}" for channel, lists in channels for user_id in lists.operators)
+
     def pending(self) -> list[Asked]:
         """Those who asked, newest first."""
         self._look()
@@ -86,7 +94,7 @@ class AccessList:
         return sorted(asked, key=lambda item: (-item.ts, item.channel, item.user_id))
 
     def allow(self, channel: str, user_id: str) -> None:
-        """Let an id in. Blocking, as are `block` and `note`; all raise `errors.StorageError`."""
+        """Let an id in. Blocking, as are `block`, `appoint` and `note`; all raise `errors.StorageError`."""
 
         def change(lists: Lists) -> None:
             _forget(lists, user_id)
@@ -99,7 +107,18 @@ class AccessList:
 
         def change(lists: Lists) -> None:
             _forget(lists, user_id)
+            if user_id in lists.operators:
+                lists.operators.remove(user_id)
             lists.block.append(user_id)
+
+        self._change(channel, change)
+
+    def appoint(self, channel: str, user_id: str) -> None:
+        """Make an id an operator's, unless it is kept out; the newest count."""
+
+        def change(lists: Lists) -> None:
+            if user_id not in lists.block and user_id not in lists.operators:
+                lists.operators[:] = [*lists.operators, user_id][-MOST_OPERATORS:]
 
         self._change(channel, change)
 
@@ -173,6 +192,25 @@ class AccessList:
             raise errors.StorageError("the access list is held by another process") from None
         except OSError as error:
             raise errors.StorageError(f"the access list cannot be written: {error.strerror}") from error
+
+
+class Operators(Collection[str]):
+    """Who may approve and use operators' commands, as `channel:id`: the `named` ones of ship.json, who started Shipmate,
+    and those who became one while it runs.
+    """
+
+    def __init__(self, named: frozenset[str], lists: AccessList) -> None:
+        self._named = named
+        self._lists = lists
+
+    def __contains__(self, person: object) -> bool:
+        return person in self._named or person in self._lists.operators()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named | self._lists.operators())
+
+    def __len__(self) -> int:
+        return len(self._named | self._lists.operators())
 
 
 def _forget(lists: Lists, user_id: str) -> None:

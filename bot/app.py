@@ -15,14 +15,15 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bot import config, discovery, errors, instance, ports, stops
+from bot import config, descriptors, discovery, errors, instance, offlimits, ports, stops, text
 from bot.chores import Chores
-from bot.contracts import Channel
+from bot.contracts import Channel, Invites
 from bot.dashboard.server import Dashboard
 from bot.gateway.delivery import Delivery
 from bot.gateway.door import Door
 from bot.gateway.jobs.desk import JobDesk
 from bot.gateway.jobs.due import JobLimits
+from bot.gateway.losses import Losses
 from bot.gateway.questions import QuestionDesk
 from bot.gateway.reports import Reports
 from bot.gateway.watch import Watch
@@ -41,7 +42,7 @@ from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import findings
 
-Signals = Callable[[asyncio.Event], contextlib.AbstractContextManager[None]]
+Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
 
 
 def assemble(
@@ -82,23 +83,36 @@ def assemble(
         delivery=delivery,
         turns=turns,
         jobs=jobs,
-        intake=Door(turns.intake, reports),
+        intake=Door(turns.intake, reports, approvals),
         memory=memory,
         reports=reports,
         learned=rooms.learned,
         windows=rooms.windows,
         model_name=model_name(settings),
         mcp=rooms.mcp,
+        reserve=rooms.reserve,
+        losses=Losses(
+            rooms.manifests, journal=rooms.journal, archive=rooms.archive, recall=rooms.archive, delivery=delivery,
+            reports=reports, clock=clock, log=log,
+        ),
         watch=Watch(channels, rooms.manifests, reports, clock=clock, log=log),
         chores=Chores(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
             journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log,
-            artifacts=rooms.artifacts, servers=rooms.mcp, clock=clock, log=log,
+            artifacts=rooms.artifacts, servers=rooms.mcp, reserve=rooms.reserve, resume=turns.lanes.resume, clock=clock, log=log,
         ),
     )  # fmt: skip
     shown = settings.dashboard
     if dashboard and shown.enabled:
-        page = Dashboard(shown.host, shown.port, shown.token, gateway.parts, ports.pid_on)
+        page = Dashboard(
+            shown.host,
+            shown.port,
+            shown.token,
+            gateway.parts,
+            server=rooms.connections.server(),
+            holder=ports.pid_on,
+            user_of=ports.user_of,
+        )
         gateway = replace(gateway, dashboard=page)
     return gateway
 
@@ -131,7 +145,7 @@ async def _started(
     *,
     outside: Outside | None = None,
     only: frozenset[str] | None = None,
-    signals: Signals = lambda _: contextlib.nullcontext(),
+    signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
     """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
     moment on when something may have to be drained.
@@ -141,20 +155,24 @@ async def _started(
     outside = outside or Outside()
     manifests = discovery.manifests()
     tokens = config.tokens_in_use(settings.channels, manifests, names)
+    descriptors.raise_limit()
+    descriptors.RESERVE.fill()
     instance.prepare_home(settings.home)
+    config.write_schema(settings.home / "schema", manifests, outside.disk)
     with contextlib.ExitStack() as around:
         around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
+        offlimits.forget(settings.root)
         redact = LogRedactor(settings.secrets)
         log = JsonlLog(
             settings.home / "logs", clock=outside.clock, disk=outside.disk, ids=outside.ids, redact=redact
         )
         try:
             with bridged(log, messages=settings.llm.log_messages):
-                for warning in settings.warnings:
+                for warning in (*settings.warnings, *findings.warnings(root)):
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
-                around.enter_context(signals(stop))
+                around.enter_context(signals(stop, lambda: _hung_up(log)))
                 gateway = assemble(settings, outside, log, names, dashboard=only is None)
                 async with serving(gateway, say, stop):
                     settle_memory()
@@ -164,6 +182,12 @@ async def _started(
             raise
         finally:
             await asyncio.to_thread(log.close)
+
+
+def _hung_up(log: JsonlLog) -> None:
+    log.write(
+        "signal", "SIGHUP is ignored: nothing is read anew; a restart takes up a new ship.json", level="warn"
+    )
 
 
 def settle_memory() -> None:
@@ -192,6 +216,11 @@ async def _run(root: Path, stop: asyncio.Event, outside: Outside | None) -> None
                 )
             else:
                 _print(f"{llm.model} is answering")
+            for channel in gateway.channels.values():
+                if isinstance(channel, Invites):
+                    _print(
+                        f"open this link to be its operator in your browser; it works once: {await channel.invite()}"
+                    )
             _print(ready_line(gateway))
             await stop.wait()
             _print("stopping: running turns may take a few seconds to end")
@@ -218,11 +247,25 @@ async def chat(root: Path) -> int:
         return int(await client.converse(home, stdin=sys.stdin, stdout=sys.stdout))
 
 
+def link(root: Path) -> str:
+    """`shipmate link`: a new link to the web chat of this folder, for its operator. Raises `errors.ShipmateError`."""
+    own = importlib.import_module(f"{discovery.PACKAGE}.web.own")
+    home = root / config.HOME
+    if not instance.is_held(home):
+        raise errors.TryLater("Shipmate is not running here. Start it with: shipmate run")
+    try:
+        return str(own.invite(home))
+    except (OSError, LookupError):
+        raise errors.ConfigError(
+            "channels.web: the web chat is not running; expected channels.web.enabled true"
+        ) from None
+
+
 def _print(line: str) -> None:
-    # Whoever read the output may have gone: no reason to stop serving.
-    with contextlib.suppress(BrokenPipeError):
-        print(line, flush=True)  # noqa: T201 - the command's own output
+    # Whoever read the output may have gone, or the terminal: no reason to stop serving.
+    with contextlib.suppress(OSError):
+        print(text.for_terminal(line), flush=True)  # noqa: T201 - the command's own output
 
 
 def _complain(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
+    print(text.for_terminal(line), file=sys.stderr, flush=True)  # noqa: T201 - the command's own output

@@ -12,6 +12,7 @@ from bot.contracts import Clock, Journal, Log
 from bot.gateway.reports import Reports
 from bot.llm.health import WatchedModel
 from bot.memory import LOOK_EVERY, MemoryMonitor
+from bot.reserve import Reserve
 from bot.schedule import Chore
 from bot.system import Steady
 
@@ -66,6 +67,8 @@ class Chores:
         logs: Swept,
         artifacts: Aging,
         servers: Servers,
+        reserve: Reserve,
+        resume: Callable[[], None],
         clock: Clock,
         log: Log,
     ) -> None:
@@ -78,12 +81,15 @@ class Chores:
         self._logs = logs
         self._artifacts = artifacts
         self._servers = servers
+        self._reserve = reserve
+        self._resume = resume
         self._steady = Steady(clock)
         self._log = log
 
     def all(self) -> list[Chore]:
         return [
             Chore("look at the memory", LOOK_EVERY, self._memory.look),
+            Chore("see whether the disk has room", PROBE_SECONDS, self.look_at_the_disk),
             Chore("see whether the journal writes", PROBE_SECONDS, self.probe),
             Chore("see whether the model is back", ASK_SECONDS, self.ask),
             Chore("look after MCP servers", ASK_SECONDS, self.look_after_servers),
@@ -94,10 +100,25 @@ class Chores:
             self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),
         ]
 
+    async def look_at_the_disk(self) -> None:
+        """A disk that is full is told, also where nobody writes; what waited goes on once there is room."""
+        if await asyncio.to_thread(self._reserve.look):
+            self._resume()
+        if trouble := self._reserve.trouble:
+            self._reports.begin(
+                "disk",
+                f"There is no room on the disk of .ship: {trouble}. I bring to its end what I have begun and take in "
+                "nothing new, so nothing is lost: the platforms bring it again. Make room; I go on by myself.",
+            )
+        else:
+            self._reports.end("disk", "The disk has room again. I take in messages as before.")
+
     async def probe(self) -> None:
         """A journal in trouble is tried again, so that its recovery is seen though nobody writes."""
         if self._journal.health():
             await self._journal.probe()
+        if self._reserve.trouble:
+            return  # operators were told of that
         if trouble := self._journal.health():
             self._reports.begin(
                 "journal",

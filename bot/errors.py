@@ -3,6 +3,7 @@
     ShipmateError
     ├── ConfigError                 bad ship.json or environment: exit 78
     ├── TryLater                    a port, `.ship` or token is held elsewhere: exit 75
+    ├── NotFound                    nothing on disk has the name that was asked for
     ├── ChannelError
     │   ├── ChannelRefused          the platform refuses the token: exit 78
     │   ├── ChannelUnreachable      network down or 5xx: waited for
@@ -20,6 +21,8 @@
     │       └── ClaimUnfounded      not sent: it says that something was done which no tool did
     ├── ModelError
     │   ├── ModelRefused            the key is refused, or the account may not pay: exit 78 at start
+    │   ├── ModelUnknown            the provider does not have the model, or not for this account
+    │   │   └── OneModel            there is no other one
     │   ├── ContextOverflow         the prompt does not fit the model's window
     │   ├── OutputOverflow          prompt plus `max_tokens` do not fit: lower `max_tokens`
     │   ├── RequestTooLarge         the body has too many bytes
@@ -70,6 +73,10 @@ class TryLater(ShipmateError):
     """Something that this process needs is held by another one."""
 
     exit_code = 75
+
+
+class NotFound(ShipmateError):
+    """Nothing on disk has the name that was asked for."""
 
 
 class ChannelError(ShipmateError):
@@ -185,7 +192,9 @@ class ClaimUnfounded(DeliveryFailed):
 
 
 class ModelError(ShipmateError):
-    """The model call failed. `status` is the HTTP status, `request_id` the provider's id."""
+    """The model call failed. `status` is the HTTP status, `request_id` the provider's id. `stop_reason`, `usage` (in the
+    names of the log) and `cost_usd` tell of an answer that had begun; None where the provider has not said it.
+    """
 
     person = "The language model failed to answer. Please try again in a moment."
     retryable = False
@@ -196,6 +205,9 @@ class ModelError(ShipmateError):
         super().__init__(message)
         self.status = status
         self.request_id = request_id
+        self.stop_reason: str | None = None
+        self.usage: dict[str, int] | None = None
+        self.cost_usd: float | None = None
 
 
 class ModelRefused(ModelError):
@@ -203,6 +215,20 @@ class ModelRefused(ModelError):
 
     person = "The language model refuses my access. Whoever runs me has to look at it."
     exit_code = 78
+
+
+class ModelUnknown(ModelError):
+    """The provider does not have a model of this name, or not for this account."""
+
+    person = (
+        "The provider does not have the language model that I am to use. Whoever runs me has to look at it."
+    )
+
+
+class OneModel(ModelUnknown):
+    """The built-in demo model was asked for another one."""
+
+    person = "I have one model only here, the built-in demo; others need a provider's key."
 
 
 class ContextOverflow(ModelError):
@@ -248,7 +274,7 @@ class RequestTooLarge(ContextOverflow):
 
 
 class RequestInvalid(ModelError):
-    """The provider calls the request malformed, or does not know the model: asking again changes nothing."""
+    """The provider calls the request malformed: asking again changes nothing."""
 
     person = (
         "The language model did not accept what I sent it. Please put it differently; if that does not help, "
@@ -327,7 +353,7 @@ class ToolInputInvalid(ToolError):
 
 class CommandFailed(ToolError):
     """A command ended in another exit code than 0, or by a signal (then the code is negative). `limit` are the seconds
-    after which it was stopped, where it was.
+    after which it was stopped, `over` says what it had used too much of, where it was stopped for that.
     """
 
     person = "A command that I ran has failed."
@@ -340,10 +366,12 @@ class CommandFailed(ToolError):
         stdout: str,
         stderr: str,
         limit: float | None = None,
+        over: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = exit_code
         self.limit = limit
+        self.over = over
         self.stdout = stdout
         self.stderr = stderr
 

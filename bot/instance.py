@@ -43,7 +43,9 @@ def held(home: Path) -> Iterator[None]:
     The operating system drops the lock when its holder dies, however it dies; a frozen holder keeps it.
     """
     with _locked(home):
-        _write(home / PID, f"{os.getpid()}\n")
+        # For people alone: a disk that is full keeps nobody from starting.
+        with contextlib.suppress(OSError):
+            _write(home / PID, f"{os.getpid()}\n")
         try:
             yield
         finally:

@@ -1,17 +1,39 @@
-"""What of a project does not exist for the model: not for its tools, not for what is attached or included."""
+"""What of a project does not exist for the model: not for its tools, not for what is attached or included; and what becomes of
+such names where a command makes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import json
+import os
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _HIDDEN = frozenset({".ship", ".git", "ship.json"})
+_HOME = ".ship"
+_NOTE = "commands.json"
+_NOT_SEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Signs that some file systems take no notice of in names."""
 
 
 def is_hidden(part: str) -> bool:
-    """Whether a name is one of `.ship`, `.git`, `ship.json` and `.env*`, in any case."""
-    name = part.casefold()
+    """Whether a name is one of `.ship`, `.git`, `ship.json` and `.env*`, in any case, in any form of its letters, and with
+    signs in it that are not seen.
+    """
+    name = part if part.isascii() else _folded(part)
+    name = name.casefold()
     return name in _HIDDEN or name.startswith(".env")
+
+
+def _folded(part: str) -> str:
+    return _NOT_SEEN.sub("", unicodedata.normalize("NFKD", part))
 
 
 def any_hidden(parts: Iterable[str]) -> bool:
@@ -22,3 +44,71 @@ def any_hidden(parts: Iterable[str]) -> bool:
 def hidden(root: Path, path: Path) -> bool:
     """Whether a resolved path does not exist here: outside of the resolved root, or hidden by one of its parts."""
     return not path.is_relative_to(root) or any_hidden(path.relative_to(root).parts)
+
+
+Own = Mapping[str, str | None]
+"""What of ours is in a folder by name: where a link leads, None for what is none."""
+
+
+def own(root: Path) -> Own:
+    """What of ours is in the project's folder itself."""
+    return {path.name: _leads(path) for path in root.iterdir() if is_hidden(path.name)}
+
+
+def _leads(path: Path) -> str | None:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - the text itself, which a Path would normalise
+    except OSError:
+        return None
+
+
+def set_aside(root: Path, known: Own) -> dict[str, str]:
+    """Give another name to what has one of ours and is not known: a command must not give us settings or secrets of its
+    making. A link, which no wall can cover, is put back as it was. Returns the new names by the old ones.
+    """
+    moved: dict[str, str] = {}
+    for name, leads in sorted(own(root).items()):
+        if name in known and known[name] in {None, leads}:
+            continue
+        aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
+        # Another command may have had it set aside, or its own may have removed it.
+        with contextlib.suppress(FileNotFoundError):
+            (root / name).rename(root / aside)
+            moved[name] = aside
+    for name, leads in known.items():
+        if leads is not None:
+            with contextlib.suppress(FileExistsError):
+                (root / name).symlink_to(leads)
+    return moved
+
+
+def note(root: Path, known: Own) -> None:
+    """Have on disk what is ours while commands run, for a start after a kill. Raises OSError."""
+    place = root / _HOME / _NOTE
+    if not place.parent.is_dir():
+        return
+    scratch = place.with_suffix(".new")
+    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(json.dumps({"v": 1, "known": dict(known)}).encode("ascii"))
+        file.flush()
+        os.fsync(handle)
+    scratch.replace(place)
+
+
+def forget(root: Path) -> None:
+    """No command runs any more."""
+    (root / _HOME / _NOTE).unlink(missing_ok=True)
+
+
+def sweep(root: Path) -> dict[str, str]:
+    """Set aside what a command made that ran when Shipmate was killed: to be done before anything of it is read. What it
+    returns is as of `set_aside`.
+    """
+    try:
+        known = dict(json.loads((root / _HOME / _NOTE).read_bytes())["known"])
+        if not all(leads is None or isinstance(leads, str) for leads in known.values()):
+            return {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # none ran, or it is no note of ours
+    return set_aside(root, known)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
+from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from bot import config, discovery, ports
+from bot import config, descriptors, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
-from bot.access_list import AccessList
+from bot.access_list import AccessList, Operators
 from bot.agent.claims.deeds import Witness
 from bot.agent.kit import Kit
 from bot.agent.pool import AgentPool
 from bot.agent.subagents.limits import Limits as TaskLimits
+from bot.connections import Connections
 from bot.context.assembly import Prompts
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
@@ -49,6 +52,7 @@ from bot.llm.factory import build_model
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
+from bot.reserve import Reserve, ReservedDisk
 from bot.serving import Outside
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
@@ -56,7 +60,9 @@ from bot.tools.dispatch import Dispatcher
 from bot.tools.isolation import Isolation
 from bot.tools.limits import Limits
 from bot.tools.mcp.servers import McpServers
+from bot.tools.origins import Origins
 from bot.tools.permissions import Narrowing, Paths, Rules
+from bot.tools.permissions.code import border
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
@@ -86,6 +92,10 @@ class Rooms:
     learned: LearnedFile
     windows: Windows
     mcp: McpServers
+    lists: AccessList
+    operators: Operators
+    reserve: Reserve
+    connections: Connections
 
 
 def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Rooms:
@@ -93,43 +103,60 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
     limit, llm = settings.history.archive_after_lines, settings.llm
     learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
     learned.load()
-    redact = Redactor(settings.secrets)
+    redact, manifests = Redactor(settings.secrets), discovery.manifests()
+    lists = AccessList(home / ACCESS_FILE, disk, clock)
+    starters = {f"{name}:{one}" for name in settings.enabled for one in manifests[name].operators}
+    reserve = Reserve(home / "reserve", log)
+    lasting = ReservedDisk(disk, reserve)
     return Rooms(
         settings,
         outside,
         log,
         redact,
-        discovery.manifests(),
-        outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log)),
+        manifests,
+        outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log, reserve=reserve)),
         SearchedArchive(
-            ChatStore(home / "chats", disk=disk, log=log, clock=clock, archive_after_lines=limit),
+            ChatStore(home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit),
             home / "index.db",
             folder=home / "chats",
             disk=disk,
             log=log,
         ),
-        Transcript(home / "transcripts", disk=disk, ids=outside.ids, clock=clock, log=log),
+        Transcript(home / "transcripts", disk=lasting, ids=outside.ids, clock=clock, log=log),
         ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
         MemoryStore(home / "memory", disk=disk, redact=redact),
         model_of(settings, outside, log),
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
         McpServers(settings.mcp, root=settings.root, clock=clock, log=log, redact=redact),
+        lists,
+        Operators(settings.operators | starters, lists),
+        reserve,
+        Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
     )
 
 
 def channels_of(rooms: Rooms, names: Iterable[str]) -> dict[str, Channel]:
     settings, outside = rooms.settings, rooms.outside
+
+    async def appoint(channel: str, user_id: str) -> None:
+        await asyncio.to_thread(rooms.lists.appoint, channel, user_id)
+        rooms.log.write("approval", "somebody is an operator from now on", operator=f"{channel}:{user_id}")
+
     around = Surroundings(
         outside.clock,
         rooms.log,
         outside.rng,
         settings.home,
         settings.root,
-        settings.operators,
+        rooms.operators,
         settings.name,
         settings.llm.model if settings.llm.provider != "demo" else "the demo model",
         ports.pid_on,
+        ports.user_of,
+        appoint,
+        rooms.connections.server,
+        outside.pace,
     )
     return {
         name: outside.channel(rooms.manifests[name].build(settings.channels[name], around)) for name in names
@@ -159,39 +186,44 @@ def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Watc
         rng=outside.rng,
         log_messages=llm.log_messages,
         log_payload=llm.log_payload,
+        pace=outside.pace,
     )
     return WatchedModel(model, clock=outside.clock)
 
 
 def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jobs: Jobs) -> ToolPorts:
     memberships, root, shell = Memberships(channels, rooms.log), rooms.settings.root, rooms.settings.shell
+    project = Project(root)
     return ToolPorts(
         archive=rooms.archive,
         artifacts=rooms.artifacts,
         skills=skills,
         clock=rooms.outside.clock,
         memory=rooms.memory_files,
-        project=Project(root),
+        project=project,
         isolation=Isolation(
             root,
             required=shell.isolation == "required",
             network=shell.network,
             limits=Limits(**shell.limits.model_dump()),
+            code=project.code,
+            instructions=instructions_of(rooms.settings),
         ),
         recall=rooms.archive,
         membership=memberships,
         catalog=rooms.mcp,
         permalink=memberships.permalink,
         jobs=jobs,
+        origins=Origins(root, rooms.settings.home / "origins.json", rooms.operators, rooms.outside.disk),
     )
 
 
 def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> ApprovalDesk:
-    settings, outside = rooms.settings, rooms.outside
+    outside = rooms.outside
     return ApprovalDesk(
         journal=rooms.journal,
         delivery=delivery,
-        operators=settings.operators,
+        operators=rooms.operators,
         channels=channels,
         manifests=rooms.manifests,
         clock=outside.clock,
@@ -206,11 +238,12 @@ def agent_of(
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log)
-    registry = Registry(builtin_tools(tool_ports(rooms, channels, skills, jobs)), rooms.mcp)
+    ports = tool_ports(rooms, channels, skills, jobs)
+    registry = Registry(builtin_tools(ports), rooms.mcp)
     return AgentPool(
         Kit(
             model=rooms.model,
-            model_name=model_name(settings),
+            default_model=model_name(settings),
             registry=registry,
             dispatcher=dispatcher_of(rooms, registry, approvals, progress),
             transcript=rooms.transcript,
@@ -232,6 +265,7 @@ def agent_of(
                 redact=rooms.redact,
                 **settings.prompt.sources(settings.root),
                 has_files=not FILE_TOOLS.isdisjoint(registry.names()),
+                others=ports.whose().named,
             ),
             root=settings.root,
             clock=clock,
@@ -284,21 +318,28 @@ def limits_of(subagents: config.Subagents) -> TaskLimits:
     )
 
 
+def instructions_of(settings: config.Settings) -> tuple[Path, ...]:
+    """Files that tell the model what to do, beside those of the project that do by their names."""
+    sources = settings.prompt.sources(settings.root).values()
+    return (*operator_files(os.environ), *(one for one in sources if isinstance(one, Path)))
+
+
 def policy_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> ToolPolicy:
     """What stands around each tool call."""
     settings, outside = rooms.settings, rooms.outside
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
     return ToolPolicy(
         registry,
-        Rules(paths, **settings.permissions.model_dump()),
+        Rules(paths, border(settings.root), **settings.permissions.model_dump()),
         paths,
-        operators=settings.operators,
+        operators=rooms.operators,
         zone=UTC if zone == "UTC" else ZoneInfo(zone),
         clock=outside.clock,
         log=rooms.log,
         redact=rooms.redact,
         approvals=approvals,
         narrowing=Narrowing(SkillFolder(settings.root, settings.skills.paths, rooms.log), paths),
+        instructions=instructions_of(settings),
     )
 
 
@@ -314,14 +355,15 @@ def delivery_of(rooms: Rooms, channels: dict[str, Channel]) -> Delivery:
         ids=ids,
         log=log,
         limits=settings.delivery.limits,
-        previewing=Previewing.of(settings.channels, rooms.redact.settled),
+        previewing=Previewing.of(settings.channels, lambda words: rooms.redact(rooms.redact.settled(words))),
     )
 
 
-def access_of(rooms: Rooms, lists: AccessList) -> Access:
+def access_of(rooms: Rooms, channels: Mapping[str, Channel]) -> Access:
     settings = rooms.settings
     allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    return Access(rooms.manifests, allow, settings.operators, lists)
+    same = Memberships(channels, rooms.log).same_chat
+    return Access(rooms.manifests, allow, rooms.operators, rooms.lists, same)
 
 
 def files_of(rooms: Rooms, channels: Mapping[str, Channel]) -> FileReader:
@@ -343,8 +385,7 @@ def turns_of(
 ) -> Turns:
     """The gateway: access, intake, lanes and commands."""
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
-    lists = AccessList(settings.home / ACCESS_FILE, rooms.outside.disk, clock)
-    access = access_of(rooms, lists)
+    access = access_of(rooms, channels)
     for name in channels:
         access.prove(name)
     turns = Turns(
@@ -361,13 +402,14 @@ def turns_of(
         max_concurrent=settings.queue.max_concurrent_turns,
         mode=settings.queue.mode,
         debounce=settings.queue.debounce_ms / 1000,
+        full=lambda: bool(rooms.reserve.trouble),
     )
     turns.intake = GatewayIntake(
         access=access,
         journal=rooms.journal,
         archive=rooms.archive,
         delivery=delivery,
-        pending=lists,
+        pending=rooms.lists,
         redact=rooms.redact,
         queue=turns.queue,
         beside=turns.lanes.beside,

@@ -14,8 +14,10 @@ from bot.agent.pool import AgentPool
 from bot.chores import Chores
 from bot.contracts import Channel, Clock, Disk, Ids, Intake, Journal
 from bot.dashboard.server import Dashboard, Part
+from bot.descriptors import RESERVE, limit
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs.desk import JobDesk
+from bot.gateway.losses import Losses
 from bot.gateway.reports import Reports
 from bot.gateway.turns import Turns
 from bot.gateway.watch import Watch
@@ -25,6 +27,7 @@ from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
 from bot.memory import MemoryMonitor
+from bot.reserve import Reserve
 from bot.schedule import Chore, Housekeeping
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
@@ -41,6 +44,7 @@ CHECK_SECONDS = 5.0
 """How long a start waits for a provider that is slow to say whether the key is good."""
 LONGEST_RETRY = 30.0
 KEEP_LEARNED_SECONDS = 60.0
+KEEP_DESCRIPTORS_SECONDS = 30.0
 JOB_SECONDS = 1.0
 """Between two looks at what is due."""
 KEEP_INDEX_SECONDS = 10.0
@@ -63,6 +67,8 @@ class Outside:
     """What everything inside gets for the journal that was made."""
     channel: Callable[[Channel], Channel] = lambda made: made
     """The same for each channel."""
+    pace: float = 1.0
+    """As `Surroundings.pace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,8 @@ class Gateway:
     windows: Windows
     model_name: str
     mcp: McpServers
+    reserve: Reserve
+    losses: Losses
     dashboard: Dashboard | None = None
 
     def parts(self) -> dict[str, Part]:
@@ -107,6 +115,7 @@ class Gateway:
         )
         found = {
             "journal": Part(ok=not self.journal.health(), detail=self.journal.health()),
+            "disk": Part(ok=not self.reserve.trouble, detail=self.reserve.trouble),
             "model": Part(
                 ok=not model.trouble,
                 detail=model.trouble or ("" if model.asked else "not asked yet"),
@@ -137,6 +146,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     """
     chores = [
         Chore("keep what was learnt of models", KEEP_LEARNED_SECONDS, gateway.learned.save),
+        Chore("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
         Chore("keep the search index", KEEP_INDEX_SECONDS, gateway.archive.tend),
         Chore("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
     ]
@@ -147,6 +157,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     watching: asyncio.Task[None] | None = None
     gateway.memory.start()
     try:
+        await asyncio.to_thread(gateway.reserve.look)
         await gateway.journal.open()
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
         gateway.outside.ids.after(await gateway.journal.newest())
@@ -193,12 +204,26 @@ async def _ask_limits(gateway: Gateway, say: Say) -> None:
     """Ask the provider how much the model takes in and gives out, unless it has said so. Raises nothing."""
     try:
         warning = await gateway.windows.ask(gateway.model, gateway.model_name)
+    except errors.ModelUnknown as error:
+        warning = f"llm.model: found {gateway.model_name}; the provider does not have it ({error}); name one that it has"
     except errors.ModelError as error:
         gateway.log.write("model", "the provider does not say what the model takes in", cause=str(error))
         return
     if warning is not None:
         say(f"warning: {warning}")
         gateway.log.write("model", warning, level="warn")
+
+
+async def _keep_descriptors(gateway: Gateway) -> None:
+    """Fill up what journal, archive and log can have where the process has no descriptor left. Raises nothing."""
+    if given := await asyncio.to_thread(RESERVE.fill):
+        gateway.log.write(
+            "connections",
+            "there were no descriptors left; some that were kept back have been used",
+            level="warn",
+            used=given,
+            most=limit(),
+        )
 
 
 async def _connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
@@ -244,6 +269,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
             gateway.watch.opened(name)
             if again := await gateway.turns.open(name):
                 say(f"{name}: {again} unfinished messages go on")
+            gateway.turns.lanes.beside(gateway.losses.tell(name))
             return
 
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0."""
+"""SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0. SIGHUP ends nothing."""
 
 from __future__ import annotations
 
@@ -18,24 +18,33 @@ def _leave(*_: object) -> None:
     os._exit(0)
 
 
+def no_hangup(*_: object) -> None:
+    """Ignores SIGHUP. A function, unlike SIG_IGN, is not handed down to the programs that are started."""
+
+
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
     """In the block a stop ends the process at once: there is nothing to drain yet. `draining` takes over in it."""
     before = {number: signal.signal(number, _leave) for number in STOPS}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, no_hangup)
     try:
         yield
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) is _leave:
+            if signal.getsignal(number) in {_leave, no_hangup}:
                 signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def draining(
-    stop: asyncio.Event, leave: Callable[[], object] = _leave, seconds: float = LAST_RESORT
+    stop: asyncio.Event,
+    hung_up: Callable[[], object] = no_hangup,
+    leave: Callable[[], object] = _leave,
+    seconds: float = LAST_RESORT,
 ) -> Iterator[None]:
     """In the block a stop sets `stop`, and `leave` is called where the process has not ended `seconds` after it; a
-    second stop changes nothing, and neither does one that comes after the block.
+    second stop changes nothing, and neither does one that comes after the block. SIGHUP calls `hung_up`.
     """
     loop = asyncio.get_running_loop()
     last_resort = threading.Timer(seconds, leave)
@@ -48,12 +57,15 @@ def draining(
 
     for number in STOPS:
         loop.add_signal_handler(number, stopped)
+    if hears := signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, hung_up)
+    taken = (*STOPS, signal.SIGHUP) if hears else STOPS
     try:
         yield
     finally:
         # Blocked meanwhile: between the two handlers a stop would kill.
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        for number in STOPS:
+        signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+        for number in taken:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, taken)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from bot.contracts import Clock
+from bot.descriptors import RESERVE
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
@@ -113,7 +114,7 @@ class SystemDisk:
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         new = not path.exists()
-        handle = os.open(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        handle = RESERVE.open(self._made(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             if new:
                 # Else a power failure could take the file, with all that is said to be in it.
@@ -128,20 +129,22 @@ class SystemDisk:
 
     def read(self, path: Path) -> bytes:
         try:
-            return path.read_bytes()
+            handle = RESERVE.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return b""
+        with os.fdopen(handle, "rb") as file:
+            return file.read()
 
     def open(self, path: Path) -> SystemFile:
         try:
-            return SystemFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            return SystemFile(RESERVE.open(path, os.O_RDONLY))
         except FileNotFoundError:
             return SystemFile(None)
 
     def replace(self, path: Path, data: bytes) -> None:
         scratch = self._made(path).with_name(f".{secrets.token_hex(6)}.tmp")
         try:
-            handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = RESERVE.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 view = memoryview(data)
                 while view:
@@ -189,7 +192,7 @@ class SystemDisk:
 def _settle(folder: Path) -> None:
     """Bring the names in a folder to the disk. One that may not be read cannot be asked for that."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = RESERVE.open(folder, os.O_RDONLY)
     except PermissionError:
         return
     try:

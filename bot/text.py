@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import unicodedata
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 import regex
 
@@ -27,6 +30,138 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+_BIDI = regex.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ESCAPES = regex.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # control sequences
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"  # strings for the terminal
+    r"|\x1b[ -/]{0,4}[0-~]"
+)
+_CONTROLS = regex.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BREAKS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
+
+
+def for_terminal(words: str) -> str:
+    """Words of others, safe to print: sequences that a terminal obeys and marks that turn the order of a line around are
+    left out, other control characters replaced; tabs and line breaks stay.
+    """
+    if words.isascii() and words.isprintable():
+        return words
+    if not words.isascii():
+        words = _BIDI.sub("", words).replace("\u2028", "\n").replace("\u2029", "\n")
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", words))
+
+
+def one_line(dumped: str) -> str:
+    """JSON in which no string has a character that some readers take for the end of a line."""
+    if not dumped.isascii():
+        for sign, escaped in _BREAKS.items():
+            if sign in dumped:
+                dumped = dumped.replace(sign, escaped)
+    return dumped
+
+
+_HOST = regex.compile(
+    r"(?:[\p{L}\p{N}_-]{1,63}[.\u3002\uff0e\uff61]){1,10}(?P<top>\p{L}[\p{L}\p{N}-]{1,62})(?![\p{L}\p{N}_-])",
+    regex.IGNORECASE,
+)
+_NO_TOP = frozenset(
+    [
+        "c",
+        "cfg",
+        "conf",
+        "css",
+        "csv",
+        "cpp",
+        "dart",
+        "exe",
+        "gif",
+        "go",
+        "h",
+        "hpp",
+        "htm",
+        "html",
+        "ini",
+        "java",
+        "jpeg",
+        "jpg",
+        "js",
+        "json",
+        "jsonl",
+        "jsx",
+        "kt",
+        "lock",
+        "log",
+        "pdf",
+        "php",
+        "png",
+        "ts",
+        "tsx",
+        "txt",
+        "toml",
+        "tmp",
+        "svg",
+        "sql",
+        "wasm",
+        "xml",
+        "yaml",
+        "yml",
+    ]
+)
+"""What names of files end in, and no host does."""
+_ALIKE = regex.compile(r"[\p{Cyrillic}\p{Greek}\p{Armenian}\p{Cherokee}]")
+_UNSEEN = regex.compile(r"[\p{Cf}\u034f\ufe00-\ufe0f]")
+
+
+def real_host(label: str, url: str) -> str | None:
+    """The host of a link that is to be shown beside its words; None where they do not hide it. They do where they look like
+    an address elsewhere, and where it is easily taken for another one: with a name before it, or in letters that look alike.
+    """
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not host:
+        return None
+    shown = host
+    if not host.isascii():
+        with contextlib.suppress(UnicodeError):
+            shown = host.encode("idna").decode("ascii")
+    if "@" in parts.netloc or _looks_alike(host):
+        return shown
+    seen = _UNSEEN.sub("", unicodedata.normalize("NFKC", label)).casefold()
+    named = [found[0].replace("\u3002", ".") for found in _HOST.finditer(seen) if found["top"] not in _NO_TOP]
+    # Of an address the host alone counts, not what stands in its path.
+    if seen.strip() in {url.casefold(), url.casefold().rstrip("/")}:
+        return None
+    hosts = {host.casefold(), _written(host).casefold()}
+    return None if all(any(_within(one, name) for one in hosts) for name in named) else shown
+
+
+def _within(host: str, named: str) -> bool:
+    """Whether a host is the one that is named, or one inside of it."""
+    named = named.removeprefix("www.")
+    return host in {named, f"www.{named}"} or host.endswith(f".{named}")
+
+
+def _looks_alike(host: str) -> bool:
+    """Whether a host, as it is shown, can be taken for one in Latin letters."""
+    top = host.rpartition(".")[2]
+    # Where its end is written in the same letters, nobody takes it for another one.
+    return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
+
+
+def _written(host: str) -> str:
+    with contextlib.suppress(UnicodeError):
+        return host.encode("ascii").decode("idna")
+    return host
+
+
+def without_direction(words: str) -> str:
+    """Words without marks that turn their order around."""
+    return words if words.isascii() else _BIDI.sub("", words)
 
 
 def utf16_len(text: str) -> int:

@@ -10,10 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CODE = ("bot", "channels")
-FILE_LINES = 400
-FUNCTION_LINES = 60
-LONGER = {"bot/agent/turn.py": 120}
-"""The turn loop reads on one screen, in one piece."""
 BROAD = {
     "bot/agent/runtime.py": 1,  # the turn
     "bot/app.py": 1,  # a channel
@@ -48,11 +44,8 @@ def examine(root: Path) -> Iterator[str]:
         except (UnicodeDecodeError, FileNotFoundError):
             continue  # a picture, or a file just removed
         yield from _words(name, content)
-        if path.suffix == ".py":
-            yield from _lengths(name, content)
-            if name.startswith(CODE):
-                yield from _functions(name, ast.parse(content))
-                yield from _broad(name, ast.parse(content))
+        if path.suffix == ".py" and name.startswith(CODE):
+            yield from _broad(name, ast.parse(content))
 
 
 def tracked(root: Path) -> list[Path]:
@@ -69,21 +62,6 @@ def _words(name: str, content: str) -> Iterator[str]:
         for match in re.finditer(pattern.replace("~", ""), content):
             line = content.count("\n", 0, match.start()) + 1
             yield f"{name}:{line}: {match.group()!r} is {meaning}"
-
-
-def _lengths(name: str, content: str) -> Iterator[str]:
-    lines = content.count("\n")
-    if lines > FILE_LINES:
-        yield f"{name}:{lines}: {lines} lines; a file has {FILE_LINES} at the most"
-
-
-def _functions(name: str, tree: ast.AST) -> Iterator[str]:
-    most = LONGER.get(name, FUNCTION_LINES)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > most:
-                yield f"{name}:{node.lineno}: {node.name} has {lines} lines; {most} are the most"
 
 
 def _broad(name: str, tree: ast.AST) -> Iterator[str]:

@@ -12,14 +12,13 @@ from bot.agent import epochs, said, tally
 from bot.agent.asked import spent
 from bot.agent.continuing import joined
 from bot.agent.epochs import Change, Epochs, Reason
-from bot.agent.incoming import user_message
+from bot.agent.incoming import fresh_nonce, instructions, user_message
 from bot.agent.kit import Kit
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
 from bot.agent.upkeep import Upkeep
 from bot.context import blocks, estimate, prompt, replay
-from bot.context.nested import Contents, Nested
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
 from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
@@ -57,7 +56,7 @@ class ActiveTurn:
         self._kit = kit
         self._partial = Partial()
         self._injected_count = 0
-        self._injected_keys: set[tuple[int, str, str]] = set()
+        self._injected_keys: set[tuple[int | str, ...]] = set()
         self._began = False
         self._ended = False
         self._cut_off: replay.CutOff | None = None
@@ -72,7 +71,9 @@ class ActiveTurn:
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
         self.epochs.turn = self
-        self._ledger.mark("turn_start", self.request.request_id, {"frame": self.epochs.frame})
+        self._ledger.mark(
+            "turn_start", self.request.request_id, {"frame": self.epochs.frame} | self._ledger.chosen
+        )
         self._note(first)
         for inbound, message in rest:
             self._join(inbound, message)
@@ -191,14 +192,10 @@ class ActiveTurn:
         """
         if not self.touched:
             return
-        nested = Nested(self._kit.root, Contents(), self._kit.log)
-        while self.touched:
-            nested.touch(self.touched.pop())
-        found = blocks.redacted(await nested.attached(), self._kit.redact)
+        found = await instructions(self.touched, self._kit, [*self.store.view(), *self.view])
         self._must_run()
-        seen = [block for message in (*self.store.view(), *self.view) for block in message["content"]]
-        if fresh := [block for block in found if block not in seen]:
-            self._note({"role": "user", "content": fresh})
+        if found is not None:
+            self._note(found)
 
     async def take_more(self) -> None:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""
@@ -250,7 +247,9 @@ class ActiveTurn:
         elif self._entries and blocks.tool_uses(self._entries[-1].message):
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
-            self._join(inbound, prompt.user_message(self._joining(inbound), self._now()))
+            self._join(
+                inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._kit))
+            )
         self.epochs.tally.turn(status, wrong)
         facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
         facts[tally.KEY] = self.epochs.tally.facts
@@ -313,15 +312,18 @@ class ActiveTurn:
         meta = line.meta or {}
         request_id = str(meta.get("requestId") or "")
         # ULIDs sort by time: what came in after this message is not history yet.
-        if request_id >= self.request.request_id:
+        if request_id >= self.request.request_id or request_id in self._visible():
             return True
-        if not {request_id, replay.line_key(line)}.isdisjoint(self._visible()):
+        if injected_key(line, self.request.chat_key) in self._injected_keys:
             return True
+        # All other names of a line hold in its own chat alone: platforms count messages from 1 in each.
+        if line.chat_key != self.request.chat_key:
+            return False
         inbound = self.request.inbound
         current = (
             inbound is not None and inbound.message_id is not None and line.message_id == inbound.message_id
         )
-        return (current and line.role == "user") or _key(line) in self._injected_keys
+        return (current and line.role == "user") or replay.line_key(line) in self._visible()
 
     def _visible(self) -> set[str]:
         return (self.store.sources() | set(self._sources)) - {""}
@@ -336,8 +338,8 @@ class ActiveTurn:
             if budget < 0 and taken:
                 break
             taken.insert(0, short)
-        messages = prompt.loaded_messages(taken)
-        keys = [_key(line) for line in lines[len(lines) - len(taken) :]]
+        messages = prompt.loaded_messages(taken, fresh_nonce(self._kit))
+        keys = [injected_key(line, self.request.chat_key) for line in lines[len(lines) - len(taken) :]]
         record = {
             "before": self._entries[0].uuid,
             "messages": messages,
@@ -352,9 +354,13 @@ class ActiveTurn:
         """Carry out a line of an injection: older turns appear, or only the newest of them stay."""
         self._loaded = replay.loaded(self._loaded, data)
         self._injected_count += len(data.get("messages", ()))
-        self._injected_keys |= {(int(ts), role, key) for ts, role, key in data.get("keys", ())}
+        self._injected_keys |= {(int(ts), *rest) for ts, *rest in data.get("keys", ())}
 
     # ------------------------------------------------------------ inside
+
+    def undeclared(self) -> tuple[Json, ...]:
+        """The definitions of tools that this model's window has no room for: `tool_search` finds them."""
+        return self._kit.registry.behind(self.epochs.tools)
 
     def _must_run(self) -> None:
         """What a stop has left behind, because it took its time, may do nothing more in this turn."""
@@ -394,5 +400,7 @@ class ActiveTurn:
         return uuid
 
 
-def _key(line: ArchiveLine) -> tuple[int, str, str]:
-    return line.ts, line.role, line.message_id or line.text
+def injected_key(line: ArchiveLine, chat_key: str) -> tuple[int | str, ...]:
+    """What tells a loaded line from the others. One of another chat than this has its chat behind it."""
+    other = () if line.chat_key == chat_key else (line.chat_key,)
+    return line.ts, line.role, line.message_id or line.text, *other

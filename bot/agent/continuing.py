@@ -8,6 +8,7 @@ the model gets more room. Everything ends after `MAX_AGAIN` more requests.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,11 @@ _LOOKED_AT = 4_000  # characters of each side of a joint
 _SURE = 12  # letters from which on an overlap is no coincidence
 _WIDE = 4  # letters that a character of Chinese or Japanese counts for
 _VARIED = 4  # different characters: a ruler of dashes overlaps with any other
+_WORDS, _WORD, _GLUED = 6, 8, 5
+"""Letters from which on whole words are no coincidence: several different ones; one; one with no space before its double,
+as in "quickquick". "Had had", "ha ha" and "the the" are shorter.
+"""
+_LETTERS = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
@@ -152,15 +158,38 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 def overlap(first: str, second: str) -> int:
     """How many characters at the beginning of `second` repeat the end of `first`.
 
-    The longest such part counts, where it is too long to be a coincidence: a word that happens to be doubled stays.
+    The longest such part counts, where it is too long to be a coincidence: a word that happens to be doubled stays, and
+    so does what is said a third time on either side.
     """
     end, begin = first[-_LOOKED_AT:], second[:_LOOKED_AT]
     for length in range(min(len(end), len(begin)), 0, -1):
         part = begin[:length]
         if end.endswith(part):
-            sure = sum(map(_weight, part)) >= _SURE and len(set(part)) >= _VARIED
-            return length if sure else 0
+            return length if _is_repeat(end[:-length], part, begin[length:]) else 0
     return 0
+
+
+def _is_repeat(before: str, part: str, after: str) -> bool:
+    """Whether a part that ends one piece and begins the next was said twice by mistake."""
+    said = part.strip()
+    if before.rstrip().endswith(said) or after.lstrip().startswith(said) or len(set(part)) < _VARIED:
+        return False
+    if sum(map(_weight, part)) >= _SURE:
+        return True
+    words = _LETTERS.findall(part.casefold())
+    glued = _is_letter(part[:1]) and _is_letter(part[-1:])
+    whole = not (_is_letter(before[-1:]) and _is_letter(part[:1])) and not (
+        _is_letter(part[-1:]) and _is_letter(after[:1])
+    )
+    again = _LETTERS.match(after.casefold().lstrip())
+    if not words or not whole or (again is not None and again[0] == words[0]):
+        return False
+    least = _WORDS if len(set(words)) > 1 else _GLUED if glued else _WORD
+    return sum(map(len, words)) >= least
+
+
+def _is_letter(character: str) -> bool:
+    return _LETTERS.match(character) is not None
 
 
 def _weight(character: str) -> int:

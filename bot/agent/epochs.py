@@ -33,10 +33,12 @@ _ANEW = frozenset(
     {"message_cap", "idle", "size", "compact", "instructions", "model_change", "undo", "deletion"}
 )
 """After these the whole history is written to the cache anew: what is old in it can be masked for nothing."""
-PAYS = 0.5
-"""The part of what is shown that masks must hide to be worth a change for their own sake: they wait for each other, or for
-an epoch that is due anyway.
-"""
+COLD_HIDES = 2_000
+"""Tokens that masks must hide in a cold chat. They cost nothing there, but each changes the front of every request."""
+WARM = 3
+"""So many times the threshold of a cold chat is that of a warm one, where masks cost a rewrite of what stands behind them."""
+WARM_HIDES = 0.5
+"""The part of what is shown that masks must hide in a warm chat to be worth that."""
 COLD_AFTER = 300.0
 """Seconds from the start of a request after which the provider's cache of it has surely expired."""
 
@@ -112,10 +114,13 @@ class Epochs:
         """The same, as it is kept."""
         self.asked_at: float | None = None
         """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
+        self.tools: tuple[Json, ...] = ()
+        """The definitions that requests have since the last time that it was settled."""
         self.sent: Sequence[Message] = ()
         """The messages of the newest request of a turn; () where none is known."""
         self.tally = Tally()
         self._frame_tokens = 0
+        self._system: Sequence[Json] = ()
         self.store = store
         self.ledger = ledger
         self._kit = kit
@@ -129,7 +134,9 @@ class Epochs:
         """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
         costs nothing while the cache is cold, is done now.
         """
-        tools, model = self._kit.registry.definitions, self._kit.model_name
+        self._system = system
+        tools, model = self._kit.declared(), self._kit.model_name
+        self.tools = tools
         self._frame_tokens = self._kit.estimator.frame(model, system, tools)
         before, self.frame = self.frame, {"model": model, "digest": self._kit.framing.digest(system, tools)}
         if self.parts is asked.NOTHING or before != self.frame:
@@ -141,25 +148,36 @@ class Epochs:
             change = changed_frame(self.frame, self.store.head)
             self.declare("model_change" if other else "instructions", change)
         elif self.cold:
-            self.mask_old("cold_cache")
+            self.mask_old("cold_cache", hides=COLD_HIDES)
+        else:
+            above = WARM * self._kit.mask_threshold
+            self.mask_old("size", above=above, hides=WARM_HIDES * self.tokens())
 
-    def mask_old(self, reason: Reason, *, above: int | None = None) -> bool:
-        """Mask old tool results where what is shown is more than so many tokens, by default the configured threshold;
-        whether anything was masked.
+    def fewer_tools(self) -> bool:
+        """Declare less of the tools, where the window has turned out to have no room for them; whether there is less."""
+        before = self._kit.estimator.frame(self._kit.model_name, (), self.tools)
+        if self._kit.estimator.frame(self._kit.model_name, (), self._kit.declared()) >= before:
+            return False
+        self.settle(self._system)
+        return True
+
+    def mask_old(self, reason: Reason, *, above: int | None = None, hides: float = 0) -> bool:
+        """Mask old tool results where what is shown is more than so many tokens, by default the configured threshold, and
+        that `hides` so many of them at the least; whether anything was masked.
         """
         kit, shown = self._kit, self._shown()
         if self.tokens() <= (kit.mask_threshold if above is None else above):
             return False
         results = masking.masks(shown, ages=self._ages, keep=kit.keep_observations, pointer=_pointer)
-        if not results or (reason == "cold_cache" and self._hidden(shown, results) < PAYS):
+        if not results or self._hidden(shown, results) < hides:
             return False
         self.declare(reason, masked(results))
         return True
 
-    def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> float:
-        """Which part of what is shown the masks hide."""
+    def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> int:
+        """How many tokens of what is shown the masks hide."""
         count, model = self._kit.estimator.messages, self._kit.model_name
-        return 1 - count(model, [blocks.masked(one, results) for one in shown]) / max(1, count(model, shown))
+        return count(model, shown) - count(model, [blocks.masked(one, results) for one in shown])
 
     def _ages(self, name: str) -> bool:
         tool = self._kit.registry.get(name)

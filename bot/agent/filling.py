@@ -56,6 +56,7 @@ def _take_up(declared: Epochs, kit: Kit) -> None:
     facts = declared.ledger.facts
     declared.tally.load(facts.get(tally.KEY))
     declared.frame = facts.get(ledger.FRAME)
+    kit.choice.name = facts.get(ledger.CHOSEN)
     if (answered := facts.get(ledger.ANSWERED)) is not None:
         # It was asked before it answered.
         ago = max(0.0, kit.clock.now() - answered / 1000)

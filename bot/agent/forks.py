@@ -59,7 +59,7 @@ def request(
         model=kit.model_name,
         max_tokens=min(ANSWER_TOKENS, kit.budget().max_tokens),
         system=prefix.system,
-        tools=kit.registry.definitions,
+        tools=kit.declared(),
         history=prefix.history,
         injected=(),
         current=prefix.current,
@@ -193,7 +193,7 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> list[Me
     def size(messages: Sequence[Message]) -> float:
         return kit.estimator.messages(kit.model_name, messages)
 
-    frame = kit.estimator.frame(kit.model_name, prefix.system, kit.registry.definitions)
+    frame = kit.estimator.frame(kit.model_name, prefix.system, kit.declared())
     total = size(prefix.messages)
     excess = total / 4
     if error.tokens and error.window:

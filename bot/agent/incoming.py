@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from bot import errors
+from bot import errors, tags
 from bot.agent.kit import Kit
 from bot.context import blocks, prompt
+from bot.context.nested import Contents, Nested
 from bot.context.removed import REMOVED, ids_of
-from bot.contracts import Archive, ArchiveLine, HistoryQuery, Inbound, Message, Quoted, TurnRequest
+from bot.contracts import (
+    ORIGIN,
+    WORKSPACES,
+    Archive,
+    ArchiveLine,
+    HistoryQuery,
+    Inbound,
+    Message,
+    Quoted,
+    TurnRequest,
+)
 
 
 async def user_message(
@@ -20,17 +32,48 @@ async def user_message(
     """
     now, inbound = int(kit.clock.now() * 1000), request.inbound
     if inbound is None:
-        return _without_secrets(prompt.user_message(request, now, wrong=wrong), kit)
+        return _without_secrets(prompt.user_message(request, now, fresh_nonce(kit), wrong=wrong), kit)
     request = await _without_removed(request, inbound, kit.archive)
     changed = await sent_at(kit.archive, inbound)
     words = await kit.prompts.of_person(inbound)
     own = prompt.for_person(kit.redact(words)) if words else None
-    if own is not None and any(own in message["content"] for message in seen):
+    if own is not None and own in _told(seen):
         own = None
     files = await request.files(inbound) if request.files is not None and inbound.attachments else ()
     return _without_secrets(
-        prompt.user_message(request, now, changed=changed, instructions=own, wrong=wrong, files=files), kit
+        prompt.user_message(
+            request, now, fresh_nonce(kit), changed=changed, instructions=own, wrong=wrong, files=files
+        ),
+        kit,
     )
+
+
+async def instructions(touched: list[Path], kit: Kit, seen: Iterable[Message]) -> Message | None:
+    """The instructions for what tools have `touched`, which is emptied; None where the model sees all of them already in
+    what it has `seen`.
+    """
+    nested = Nested(kit.root, Contents(), kit.log)
+    while touched:
+        nested.touch(touched.pop())
+    found = [
+        replace(tag, words=kit.redact(tag.words), note=kit.redact(tag.note))
+        for tag in await nested.attached()
+    ]
+    known, nonce = _told(seen) if found else set(), fresh_nonce(kit)
+    fresh = [
+        replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known
+    ]
+    return {"role": "user", "content": fresh} if fresh else None
+
+
+def fresh_nonce(kit: Kit) -> str:
+    """A nonce for the tags of one message."""
+    return tags.nonce(kit.ids.ulid())
+
+
+def _told(seen: Iterable[Message]) -> set[tags.Tag]:
+    """All that Shipmate itself has told the model in what it has seen."""
+    return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 
 def _without_secrets(message: Message, kit: Kit) -> Message:

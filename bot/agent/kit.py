@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.agent.asked import Framing
@@ -18,6 +18,7 @@ from bot.contracts import (
     Artifacts,
     Clock,
     Ids,
+    Json,
     Log,
     Model,
     ModelReply,
@@ -35,13 +36,24 @@ from bot.llm.windows import Windows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 
+TOOLS = 0.5
+"""The part of a window that definitions of tools may take."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """Which model an operator has chosen for a chat (`Ledger.chosen`); None where ship.json says it."""
+
+    name: str | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Kit:
     """The agent's parts, put together in `bot.app`. `rules` are the output rules of each channel."""
 
     model: Model
-    model_name: str
+    default_model: str
+    """The model that answers where nobody has chosen another one."""
     registry: Registry
     dispatcher: Dispatcher
     transcript: Transcript
@@ -78,11 +90,33 @@ class Kit:
     approvals: Approvals = field(default_factory=Unattended)
     artifacts: Artifacts | None = None
     """Where transcripts of tasks are kept; None where they are not."""
+    choice: Choice = field(default_factory=Choice)
     framing: Framing = field(init=False)
     """Makes what is kept of prompts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "framing", Framing(self.redact))
+
+    @property
+    def model_name(self) -> str:
+        """The model that answers."""
+        return self.choice.name or self.default_model
+
+    def of_chat(self) -> Kit:
+        """The same for one chat, for which a model can be chosen."""
+        made = replace(self, choice=Choice())
+        # It knows the definitions of the tools, which are the same for every chat.
+        object.__setattr__(made, "framing", self.framing)
+        return made
+
+    def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
+        """The definitions of tools that requests have: all, or in a small window as much as half of it holds."""
+        forms = (registry or self.registry).forms
+        window = self.windows.window(self.model_name)
+        if window is None:
+            return forms[0]
+        fitting = (one for one in forms if self.estimator.frame(self.model_name, (), one) <= window * TOOLS)
+        return next(fitting, forms[-1])
 
     def budget(self, model: str | None = None) -> Budget:
         """The limits of requests to a model, by default the one that answers."""
@@ -98,7 +132,7 @@ class Kit:
 
     async def freeze(self, chat_key: str, channel: str | None) -> Frozen:
         """The prompt of a chat for one epoch, within its part of the window."""
-        tools = self.estimator.frame(self.model_name, (), self.registry.definitions)
+        tools = self.estimator.frame(self.model_name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         return await self.prompts.freeze(
             chat_key,

@@ -16,7 +16,8 @@ from bot.history.transcript import LineType, Loaded, Point, Transcript, Transcri
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
 FRAME = "frame"
 ANSWERED = "answeredAt"
-LASTING = (tally.KEY, FRAME)
+CHOSEN = "chosenModel"
+LASTING = (tally.KEY, FRAME, CHOSEN)
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Trail:
     """The line that began the turn which has not ended."""
     facts: Json = field(default_factory=dict)
     """What outlives every boundary: the newest totals, what stood before the messages, when the model answered last
-    (ms). A boundary repeats it, so that nobody looks before it.
+    (ms), the model that was chosen for the chat. A boundary repeats it, so that nobody looks before it.
     """
     _before: str | None = None
     _own: set[str] = field(default_factory=set)  # messages of this turn since the last boundary
@@ -100,6 +101,11 @@ class Ledger:
         """What the newest lines tell of the chat as a whole (`Trail.facts`)."""
         return self._trail.facts
 
+    @property
+    def chosen(self) -> Json:
+        """The model that was chosen for the chat, as lines tell it; {} where none ever was."""
+        return {CHOSEN: self.facts[CHOSEN]} if CHOSEN in self.facts else {}
+
     async def load(self, *, whole: bool = False, most: int | None = None) -> Loaded:
         """What counts of the current session (`Transcript.read`), or the whole of it; the chain goes on from the last
         message of a finished turn.
@@ -131,8 +137,20 @@ class Ledger:
         then.
         """
         await self._settled()
-        await self._transcript.new_session(self._chat_key)
-        self._trail, self._begins, self._told, self.last = Trail(), None, set(), None
+        chosen = self.chosen
+        first = self._line("meta", None, data={"reason": "new"} | chosen) if chosen else None
+        await self._transcript.new_session(self._chat_key, first)
+        self._trail, self._begins, self._told, self.last = Trail(facts=chosen), None, set(), None
+
+    async def choose(self, model: str | None) -> None:
+        """Write down which model was chosen for the chat; None is that of ship.json. Raises `errors.StorageError`;
+        nothing was chosen then.
+        """
+        await self._settled()
+        line = self._line("meta", None, data={"reason": "model", CHOSEN: model})
+        await self._transcript.append(self._chat_key, [line])
+        self._trail.follow(line)
+        self.last = line.uuid
 
     async def resume(self, session: str, data: Json) -> None:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises

@@ -105,12 +105,11 @@ class AgentPool:
 
     async def describe(self, chat_key: str) -> Json:
         with self._lend(chat_key) as runtime:
-            await runtime.fill()
-            return {
-                "model": self._kit.model_name,
-                "messages": len(runtime.store),
-                "maxMessages": self._kit.max_messages,
-            }
+            return await runtime.describe()
+
+    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> Json:
+        with self._lend(chat_key) as runtime:
+            return await runtime.choose(model, request_id)
 
     async def tend(self) -> None:
         """Compact what has been quiet for so long that it is about to leave the provider's cache."""

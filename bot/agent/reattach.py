@@ -1,7 +1,7 @@
 """What is attached again to a history that was compacted: what the model was working with and would have to look for.
 
 Each provider looks at what left the view and at what is still in it, and gives one section. In this order, within a
-budget: pointers to large results, the text of skills, the names of tools that were found; the open tasks stand before
+budget: definitions of tools that were found, pointers to large results, the text of skills, the names of other tools; the open tasks stand before
 them, in the memory or the summary itself. Others join the list once there is something to say.
 """
 
@@ -25,6 +25,10 @@ SOFT_SHARE = 4
 """And no more than a fourth of what a history may grow to: it would be compacted again at once."""
 POINTERS = 20
 """The newest of them."""
+FILES = 3
+"""The files that were read last."""
+TOOLS = 0.5
+"""The part of its budget that definitions may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Gone:
 
     dropped: Sequence[Message]
     kept: Sequence[Message]
+    declared: frozenset[str] = frozenset()
+    """The tools whose definitions come back whole."""
 
 
 Provider = Callable[[Gone], Section]
@@ -59,23 +65,57 @@ def skills(gone: Gone) -> Section:
     return Section("skills", 2, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
 
 
+def files(gone: Gone) -> Section:
+    """What was read of the project's files, whole, the files that were read last first where not all fit."""
+    still = {where for where, _ in _read(gone.kept)}
+    left: dict[str, str] = {}
+    for where, words in _read(gone.dropped):
+        left.pop(where, None)  # read again: it is as new as that
+        if where not in still:
+            left[where] = words
+    newest = list(reversed(left.items()))[:FILES]
+    texts = [f"The file {where}, as it was read before:\n\n{words}" for where, words in newest]
+    shorter = tuple("\n\n".join(texts[:count]) for count in range(len(texts) - 1, 0, -1))
+    names = f"Files read before; read again what you need: {', '.join(where for where, _ in newest)}"
+    return Section("files", 4, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
+
+
+def definitions(gone: Gone, kit: Kit, most: float) -> list[Json]:
+    """The definitions of tools that were found and can be called still, whole, the newest first where not all fit."""
+    still = found.definitions(gone.kept)
+    chosen: list[Json] = []
+    for name, tool in reversed(found.definitions(gone.dropped).items()):
+        cost = kit.estimator.frame(kit.model_name, (), (tool,))
+        if name not in still and kit.registry.get(name) is not None and cost <= most:
+            chosen.append(tool)
+            most -= cost
+    return chosen[::-1]
+
+
 def tools(gone: Gone) -> Section:
-    """The names of tools that were found: what is in view no more is declared no more."""
-    still = set(found.names(gone.kept))
-    names = [name for name in found.names(gone.dropped) if name not in still]
+    """The names of tools that were found and do not come back whole: what is in view no more is declared no more."""
+    still = gone.declared | found.definitions(gone.kept).keys()
+    names = [name for name in found.definitions(gone.dropped) if name not in still]
     words = (
         f"Tools found before; find again with {ToolSearch.name} what you need: {', '.join(names[-POINTERS:])}"
     )
     return Section("tools", 3, words if names else "")
 
 
-PROVIDERS: tuple[Provider, ...] = (artifacts, skills, tools)
+PROVIDERS: tuple[Provider, ...] = (artifacts, skills, tools, files)
 
 
-def attached(gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS) -> list[str]:
-    """What is attached, in order of its worth, within its budget."""
+def room(kit: Kit) -> float:
+    """The tokens that all of it may take."""
     budget = kit.budget()
-    most = min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+    return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
+
+
+def attached(
+    gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS, most: float | None = None
+) -> list[str]:
+    """What is attached, in order of its worth, within its budget."""
+    most = room(kit) if most is None else most
     chosen = assemble(
         (provider(gone) for provider in providers),
         most,
@@ -91,6 +131,15 @@ def _pointers(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:
         read = excerpt.read(words)
         if read is not None and read.artifact is not None:
             yield read.artifact, read.lines
+
+
+def _read(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    for call, words in _results(messages):
+        where = call.get("input", {}).get("path") if call.get("name") == "read_file" else None
+        whole = excerpt.read(words)
+        # What was too large is named among the artifacts.
+        if isinstance(where, str) and (whole is None or whole.artifact is None):
+            yield where, words
 
 
 def _skills(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from bot.agent.kit import Kit
 from bot.context import memory
 from bot.context.memory import Memory, MemoryInvalid
 from bot.context.store import AgentContextStore
-from bot.contracts import Message, Written
+from bot.contracts import NOBODYS, Message, Written
 from bot.history.memories import Kept
 from bot.history.provenance import carried
 from bot.tools.permissions import taint
@@ -34,15 +34,13 @@ class Recollection:
         self._kit = kit
         self._lines: list[tuple[str, tuple[Written, ...]]] = []
         self._on_file: str | None = None
-        self._people: frozenset[str] | None = frozenset()
+        self._seen = NOBODYS
         self._removed: frozenset[str] = frozenset()
 
     def origin(self, view: Sequence[Message]) -> str:
-        """The block that says whose words a summary of this view stands for; "" where anybody's may be among them, as
-        after a restart, since the file of the memory does not tell.
-        """
+        """The block that says whose words a summary of this view stands for; "" where anybody's may be among them."""
         self._saw(view)
-        return taint.origin(self._people)
+        return taint.summed(self._seen)
 
     async def load(self) -> Kept | None:
         """The memory that is on file. Raises `errors.StorageError`."""
@@ -80,13 +78,13 @@ class Recollection:
             written = tuple(by for _, by in self._lines)
             removed = tuple(sorted(self._removed))
             await self._kit.memories.save(
-                self._chat_key, Kept(markdown, covers, ts, tokens, written, removed)
+                self._chat_key, Kept(markdown, covers, ts, tokens, written, removed, self._seen)
             )
             self._on_file = markdown
 
     async def forget(self) -> None:
         """Begin without one. Raises `errors.StorageError`."""
-        self._lines, self._on_file, self._people = [], None, frozenset()
+        self._lines, self._on_file, self._seen = [], None, NOBODYS
         if self._kit.memories is not None:
             await self._kit.memories.forget(self._chat_key)
 
@@ -121,12 +119,11 @@ class Recollection:
 
     def _take(self, kept: Kept | None) -> None:
         self._on_file = kept.markdown if kept is not None else None
-        self._people = frozenset() if kept is None else None
+        self._seen = kept.origin if kept is not None else NOBODYS
         self.carried_out(kept.removed if kept is not None else ())
         lines = kept.markdown.split("\n") if kept is not None else []
         written = kept.written if kept is not None and len(kept.written) == len(lines) else ((),) * len(lines)
         self._lines = list(zip(lines, written, strict=True))
 
     def _saw(self, messages: Sequence[Message]) -> None:
-        people = taint.authors(messages)
-        self._people = None if people is None or self._people is None else self._people | people
+        self._seen |= taint.seen(messages)

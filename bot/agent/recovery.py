@@ -75,7 +75,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
             model=kit.model_name,
             max_tokens=tries.max_tokens,
             system=system,
-            tools=kit.registry.definitions,
+            tools=turn.epochs.tools,
             history=turn.store.view(),
             injected=turn.injected,
             current=[*turn.view, *asking.tail],
@@ -191,11 +191,14 @@ def _shrink(
     if tries.smaller <= MAX_TRIES and _masked(turn, error, kit):
         return
     if large:
-        if tries.smaller > MAX_TRIES or not _lightened(turn, last=tries.smaller == MAX_TRIES):
+        if tries.smaller > MAX_TRIES or not (
+            _lightened(turn, last=tries.smaller == MAX_TRIES) or turn.epochs.fewer_tools()
+        ):
             raise TurnTooLarge from error
         return
     half = _oldest_half(turn)
-    if half is None and tries.smaller <= MAX_TRIES and _lightened(turn, last=True):
+    possible = half is None and tries.smaller <= MAX_TRIES
+    if possible and (_lightened(turn, last=True) or turn.epochs.fewer_tools()):
         return
     if half is None and not tries.halvings:
         raise TurnTooLarge from error

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from bot import errors
 from bot.agent.epochs import Change, Epochs
+from bot.agent.incoming import fresh_nonce
 from bot.agent.kit import Kit
 from bot.agent.upkeep import Upkeep
 from bot.context import memory
@@ -82,7 +83,8 @@ class Removing:
 
     def _head(self) -> Message | None:
         """What stands for what was compacted away: the memory without what was removed, where there is one."""
-        return memory.head(self._upkeep.markdown) if self._upkeep.markdown else None
+        words = self._upkeep.markdown
+        return memory.head(words, nonce=fresh_nonce(self._kit)) if words else None
 
     async def _written(self) -> None:
         if not await self._epochs.ledger.flush():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from bot import errors
 from bot.agent.asked import spent
 from bot.agent.rebuilding import Call, Rebuilt
-from bot.context import blocks, repair
+from bot.context import blocks, found, repair
 from bot.contracts import Json, Message, Model, ModelReply, ModelRequest, Redact
 from bot.tools.builtin.chat_send import ChatSend
 
@@ -84,10 +84,13 @@ async def rerun(
         if not calls:
             break
         results = [known.result(call, came.unknown, cut=call["id"] in reply.cut) for call in calls]
-        own.append({"role": "user", "content": results})
+        shown, tools = found.declared([{"role": "user", "content": results}])
+        own += shown
+        have = {tool["name"] for tool in request.tools}
+        request = replace(request, tools=(*request.tools, *(one for one in tools if one["name"] not in have)))
         if known.loaded:
             # What was thought behind another position would be refused.
-            before, own = [*before, *known.loaded], blocks.without_thinking(own)
+            before, own = [*before, *found.declared(known.loaded)[0]], blocks.without_thinking(own)
             known.loaded = []
     came.answer = _answer(said)
     return came

@@ -10,6 +10,7 @@ from bot import errors
 from bot.agent import epochs, filling, showing, undoing
 from bot.agent.active import ActiveTurn
 from bot.agent.epochs import Epochs
+from bot.agent.incoming import fresh_nonce
 from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
@@ -22,6 +23,7 @@ from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
 from bot.contracts import ArchiveLine, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
+from bot.llm import prices
 from bot.telemetry.context import turn_scope
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
@@ -30,6 +32,10 @@ STOP_SECONDS = 0.4
 """What a tool or the model gets to end when its turn is stopped."""
 LAST_WORDS_SECONDS = 0.4
 """How long a stop waits for the delivery of what had been said; it goes on by itself after that."""
+GONE = (
+    "The provider does not have the model “{}”, which was chosen for this chat. From now on {} answers here again. "
+    "Please send your last message once more."
+)
 UNANSWERED = "a message before this one got no whole answer; the person was told"
 BROKEN = "Something went wrong on my side while I worked on that. Please try again."
 
@@ -41,7 +47,7 @@ class AgentRuntime:
         self.chat_key = chat_key
         self.store = AgentContextStore(kit.max_messages)
         self.last_used = kit.clock.monotonic()
-        self._kit = kit
+        self._kit = kit = kit.of_chat()
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
         self.epochs = Epochs(self.store, self._ledger, kit)
         self.upkeep = Upkeep(chat_key, self.epochs, kit)
@@ -113,6 +119,55 @@ class AgentRuntime:
         self._frozen = None
         self._filled = True
         return count
+
+    @property
+    def chosen(self) -> str | None:
+        """The model that was chosen for this chat; None where ship.json says it."""
+        return self._kit.choice.name
+
+    async def choose(self, model: str | None, request_id: str) -> Json:
+        """As `contracts.Agent.choose_model`."""
+        asked = True
+        if model is not None:
+            try:
+                await self._kit.windows.ask(self._kit.model, model)
+            except errors.ModelUnknown:
+                raise
+            except errors.ModelError as error:
+                asked = False
+                self._kit.log.write(
+                    "model", "the provider does not say whether it has the model", cause=str(error)
+                )
+        await self.fill(TurnRequest(request_id, self.chat_key))
+        await self.upkeep.stop()
+        await self._ledger.choose(model)
+        self._switch(model)
+        return await self.describe() | {"asked": asked}
+
+    def _switch(self, model: str | None) -> None:
+        """Let a model answer from now on. Nobody has a prompt for it yet, and no cache holds this chat."""
+        kit, before = self._kit, self._kit.model_name
+        kit.choice.name = model
+        kit.log.write(
+            "model", "a model was chosen for the chat", level="action", chat_key=self.chat_key,
+            model=kit.model_name, chosen=model is not None, before=before,
+        )  # fmt: skip
+        if kit.model_name != before:
+            self._frozen, self.upkeep.system, self.epochs.asked_at = None, (), None
+
+    async def describe(self) -> Json:
+        """As `contracts.Agent.describe`."""
+        await self.fill()
+        kit, name = self._kit, self._kit.model_name
+        return {
+            "model": name,
+            "chosen": kit.choice.name is not None,
+            "default": kit.default_model,
+            "window": kit.windows.window(name),
+            "price": prices.million(name),
+            "messages": len(self.store),
+            "maxMessages": kit.max_messages,
+        }
 
     async def compact(self, focus: str) -> Json:
         """As `contracts.Agent.compact`."""
@@ -216,7 +271,7 @@ class AgentRuntime:
             self._kit.log.write("error", "the archive cannot be read", level="error", cause=str(error))
             return
         scratch = AgentContextStore(self._kit.max_messages)
-        replay.from_archive(scratch, page.lines, self._kit.max_messages)
+        replay.from_archive(scratch, page.lines, self._kit.max_messages, fresh_nonce(self._kit))
         for turn in scratch.turns:
             self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
             for entry in turn.entries:
@@ -231,6 +286,7 @@ class AgentRuntime:
         turn = ActiveTurn(request, self.epochs, self.upkeep, steps, kit)
         began = kit.clock.monotonic()
         status: TurnStatus = "done"
+        unknown = False
         try:
             await self.fill(request)
             async with self._filling:
@@ -254,15 +310,33 @@ class AgentRuntime:
             wrong = f"{UNANSWERED} ({_plain(error)})"
             # Nothing was left to do but to say so: the person has the answer.
             quiet = isinstance(error, errors.ModelError | Refused) and turn.answered()
-            outcome = _failed(turn, None if quiet else error.person, f"{type(error).__name__}: {error}")
+            person = None if quiet else error.person
+            unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
+            if unknown:
+                person = GONE.format(self.chosen, kit.default_model)
+            outcome = _failed(turn, person, f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
             status, wrong = "failed", f"{UNANSWERED} (internal error)"
             outcome = _failed(turn, BROKEN, f"{type(error).__name__}: {error}")
         self._ending = True
         await turn.end(status, outcome.notice, wrong if outcome.notice else None)
-        self.upkeep.turn_ended()
+        if unknown:
+            await self._back_to_default()
+        else:
+            self.upkeep.turn_ended()
         self._log_end(outcome, began)
         return outcome
+
+    async def _back_to_default(self) -> None:
+        """The provider does not have the model that was chosen (any more)."""
+        try:
+            await self._ledger.choose(None)
+        except errors.StorageError as error:
+            # After a restart the provider refuses it once more.
+            self._kit.log.write(
+                "error", "the choice of a model cannot be written", level="error", cause=str(error)
+            )
+        self._switch(None)
 
     async def _begin(self, turn: ActiveTurn, system: list[Json]) -> None:
         """Begin a turn, or go on with it where a crash cut it off."""

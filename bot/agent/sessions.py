@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from bot.agent import showing
 from bot.agent.kit import Kit
+from bot.agent.ledger import CHOSEN
 from bot.agent.runtime import AgentRuntime
 from bot.agent.tally import KEY
 from bot.context import removed
@@ -88,10 +89,12 @@ class Sessions:
         await self._runtime.upkeep.forget()
 
     def _totals(self) -> Json:
-        """What the chat has come to is told in the session that goes on: it is the chat's, not a session's."""
+        """What the chat has come to, and which model was chosen for it, is told in the session that goes on: it is the
+        chat's, not a session's.
+        """
         tally = self._runtime.epochs.tally
         tally.epoch()
-        return {KEY: tally.facts}
+        return {KEY: tally.facts, CHOSEN: self._runtime.chosen}
 
     def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> Json:
         names = [*known, session]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from bot import text
-from bot.context import files_read
-from bot.contracts import Json, Message
+from bot import tags, text
+from bot.context import quotes
+from bot.contracts import Message
 
 SHOWN = 2_000
 """Characters."""
 _GATHERED = 5 * SHOWN
 """Characters that are looked at: a secret must not slip through because it crosses the border."""
-CONTEXT = "<turn_context"
-FILES = files_read.OPEN
 QUOTED = 80
+_UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY})
+"""Tags of the gateway that say nothing to people."""
 
 
 def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
@@ -34,15 +34,19 @@ def history(messages: Sequence[Message], redact: Callable[[str], str]) -> str:
 
 def said(message: Message) -> str:
     """The beginning of what the person said in a message."""
-    own = (block for block in message["content"] if _is_words(block) and not block["text"].startswith(FILES))
-    words = " ".join(block["text"] for block in own)
-    return text.preview(words, QUOTED)
+    told = tags.of(message)
+    both = zip(message["content"], told, strict=True)
+    own = [block["text"] for block, tag in both if block["type"] == "text" and tag is None]
+    quoted = [line for tag in told for line in quotes.shown(tag)]
+    return text.preview(" ".join(own or quoted), QUOTED)
 
 
 def _lines(message: Message) -> Iterator[str]:
     who = "I" if message["role"] == "assistant" else "Person"
-    for block in message["content"]:
-        if _is_words(block):
+    for block, tag in zip(message["content"], tags.of(message), strict=True):
+        if quoted := quotes.shown(tag):
+            yield from quoted
+        elif block["type"] == "text" and (tag is None or tag.name not in _UNSHOWN):
             yield f"{who}: {block['text']}"
         elif block["type"] == "tool_use":
             yield f"I use {block['name']}: {json.dumps(block['input'], ensure_ascii=False)}"
@@ -50,10 +54,6 @@ def _lines(message: Message) -> Iterator[str]:
             yield f"Result: {_plain(block.get('content'))}"
         elif block["type"] == "image":
             yield f"{who}: [image]"
-
-
-def _is_words(block: Json) -> bool:
-    return bool(block["type"] == "text" and not block["text"].startswith(CONTEXT))
 
 
 def _plain(content: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Collection, Iterable, Sequence
 
 from bot import errors
 from bot.agent.asked import spent
-from bot.contracts import Begun, Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
+from bot.contracts import NOBODYS, ORIGIN, Begun, Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
 from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
@@ -145,7 +145,8 @@ def _said(call: Json, begun: Sequence[Begun]) -> Json:
     if len(there) < len(begun):
         words = partly_delivered_words(len(there), len(begun))
     elif all(one.ids for one in begun):
-        return _result(call, delivered_words([name for one in begun for name in one.ids])) | told
+        words = delivered_words([name for one in begun for name in one.ids])
+        return _result(call, words) | {ORIGIN: NOBODYS.packed()} | told
     else:
         words = UNCERTAIN
     return _result(call, words) | {"is_error": True} | told

@@ -151,6 +151,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         view=lambda: [*turn.store.view(), *turn.injected, *turn.view],
         settle=turn.epochs.ledger.flush,
         touched=turn.touched.append,
+        undeclared=turn.undeclared,
         inbound=inbound,
     )
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bot import errors
 from bot.agent import epochs, forks, reattach
 from bot.agent.epochs import Change, Epochs, Reason
 from bot.agent.forks import Prefix
+from bot.agent.incoming import fresh_nonce
 from bot.agent.kit import Kit
 from bot.agent.recollection import Recollection
 from bot.context import blocks, compaction, estimate, memory
@@ -225,7 +227,8 @@ class Upkeep:
 
     def _begin_compacting(self, reason: Reason) -> bool:
         """Compact beside, where there is enough to gain and it has not failed again and again."""
-        dropped = self._border(self._kit.compaction.keep_tokens)
+        keep = self._kit.compaction.keep_tokens
+        dropped = self._border(min(compaction.CUT_KEEPS, keep) if reason == "idle" else keep)
         gain = self._tokens(self._messages(dropped))
         if self.breaker.open or gain < compaction.WORTH or not self.system:
             return False
@@ -294,9 +297,14 @@ class Upkeep:
         return change
 
     def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> Change:
-        gone = reattach.Gone(self._messages(dropped), self._messages(set(self._uuids()) - set(dropped)))
+        before = [self._store.head] if self._store.head is not None else []
+        kept = self._messages(set(self._uuids()) - set(dropped))
+        gone = reattach.Gone([*before, *self._messages(dropped)], kept)
         origin = self._lines.origin(self._store.view())
-        head = memory.head(words, *reattach.attached(gone, self._kit), origin=origin, block=block)
+        tools = reattach.definitions(gone, self._kit, reattach.TOOLS * reattach.room(self._kit))
+        gone = replace(gone, declared=frozenset(str(tool["name"]) for tool in tools))
+        nonce, attached = fresh_nonce(self._kit), reattach.attached(gone, self._kit)
+        head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools)
         change = epochs.compacted(dropped, head)
         return Change(change.line, change.data | {"how": "provider" if block else how})
 

@@ -19,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Until the gateway's own handlers stand there is nothing to drain: a stop is carried out at once.
         for number in _STOPS:
             signal.signal(number, lambda *_: os._exit(0))
+        # A terminal that closes ends nothing. A function is not handed down to what is started, unlike SIG_IGN.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, lambda *_: None)
     try:
         from bot.cli import entry
 

@@ -28,8 +28,6 @@ Here = Path()
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-# What a terminal would obey, or what turns the order of a line around.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def say(line: str = "") -> None:
@@ -42,6 +40,9 @@ def say_json(value: Any) -> None:
 
 def say_raw(line: str) -> None:
     """A line of JSON: unchanged for a program, safe for a terminal, in escapes where the output is not UTF-8."""
+    from bot import text
+
+    line = text.one_line(line)
     try:
         line.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -58,7 +59,9 @@ def complain(line: str) -> None:
 
 def printable(words: str) -> str:
     """Text of others, safe to show in a terminal."""
-    return _CONTROLS.sub("\ufffd", words)
+    from bot import text
+
+    return text.for_terminal(words)
 
 
 def manifests() -> dict[str, Manifest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -45,6 +46,7 @@ def shipmate(
 app.command()(setup.init)
 app.command()(gateway.run)
 app.command()(gateway.chat)
+app.command()(gateway.link)
 app.command()(setup.check)
 app.command()(logs.logs)
 app.command()(stats.stats)
@@ -108,9 +110,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _carry_out(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has gone, as in `shipmate logs | head`; the interpreter must not flush once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # Whoever read has gone, as in `shipmate logs | head`.
+        code = _unheard(0)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            complain(f"shipmate: {error.strerror}: the output")
+            code = 1
+        # Else its terminal has gone.
+        code = _unheard(code)
+    return code
+
+
+def _unheard(code: int) -> int:
+    """The exit code; the interpreter must not flush once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 

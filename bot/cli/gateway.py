@@ -1,4 +1,4 @@
-"""`shipmate run` and `shipmate chat`."""
+"""`shipmate run`, `shipmate chat` and `shipmate link`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import typer
 
-from bot.cli.common import Dir, Here
+from bot.cli.common import Dir, Here, say
 
 
 def run(root: Dir = Here) -> None:
@@ -23,3 +23,10 @@ def chat(root: Dir = Here) -> None:
     import bot.app
 
     raise typer.Exit(asyncio.run(bot.app.chat(root)))
+
+
+def link(root: Dir = Here) -> None:
+    """Print a link that works once: the browser that opens it is an operator's."""
+    import bot.app
+
+    say(bot.app.link(root))

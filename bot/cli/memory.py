@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
+from bot import errors
 from bot.cli.common import HOME, AsJson, Dir, Here, now, say, say_json, when
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ async def _read(root: Path, name: str, path: str | None) -> list[tuple[MemoryOwn
     ]
     files = [await store.read(owner, one) for one in paths]
     if not files:
-        raise typer.BadParameter(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
+        raise errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
     return [(owner, file) for file in files if file is not None]
 
 
@@ -131,7 +132,7 @@ async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
     store = _store(root)
     owner = await _owner(store, name)
     if not await store.sizes(owner):
-        raise typer.BadParameter(f"nothing is remembered of {name!r}")
+        raise errors.NotFound(f"nothing is remembered of {name!r}")
     file = await store.read(owner, path)
     return owner, file.text if file is not None else ""
 
@@ -147,7 +148,7 @@ async def _forget(root: Path, name: str, path: str | None) -> int:
     store = _store(root)
     count = await store.drop(await _owner(store, name), path)
     if not count:
-        raise typer.BadParameter(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
+        raise errors.NotFound(f"nothing is remembered of {name!r}{f' in {path!r}' if path else ''}")
     return count
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from bot import errors
 from bot.cli.common import HOME
 from bot.cli.history import _Complaints
 
@@ -36,14 +35,14 @@ class Found:
 
 
 def find(root: Path, asked: str) -> Found:
-    """What has this id. Raises `typer.BadParameter`."""
+    """What has this id. Raises `errors.NotFound`."""
     from bot.history import tasks, turns
     from bot.system import SystemDisk
 
     disk, wanted = SystemDisk(), asked.upper()
     task = tasks.find(disk, root / HOME / "artifacts", wanted)
     if task is not None and not task.lines:
-        raise typer.BadParameter(
+        raise errors.NotFound(
             f"the task {wanted} is on file, but {NOT_RECORDED}: it worked before that was written down, or the disk "
             f"refused. What it did is in its transcript; its turn is {task.request_id}."
         )
@@ -51,10 +50,10 @@ def find(root: Path, asked: str) -> Found:
     if task is not None:
         found = _Session(root, turn, task.chat_key, task.request_id).task(task)
         if not found.calls.calls:
-            raise typer.BadParameter(f"the task {wanted} ended before it asked a model")
+            raise errors.NotFound(f"the task {wanted} ended before it asked a model")
         return found
     if turn is None:
-        raise typer.BadParameter(
+        raise errors.NotFound(
             f"no transcript knows a turn or a task {asked!r}. A turn is named by `requestId` in the log, a task by "
             "`details.task`; tasks are kept for 30 days, and go with a message that is removed. What a command such as "
             "`/compact` asked, or what was asked to remember a conversation, is not recorded."
@@ -88,7 +87,7 @@ class _Session:
 
         calls = rebuild(self._lines, self._request_id, self._part, self._gone)
         if not calls.calls:
-            raise typer.BadParameter(f"nothing is recorded of what {self._request_id} asked a model")
+            raise errors.NotFound(f"nothing is recorded of what {self._request_id} asked a model")
         made = tasks.of_turn(SystemDisk(), self._root / HOME / "artifacts", self._chat_key, self._request_id)
         below = tuple(map(self.task, made))
         return Found(self._request_id, self._chat_key, self._name, calls, tasks=below)

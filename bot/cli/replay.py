@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bot import errors
 from bot.cli import rebuilt
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say_raw, settings
 
@@ -79,7 +80,7 @@ def replay(
 
 def _print_body(turn: Rebuilt, number: int) -> None:
     if number > len(turn.calls):
-        raise typer.BadParameter(f"there are {len(turn.calls)} requests")
+        raise errors.NotFound(f"there is no request {number}; there are {len(turn.calls)}")
     call = turn.calls[number - 1]
     if not call.exact:
         complain(f"This is not what was sent: {'; '.join(call.wrong)}.")

@@ -25,6 +25,8 @@ class Sums:
     failed: int = 0
     calls: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+    """Which models answered, and how often."""
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float = 0.0
     unpriced: int = 0
@@ -38,14 +40,18 @@ class Sums:
             self.turns += 1
             self.failed += details.get("status") == "failed"
         elif line.get("kind") == "llm_response":
-            usage = details.get("usage")
+            usage, error = details.get("usage"), details.get("error")
             if isinstance(usage, dict):
-                self._answered(usage, details)
+                self._billed(usage, details)
+            if error is not None or not isinstance(usage, dict):
+                self.errors[str(error or "unknown")] += 1
             else:
-                self.errors[str(details.get("error") or "unknown")] += 1
+                self.calls += 1
+                self.models[str(details.get("model") or "unknown")] += 1
+                self.latencies.append(_number(details.get("latencyMs")))
 
-    def _answered(self, usage: dict[str, Any], details: dict[str, Any]) -> None:
-        self.calls += 1
+    def _billed(self, usage: dict[str, Any], details: dict[str, Any]) -> None:
+        """What the provider bills: also of an answer that broke off."""
         for name in TOKENS:
             self.tokens[name] += _number(usage.get(name))
         cost = details.get("costUsd")
@@ -53,7 +59,6 @@ class Sums:
             self.cost += cost
         else:
             self.unpriced += 1
-        self.latencies.append(_number(details.get("latencyMs")))
 
     @property
     def prompt(self) -> int:
@@ -67,6 +72,7 @@ class Sums:
             "failedTurns": self.failed,
             "calls": self.calls,
             "errors": dict(self.errors),
+            "models": dict(self.models),
             **{name: self.tokens[name] for name in TOKENS},
             "cacheReadShare": None if share is None else round(share, 4),
             "costUsd": round(self.cost, 6),
@@ -109,7 +115,9 @@ def stats(
 def _show(sums: Sums) -> None:
     say(f"turns    {sums.turns}" + (f", {sums.failed} of them failed" if sums.failed else ""))
     failures = ", ".join(f"{name} {count}" for name, count in sums.errors.most_common())
-    say(f"model    {sums.calls} answers" + (f"; failures: {failures}" if failures else ""))
+    models = ", ".join(f"{name} {count}" for name, count in sums.models.most_common())
+    answers = f"{sums.calls} answers" + (f" ({models})" if models else "")
+    say(f"model    {answers}" + (f"; failures: {failures}" if failures else ""))
     say(
         f"tokens   {sums.prompt:,} read, {_share(sums)} of them from the cache; {sums.tokens['outputTokens']:,} written"
     )

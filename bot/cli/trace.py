@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bot import errors
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 from bot.cli.history import _Complaints
 from bot.cli.logs import Reader, Wanted, timestamp
@@ -56,7 +57,7 @@ def trace(
     sums = Sums()
     seen = [*_journal(path), *_log(root, turn, sums), *_transcript(root, turn)]
     if not seen:
-        raise typer.BadParameter(f"nothing is on disk of a turn {request_id!r}")
+        raise errors.NotFound(f"nothing is on disk of a turn {request_id!r}; logs and `/receipt` show ids")
     seen.sort(key=lambda one: one.at)
     for one in seen:
         if as_json:
@@ -73,7 +74,6 @@ def trace(
 
 async def _path(root: Path, request_id: str) -> TurnPath | None:
     """What the journal knows of it; None where there is none, or it forgot."""
-    from bot import errors
     from bot.gateway.receipt import Receipts
     from bot.journal.looking import JournalView
     from bot.system import SystemClock

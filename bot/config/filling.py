@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from bot import text
+from bot import regular, text
 from bot.config.findings import Loc, finding, is_secret_key
 
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -20,6 +21,16 @@ _PLAIN_KEYS = frozenset(
 )
 """What stands under these is no secret, wherever it comes from. Passwords inside addresses are."""
 _MISSING = object()
+MOST = 10_000_000
+"""Bytes of a file of settings."""
+
+
+def read_text(path: Path) -> str:
+    """What stands in a file of settings. Raises OSError, UnicodeDecodeError."""
+    data = regular.read(path, MOST + 1)
+    if len(data) > MOST:
+        raise OSError(errno.EFBIG, f"more than {MOST:,} bytes", str(path))
+    return data.decode("utf-8-sig")
 
 
 def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
@@ -27,11 +38,14 @@ def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
     from dotenv.parser import parse_stream
 
     try:
-        words = path.read_text(encoding="utf-8-sig")
+        words = read_text(path)
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
         findings.append(finding(".env", "bytes that are no UTF-8", "text", "save it as UTF-8"))
+        return {}
+    except regular.NotRegular as error:
+        findings.append(finding(".env", f"{error.strerror}", "a file", "put a file in its place"))
         return {}
     except OSError as error:
         findings.append(finding(".env", error.strerror or "an error", "a file I can read", "mend its rights"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -11,9 +12,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from bot import errors
+from bot import errors, offlimits, regular
 from bot.config import checks, shape
-from bot.config.filling import Filled, fill, lookup_in, read_env_file
+from bot.config.filling import Filled, fill, lookup_in, read_env_file, read_text
 from bot.config.findings import Loc, dotted, finding, from_error, is_secret_key
 from bot.contracts import ChannelSettings, Manifest
 
@@ -86,10 +87,11 @@ def load(
     also: Callable[[shape.ShipFile], Iterator[str]] = lambda _: iter(()),
 ) -> Settings:
     """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong; `also` finds what
-    only a higher floor knows to be wrong.
+    only a higher floor knows to be wrong. What a command made of ours, that ran when Shipmate was killed, is set aside first.
     """
     root = root.absolute()
     found: list[str] = []
+    refused = offlimits.sweep(root)
     variables = read_env_file(root / ".env", found)
     env = {**variables, **{name: value for name, value in env.items() if value}}
     try:
@@ -109,17 +111,21 @@ def load(
         found += [line for line in also(file) if line.split(": ")[0] not in told]
     found += _switches(env)
     if file is not None and not found:
-        return _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))
+        settings = _settings(root, file, manifests, filled, env=env, secrets=frozenset(secrets))
+        aside = tuple(f"{name} was made by a command; it is {new} now" for name, new in refused.items())
+        return dataclasses.replace(settings, warnings=(*aside, *settings.warnings))
     raise errors.ConfigError(*(_without(line, secrets) for line in dict.fromkeys(found)))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(
-            path.read_text(encoding="utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant
-        )
+        document = json.loads(read_text(path), object_pairs_hook=_pairs, parse_constant=_constant)
     except FileNotFoundError:
         raise errors.ConfigError("no ship.json here: run `shipmate init`") from None
+    except regular.NotRegular as error:
+        raise errors.ConfigError(
+            finding(FILE, f"{error.strerror}", "a file", "put a file in its place")
+        ) from None
     except OSError as error:
         line = finding(FILE, error.strerror or "an error", "a file I can read", "mend its rights")
         raise errors.ConfigError(line) from None

@@ -80,7 +80,10 @@ class Context(Shape):
     max_injected_messages: Annotated[int, Field(ge=0, le=10_000)] = 120
     """Older messages that one turn may bring back into view."""
     mask_threshold_tokens: Annotated[int, Field(ge=0)] = 8_000
-    """Above this many tokens old tool results are masked, when the provider's cache is cold or lost anyway."""
+    """Above this many tokens in view old tool results are masked: where the provider's cache is cold (five minutes after the
+    last request) once that hides 2,000 tokens, or is rewritten anyway; above three times as many also while it is warm,
+    once that hides half of what is in view.
+    """
     keep_recent_observations: Annotated[int, Field(ge=3, le=1_000)] = 4
     """So many of the newest tool results are never masked."""
     compaction: Compaction = Compaction()
@@ -133,10 +136,15 @@ class ShellLimits(Shape):
     memory_mb: Annotated[int, Field(ge=16)] | None = 4_096
     """Of each of its processes."""
     processes: Annotated[int, Field(ge=4)] | None = 512
+    """Of all its processes together, root's too."""
     file_mb: Annotated[int, Field(ge=1)] | None = 1_024
     """Of each file that it writes."""
     cpu_seconds: Annotated[int, Field(ge=1)] | None = 600
     """Of each of its processes."""
+    disk_mb: Annotated[int, Field(ge=1)] | None = 4_096
+    """Of all that it writes, and never more than half of what was free on the project's disk."""
+    tmp_mb: Annotated[int, Field(ge=1)] | None = 512
+    """Of its `/tmp`, which is in memory and gone when it ends, and as much of its shared memory."""
 
 
 class Shell(Shape):

@@ -45,7 +45,7 @@ class Frozen:
 class Prompts:
     """Puts prompts together. `custom` replaces the built-in rules and what is told of the surroundings, which are
     then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
-    tools for the project's files.
+    tools for the project's files; `others` gives the paths that are not named (`surroundings.folder_trees`).
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Prompts:
         custom: str | Path = "",
         append: str | Path = "",
         has_files: bool = False,
+        others: Callable[[], surroundings.Names] = frozenset,
     ) -> None:
         self._root = root
         self._skills = skills
@@ -68,6 +69,7 @@ class Prompts:
         self._custom = custom.strip() if isinstance(custom, str) else custom
         self._append = append.strip() if isinstance(append, str) else append
         self._files = has_files and not custom
+        self._others = others
 
     async def freeze(
         self, chat_key: str, channel: str | None, model: str, *, budget: float, size: Callable[[str], float]
@@ -86,7 +88,7 @@ class Prompts:
             custom = group.create_task(self._text("prompt.custom", self._custom))
             append = group.create_task(self._text("prompt.append", self._append))
             git = group.create_task(self._look("Git", surroundings.git_state, ""))
-            trees = group.create_task(self._look("folder", surroundings.folder_trees, list[str]()))
+            trees = group.create_task(self._look("folder", self._trees, list[str]()))
         found = told.result()
         names = ", ".join(skill.name for skill in skills.result())
         sections = [
@@ -137,6 +139,9 @@ class Prompts:
         if not self._files:
             return otherwise
         return await self._part(name, asyncio.to_thread(look, self._root), otherwise)
+
+    def _trees(self, root: Path) -> list[str]:
+        return surroundings.folder_trees(root, self._others)
 
     async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:
         try:

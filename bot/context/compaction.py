@@ -10,8 +10,10 @@ from bot.context.store import Entry, Turn
 from bot.contracts import Clock, Message
 
 KEEP_TOKENS = 4_000
-CUT_KEEPS = 4_000
-"""What a cut by the number of messages leaves at the least, where the memory stands for the rest."""
+CUT_KEEPS = 2_500
+"""What a cut by the number of messages leaves at the least, where the memory stands for the rest, and so does a compaction
+of a quiet chat. Each changes the front of every request: the deeper, the rarer.
+"""
 KEEP_MESSAGES = 5
 SPAN = 2
 """What is kept is at most so many times what is to be kept, where there is a border to keep less at."""

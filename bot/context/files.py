@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts import Log
+from bot.instructing import INCLUDE
 from bot.offlimits import hidden
 
 FILE_LIMIT = 256 * 1024
@@ -22,7 +23,6 @@ NO_TEXT = 20
 """Where one character of so many, or more, cannot be read, it is a picture or a program, not prose."""
 FEW = 10
 """Characters that may be so in any case."""
-_INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 
 
@@ -33,6 +33,8 @@ class Unreadable(errors.ShipmateError):
 def read(path: Path) -> str | None:
     """The text of a file, given by its resolved path; None where there is none. Blocking. Raises `Unreadable`."""
     try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise Unreadable("it is no file")  # a device may act when it is opened
         # Not blocking: whoever opens a pipe to read from it waits for somebody to write.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +89,7 @@ class Including:
         fenced = False
         for line in words.splitlines():
             fenced ^= _FENCE.match(line) is not None
-            named = None if fenced else _INCLUDE.fullmatch(line)
+            named = None if fenced else INCLUDE.fullmatch(line)
             if named is None:
                 yield line
                 continue

@@ -7,13 +7,19 @@ refers to it, so that nothing that was sent before changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from bot.contracts import Json, Message
+from bot.contracts import ORIGIN, Json, Message
+from bot.known import Known
 
 KIND = "tool_reference"
 DEFINITION = "definition"
 """Beside the name in what is kept (`contracts.Found`); never sent there."""
+TOOLS = "tools"
+"""In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
+_UNSENT = frozenset({ORIGIN, TOOLS})
+KEPT = 4_096
+"""Messages that are remembered as they are sent, so that they are the same objects in request after request."""
 
 
 def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
@@ -22,18 +28,50 @@ def declared(messages: Sequence[Message]) -> tuple[list[Message], list[Json]]:
     """
     shown: list[Message] = []
     tools: dict[str, Json] = {}
-    for message in messages:
+    still = {str(tool["name"]): tool for message in messages[:1] for tool in _attached(message)}
+    for message in map(_SENT, messages):
         content = message["content"]
         if isinstance(content, list) and any(map(_refers, content)):
             message = {**message, "content": [_taken(block, tools) for block in content]}  # noqa: PLW2901 - as it is sent
         shown.append(message)
-    return shown, [{**tool, "defer_loading": True} for tool in tools.values()]
+    # No result refers to those of a summary: they are loaded at once.
+    whole = [tool for name, tool in still.items() if name not in tools]
+    return shown, [*whole, *({**tool, "defer_loading": True} for tool in tools.values())]
 
 
-def names(messages: Iterable[Message]) -> list[str]:
-    """The tools that messages refer to, each once, in order."""
-    _, tools = declared(list(messages))
-    return [str(tool["name"]) for tool in tools]
+def _attached(message: Message) -> Iterator[Json]:
+    """The definitions that a summary has, which is the first of all messages."""
+    for block in message["content"] if isinstance(message["content"], list) else ():
+        yield from block.get(TOOLS, ())
+
+
+def _sent(message: Message) -> Message:
+    """A message without what is only kept of it: whose words it holds is for us alone."""
+    content = message["content"]
+    if not isinstance(content, list) or not any(_UNSENT & block.keys() for block in content):
+        return message
+    bare = [
+        {key: block[key] for key in block if key not in _UNSENT} if _UNSENT & block.keys() else block
+        for block in content
+    ]
+    return {**message, "content": bare}
+
+
+_SENT = Known[Message, Message](_sent, most=KEPT)
+
+
+def definitions(messages: Iterable[Message]) -> dict[str, Json]:
+    """The tools that messages have found, by name, each once, what was found last at the end."""
+    tools: dict[str, Json] = {}
+    for message in messages:
+        for tool in _attached(message):
+            tools[str(tool["name"])] = tool
+        for block in message["content"] if isinstance(message["content"], list) else ():
+            for part in block["content"] if _refers(block) else ():
+                if part.get("type") == KIND and DEFINITION in part:
+                    tools.pop(part["tool_name"], None)
+                    tools[part["tool_name"]] = part[DEFINITION]
+    return tools
 
 
 def _taken(block: Json, tools: dict[str, Json]) -> Json:

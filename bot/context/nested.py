@@ -13,8 +13,9 @@ from pathlib import Path
 
 from bot.context.files import Including, Unreadable
 from bot.context.instructions import NAME
-from bot.contracts import Json, Log
+from bot.contracts import Log
 from bot.offlimits import hidden
+from bot.tags import CONTEXT, Tag
 
 Stamp = tuple[int, int, int]
 KEPT_BYTES = 4 * 1024 * 1024
@@ -77,12 +78,12 @@ class Nested:
         self._touched.clear()
         self._contents.clear()
 
-    async def attached(self) -> list[Json]:
-        """Blocks for what was touched since the last time: from the project's root down, the nearest last."""
+    async def attached(self) -> list[Tag]:
+        """What holds where something was touched since the last time: from the project's root down, the nearest last."""
         touched, self._touched = list(self._touched), {}
         return await asyncio.to_thread(self._gather, touched) if touched else []
 
-    def _gather(self, touched: list[Path]) -> list[Json]:
+    def _gather(self, touched: list[Path]) -> list[Tag]:
         root = self._root.resolve()
         found: dict[Path, None] = {}
         for path in touched:
@@ -95,12 +96,10 @@ class Nested:
                 found |= dict.fromkeys(folder / NAME for folder in reversed(folders))
         # A folder stands before those in it, whatever was touched first.
         return [
-            block
-            for file in sorted(found, key=lambda one: len(one.parts))
-            if (block := self._block(root, file))
+            tag for file in sorted(found, key=lambda one: len(one.parts)) if (tag := self._tag(root, file))
         ]
 
-    def _block(self, root: Path, file: Path) -> Json | None:
+    def _tag(self, root: Path, file: Path) -> Tag | None:
         try:
             words = self._read(root, file)
         except (Unreadable, OSError, RuntimeError) as error:
@@ -111,9 +110,8 @@ class Nested:
             return None
         self._seen.add(mark)
         name = file.relative_to(root)
-        closed = words.replace("</turn_context", "<\\/turn_context")
         note = f"Instructions for what lies in {name.parent}/, from {name}."
-        return {"type": "text", "text": f'<turn_context note="{note}">\n{closed}\n</turn_context>'}
+        return Tag(CONTEXT, f"\n{words}\n", note)
 
     def _read(self, root: Path, file: Path) -> str:
         real = file.resolve()

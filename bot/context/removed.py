@@ -174,7 +174,11 @@ def loaded(data: Json, gone: Removed) -> Json:
     if "keys" not in data:
         return data
     lines = zip(data["messages"], data["keys"], strict=True)
-    shown = [blank(one) if (role, name) in gone.messages else one for one, (_, role, name) in lines]
+    # A key that goes on names another chat, whose messages have the same ids as those of this one.
+    shown = [
+        blank(one) if not chat and (role, name) in gone.messages else one
+        for one, (_, role, name, *chat) in lines
+    ]
     return data | {"messages": shown} if shown != data["messages"] else data
 
 

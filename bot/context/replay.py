@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bot.context import blocks, removed
+from bot.context import blocks, prompt, removed
 from bot.context.preserved import Preserved, rebuilt
 from bot.context.removed import Line
 from bot.context.repair import call_ids, mended_entries
@@ -240,7 +240,9 @@ def line_key(line: ArchiveLine) -> str:
     return f"archive:{line.ts}:{line.role}:{line.message_id or line.text}"
 
 
-def from_archive(store: AgentContextStore, lines: Sequence[ArchiveLine], max_messages: int) -> None:
+def from_archive(
+    store: AgentContextStore, lines: Sequence[ArchiveLine], max_messages: int, nonce: str
+) -> None:
     """Plain turns from what was said: each begins with a message of a person. Newest first into half the cap.
 
     The sources of a turn are its requestId and the keys of its lines, since what others wrote has no requestIds.
@@ -250,10 +252,10 @@ def from_archive(store: AgentContextStore, lines: Sequence[ArchiveLine], max_mes
     for line in lines:
         if not line.text.strip() or line.role not in {"user", "assistant"}:
             continue
-        entry = Entry(
-            line_key(line),
-            {"role": line.role, "content": [{"type": "text", "text": line.text}]},
-        )
+        # Words of a person stand behind a tag, so that what they look like says nothing.
+        said = prompt.loaded(line, nonce)
+        own = said["content"][1:] if line.role == "assistant" else said["content"]
+        entry = Entry(line_key(line), {"role": line.role, "content": own})
         if line.role == "user":
             turns.append([entry])
             requests.append(str((line.meta or {}).get("requestId", "")))

@@ -13,7 +13,7 @@ import aiofiles
 import regex
 import yaml
 
-from bot import errors, text
+from bot import errors, regular, text
 from bot.contracts import Log, Skill
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -87,7 +87,7 @@ class SkillFolder:
 
     async def _read(self, file: Path) -> _Found | None:
         try:
-            async with aiofiles.open(file, "rb") as handle:
+            async with aiofiles.open(file, "rb", opener=regular.opener) as handle:
                 raw = await handle.read(FILE_LIMIT)
             return _parse(raw.decode("utf-8", "replace"), file.parent.name)
         except (OSError, ValueError, yaml.YAMLError) as error:

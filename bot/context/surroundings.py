@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bot.offlimits import hidden
@@ -12,6 +12,7 @@ from bot.offlimits import hidden
 MOST_ENTRIES = 60
 """Of one folder; the others are counted."""
 DEPTHS = (3, 2, 1)
+Names = frozenset[str] | None
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv"})
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _READ = 1024 * 1024  # bytes of a file of Git's
@@ -49,26 +50,36 @@ def _words(path: Path) -> str:
         return file.read(_READ).decode("utf-8", "replace").strip()
 
 
-def folder_trees(root: Path) -> list[str]:
-    """The folder's tree, as deep as `DEPTHS`, the deepest first. Blocking; what cannot be read is left out."""
+def folder_trees(root: Path, others: Callable[[], Names] = frozenset) -> list[str]:
+    """The folder's tree, as deep as `DEPTHS`, the deepest first. Blocking; what cannot be read is left out.
+
+    `others` gives the paths whose names may be words of others, None where that is all of them: those are counted and
+    not named, since what stands here is taken for instructions.
+    """
     real = root.resolve()
-    return ["# Project folder\n\n" + "\n".join(_tree(real, real, depth)) for depth in DEPTHS]
+    left = others()
+    if left is None:
+        return []
+    return ["# Project folder\n\n" + "\n".join(_tree(real, real, depth, left)) for depth in DEPTHS]
 
 
-def _tree(root: Path, folder: Path, depth: int, indent: str = "") -> Iterator[str]:
+def _tree(root: Path, folder: Path, depth: int, others: frozenset[str], indent: str = "") -> Iterator[str]:
     try:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
     except OSError:
         return
-    shown = [entry for entry in entries if not _left_out(root, Path(entry.path))]
+    known = [entry for entry in entries if not _left_out(root, Path(entry.path))]
+    shown = [entry for entry in known if str(Path(entry.path).relative_to(root)) not in others]
     for entry in shown[:MOST_ENTRIES]:
         inner = entry.is_dir(follow_symlinks=False)
         yield f"{indent}- {entry.name}" + ("/" if inner else "")
         if inner and depth > 1:
-            yield from _tree(root, Path(entry.path), depth - 1, indent + "  ")
+            yield from _tree(root, Path(entry.path), depth - 1, others, indent + "  ")
     if len(shown) > MOST_ENTRIES:
         yield f"{indent}- … and {len(shown) - MOST_ENTRIES} more"
+    if unnamed := len(known) - len(shown):
+        yield f"{indent}- … and {unnamed} more, written with words of others in view; `list_dir` names them"
 
 
 def _left_out(root: Path, path: Path) -> bool:

@@ -28,7 +28,9 @@ def render(
     messages, more = found.declared([*history, *injected, *current])
     shown_system, shown = breakpoints.placed(system, messages, len(history))
     # Where none was found it is the same object in request after request, and what is known of it holds.
-    declared = (*tools, *more) if more else tuple(tools)
+    found_names = {one["name"] for one in more}
+    # One that was found while the window was small stays one that was found, as the result that names it wants it.
+    declared = (*(one for one in tools if one["name"] not in found_names), *more) if more else tuple(tools)
     return ModelRequest(
         model=model, max_tokens=max_tokens, system=shown_system, tools=declared, messages=shown
     )

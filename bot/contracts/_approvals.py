@@ -14,7 +14,8 @@ class Approval:
     """What a person is asked to allow. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
     nothing else. `shown` says exactly what will run, without secrets; `why` is the reason for asking, `rule` the rule
     behind it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
-    themselves. `lasting`: what was allowed before for longer counts.
+    themselves. `lasting`: what was allowed before for longer counts. `own`: it concerns nobody but this person, so that
+    operators elsewhere are not shown it.
     """
 
     request_id: str
@@ -29,6 +30,7 @@ class Approval:
     user_id: str | None
     granted: bool
     lasting: bool
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,19 @@ class ApprovalRecord:
     asked: Approval
     asked_at: float
     verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question that waits in a chat: the name of its approval, the id (of its outbox row) and words of its message, when it
+    was asked (ms), and which of `once chat always deny` whoever looks may answer, "" where they may not decide.
+    """
+
+    name: str
+    id: str
+    text: str
+    ts: int
+    choices: str
 
 
 class ApprovalBook(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from bot import errors
+from bot.contracts._approvals import OpenQuestion
 from bot.contracts._outside import Clock, Log
 from bot.contracts._values import ArchiveLine, Attachment, ChatType, Health, Inbound, Outbound, Quoted, Sent
 
@@ -36,6 +38,10 @@ class Intake(Protocol):
 
     async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
         """The newest `limit` lines of one conversation, in time order."""
+        ...
+
+    async def questions(self, channel: str, chat_key: str, user_id: str) -> list[OpenQuestion]:
+        """What waits for a decision in a conversation, as this person sees it. Raises `errors.StorageError`."""
         ...
 
 
@@ -94,6 +100,25 @@ class Channel(Protocol):
         ...
 
 
+class HttpServer(Protocol):
+    """Serves pages within the limits that all servers of the process share."""
+
+    @property
+    def streams(self) -> int:
+        """How many answers may go on for long, of all together."""
+        ...
+
+    async def start(self, app: Any, host: str, port: int, *, grace: float) -> int:
+        """Serve an `aiohttp.web.Application` that was not used yet; the port. A stop waits `grace` seconds for what is being
+        answered. Raises OSError where it cannot listen.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Safe to call twice and without `start`."""
+        ...
+
+
 class ChannelSettings(BaseModel):
     """Base of the settings models in the channels' manifests (`channels.<name>` of ship.json)."""
 
@@ -114,6 +139,15 @@ class Edits(Protocol):
 
         Raises `errors.EditRefused` where that message cannot be changed, else an `errors.DeliveryFailed` as `send` does.
         """
+        ...
+
+
+@runtime_checkable
+class Invites(Protocol):
+    """What a `Channel` may have beside its duties: a link that makes whoever opens it an operator, once."""
+
+    async def invite(self) -> str:
+        """A new link, once the channel has been started. It is for the output of the command alone: no log, no file."""
         ...
 
 
@@ -161,11 +195,23 @@ class EditPace:
     total: Pace | None = None
 
 
+async def _refused(_channel: str, _user_id: str) -> None:
+    raise errors.StorageError("Nobody keeps who is an operator here.")
+
+
+def _no_server() -> HttpServer:
+    raise errors.ConfigError("Nobody serves pages here.")
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a channel is built with. `home` is the `.ship` folder, `root` the project root; `name` and `model`
     say who answers, where a channel can show it ("" where that is not known). `holder` (blocking) gives the pid of
-    the process that listens on a port of this machine, None where it cannot be seen.
+    the process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user
+    whose program is at the far end of a connection from this machine (near end first, each as host and port), None
+    where that cannot be seen. `operators` are those of now; `appoint` makes a person of a channel one of them, and
+    raises `errors.StorageError`. `serve` gives a server of pages. `pace` is how many seconds of the network one second of
+    `clock` takes: a network keeps no clock that could be moved.
     """
 
     clock: Clock
@@ -173,10 +219,14 @@ class Surroundings:
     rng: random.Random
     home: Path
     root: Path
-    operators: frozenset[str] = frozenset()
+    operators: Collection[str] = frozenset()
     name: str = "Shipmate"
     model: str = ""
     holder: Callable[[int], int | None] = lambda _: None
+    user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None
+    appoint: Callable[[str, str], Awaitable[None]] = _refused
+    serve: Callable[[], HttpServer] = _no_server
+    pace: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +248,8 @@ class Manifest:
     access: Literal["allowlist", "local"] = "allowlist"
     valid_id: Callable[[str], bool] = bool
     """Whether a string can be a stable id of this platform, for allow lists."""
+    operators: frozenset[str] = frozenset()
+    """Ids that are operators' without being named: those of the user who started Shipmate."""
     never_admit: frozenset[str] = frozenset()
     """Ids that stand for many people and are refused whatever the lists say."""
     pace: Mapping[ChatType, Pace] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict, Unpack
 
 from bot.contracts._approvals import ApprovalBook
 from bot.contracts._values import Inbound, Json, Outbound
@@ -12,6 +12,14 @@ from bot.contracts._values import Inbound, Json, Outbound
 InboxState = Literal["received", "claimed", "done", "dead"]
 OutboxState = Literal["intent", "sending", "sent", "uncertain", "failed"]
 StepKind = Literal["model", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What was wrong with what an earlier process had written, and when that was found (epoch seconds)."""
+
+    what: Literal["damaged", "gone"]
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,9 @@ class StepRecord:
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
     """One outbox row. `state` goes intent → sending → sent | uncertain | failed, and back to intent where a
-    platform asked to wait for long. Times are epoch seconds.
+    platform asked to wait for long. Times are epoch seconds. `not_before` says when a message that was put off goes out,
+    None where it never was. `repeat_of` names the row that this one sends again, marked as a repeat. `attempts` counts
+    its sends of unknown outcome. `untold` is true where it will not arrive and its chat has still to hear that.
     """
 
     id: str
@@ -59,6 +69,20 @@ class DeliveryRecord:
     target: Mapping[str, str] | None = None
     created_at: float = 0.0
     changed_at: float = 0.0
+    not_before: float | None = None
+    repeat_of: str | None = None
+    attempts: int = 0
+    untold: bool = False
+
+
+class OutboxFacts(TypedDict, total=False):
+    """What may be recorded of an outbox row besides its state; None leaves it as it was."""
+
+    message_id: str | None
+    detail: str | None
+    not_before: float | None
+    attempts: int | None
+    untold: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +150,14 @@ class Steps(Protocol):
 class Outbox(Protocol):
     """What has to go out, and what became of it."""
 
-    async def intend(self, messages: Sequence[Outbound]) -> None:
-        """Write messages that are going to be sent, all or none; one whose id is there already stays as it is."""
+    async def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
+        """Write messages that are going to be sent (put off until `not_before`, where that is given), all or none; one
+        whose id is there already stays as it is.
+        """
         ...
 
-    async def mark(
-        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
-    ) -> None:
-        """Change the state of one message. `message_id` and `detail` stay as they were where they are not given."""
+    async def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> None:
+        """Change the state of one message. Facts that are not given stay as they were."""
         ...
 
     async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
@@ -141,6 +165,10 @@ class Outbox(Protocol):
         """Messages in the states intent and sending whose inbound is finished, or unknown, oldest first: they wait for
         nobody but the platform.
         """
+        ...
+
+    async def untold(self) -> list[DeliveryRecord]:
+        """What will not arrive, and whose chat has still to hear that, oldest first."""
         ...
 
     async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
@@ -204,6 +232,12 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
 
     def health(self) -> str:
         """What is wrong with the disk, or "" where the last change reached it."""
+        ...
+
+    def lost(self) -> Lost | None:
+        """The last loss that this journal knows of, found by this process or by an earlier one. A journal that was never
+        there before counts as one that is gone.
+        """
         ...
 
     async def once(self, key: str, now: float, every: float) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from bot.contracts._provenance import Taint
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwner:
@@ -17,12 +19,15 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """When a line was written, and by the turn of whom. `ts` in milliseconds."""
+    """When a line was written, and by the turn of whom. `ts` in milliseconds. `taint` is the level of untrusted text that
+    this turn had in view.
+    """
 
     ts: int
     request_id: str
     chat_key: str
     user_id: str | None
+    taint: Taint = Taint.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +78,8 @@ class MemoryFiles(Protocol):
         """Remove every line that has something of these turns in it; how many lines went."""
         ...
 
-    async def move(self, owner: MemoryOwner, old: str, new: str) -> int:
-        """Give a file or a folder another path; how many files that were. Raises `errors.ToolError` where there is
+    async def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
+        """Give a file or a folder another path, which is `by` somebody too; how many files that were. Raises `errors.ToolError` where there is
         something at the new one.
         """
         ...

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
+from bot.contracts._provenance import ANYBODYS, Provenance
 from bot.contracts._values import (
     ArchiveLine,
     HistoryPage,
@@ -79,7 +80,8 @@ class Archive(Protocol):
 @dataclass(frozen=True, slots=True)
 class ArtifactPage:
     """A part of an artifact. `offset` and `end` count characters, and `end` is where the next page begins; `line` and
-    `last` are the lines (from 1) that it begins and ends in. `characters` and `lines` are those of the whole.
+    `last` are the lines (from 1) that it begins and ends in. `characters` and `lines` are those of the whole,
+    whose words it holds says `origin`.
     """
 
     text: str
@@ -89,6 +91,7 @@ class ArtifactPage:
     last: int
     characters: int
     lines: int
+    origin: Provenance = ANYBODYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +106,13 @@ class ArtifactMatch:
 @dataclass(frozen=True, slots=True)
 class ArtifactMatches:
     """`total` counts every match from where the search began; `next` is the offset of the first that is not among
-    `found`, None where all are.
+    `found`, None where all are. `origin` as of a page.
     """
 
     found: tuple[ArtifactMatch, ...]
     total: int
     next: int | None
+    origin: Provenance = ANYBODYS
 
 
 class Artifacts(Protocol):
@@ -123,8 +127,9 @@ class Artifacts(Protocol):
         tool: str,
         tool_use_id: str,
         artifact_id: str | None = None,
+        origin: Provenance = ANYBODYS,
     ) -> str:
-        """Keep a redacted text; its id, once it is on disk. With an `artifact_id` (a ULID) it takes the place of what is
+        """Keep a redacted text, which holds words of this `origin`; its id, once it is on disk. With an `artifact_id` (a ULID) it takes the place of what is
         kept under that. Raises `errors.StorageError`.
         """
         ...
@@ -325,5 +330,17 @@ class Agent(Protocol):
         ...
 
     async def describe(self, chat_key: str) -> Json:
-        """Facts for `/status`: `model`, `messages`, `maxMessages`."""
+        """Facts for `/status` and `/model`: `model` (which answers), `chosen` (for this chat, or ship.json's), `default`
+        (ship.json's), `window` (tokens of a request) and `price` (US dollars for a million tokens read and written),
+        both None where nobody knows; `messages`, `maxMessages`.
+        """
+        ...
+
+    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> Json:
+        """Let this model answer in a chat from the next turn on, over restarts; None is ship.json's. Facts as `describe`,
+        and `asked`: whether the provider said that it has it. `request_id` is that of the message that says so.
+
+        Raises `errors.ModelUnknown` where the provider does not have it, and `errors.StorageError`; nothing has changed
+        then.
+        """
         ...

@@ -87,6 +87,15 @@ class KnowsMembers(Protocol):
 
 
 @runtime_checkable
+class KnowsMoves(Protocol):
+    """What a `Channel` may have beside its duties: chats to which the platform gives another id."""
+
+    def same_chat(self, chat_id: str) -> frozenset[str]:
+        """All ids that this chat has had, this one among them."""
+        ...
+
+
+@runtime_checkable
 class KnowsLinks(Protocol):
     """What a `Channel` may have beside its duties: the addresses of messages."""
 

@@ -5,29 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from bot.contracts._provenance import ANYBODYS, NOBODYS, Provenance
 from bot.contracts._values import Inbound
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """What is asked for. `inbound` is the message that asks: it fixes place and rights. `when` is a time (ISO 8601), a
-    cron expression of five fields or `every 2h`; `timezone` the one that the person has named, else "". `words_of` are
-    the ids of the people whose words were in view, None where anybody's were.
+    cron expression of five fields or `every 2h`; `timezone` the one that the person has named, else "". `origin` says
+    whose words were in view.
     """
 
     inbound: Inbound
     prompt: str
     when: str
     timezone: str = ""
-    words_of: frozenset[str] | None = None
+    origin: Provenance = ANYBODYS
 
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """What is planned in a place, in `words`; `words_of` as in `JobRequest`, for all that they repeat."""
+    """What is planned in a place, in `words`; `origin` as in `JobRequest`, for all that they repeat."""
 
     words: str
-    words_of: frozenset[str] | None = frozenset()
+    origin: Provenance = NOBODYS
 
 
 class Jobs(Protocol):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from bot.contracts._provenance import ANYBODYS, Provenance, Taint
 from bot.contracts._work import Card
 
 Json = dict[str, Any]
@@ -54,9 +55,25 @@ class SeenFile:
     why: str = ""
 
 
+class Origin(Frozen):
+    """Whose words somebody passes on, as far as the platform says it. `id` and `chat` name the author and the place there;
+    a name is what its bearer has chosen. `from_self`: the words were the bot's own.
+    """
+
+    how: Literal["forwarded", "shared", "via_bot", "quoted_from_elsewhere", "preview"]
+    name: str | None = None
+    id: str | None = None
+    chat: str | None = None
+    message_id: str | None = None
+    ts: int | None = None
+    from_self: bool = False
+
+
 class Quoted(Frozen):
-    """A message of somebody else that came along: an earlier one of the thread, or the one replied to. `message_id` is
-    its name in the chat, where that is known.
+    """A message of somebody else that came along: an earlier one of the thread, the one replied to, or (`brought`) what a
+    message itself passes on or sends instead of words. `user_id` is who put it here, and `origin` whose words it is where
+    that is somebody else. `message_id` is its name in the chat, where that is known. `part` is the piece of it that the
+    reply picks out, `kind` what it is where it is no text (a poll, a place), `files` the names of what it carries.
     """
 
     user_id: str | None
@@ -65,6 +82,18 @@ class Quoted(Frozen):
     ts: int | None = None
     from_self: bool = False
     message_id: str | None = None
+    origin: Origin | None = None
+    brought: bool = False
+    part: str | None = None
+    kind: str | None = None
+    files: tuple[str, ...] = ()
+
+
+class Link(Frozen):
+    """An address that stands behind other words of a message."""
+
+    text: str
+    url: str
 
 
 class Command(Frozen):
@@ -76,7 +105,8 @@ class Command(Frozen):
 
 class Due(Frozen):
     """Why a turn begins that nobody has written for just now: a job is due. `at` is when (epoch seconds), `late` how many
-    seconds ago that was, `missed` how many times before it nothing could be done. `words_of` see `JobRequest`.
+    seconds ago that was, `missed` how many times before it nothing could be done. `words_of` and `taint` say whose words
+    were in view when it was planned; None where anybody's were.
     """
 
     job: str
@@ -85,6 +115,11 @@ class Due(Frozen):
     late: float = 0.0
     missed: int = 0
     words_of: tuple[str, ...] | None = None
+    taint: Taint = Taint.NONE
+
+    @property
+    def origin(self) -> Provenance:
+        return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
 
 class Inbound(Frozen):
@@ -97,6 +132,8 @@ class Inbound(Frozen):
     it only says which message the answer hangs on. `answers` is the id of the message that a person replied to.
     An `edit` carries the id and the new text of the message that it changes, a `delete` the id of the one that is
     gone; a `stop` names the place whose turn should end, and its chat_key may be the place's or that of a thread.
+    `text` is what the person said in words of their own: what they forward or share is `quoted`, as `brought`, and no
+    command is read from it. `links` are addresses that words of theirs stand for.
     `items` are the words of the messages that make up an album, by their ids, in the order of the attachments; an
     edit of one of them names in `changes` the key that it was taken in under.
     `due` is set where a job of this person is due; `text` is then what they had planned.
@@ -120,6 +157,7 @@ class Inbound(Frozen):
     from_bot: bool = False
     attachments: tuple[Attachment, ...] = ()
     quoted: tuple[Quoted, ...] = ()
+    links: tuple[Link, ...] = ()
     answers: str | None = None
     items: dict[str, str] = {}
     changes: str | None = None
@@ -131,6 +169,16 @@ class Inbound(Frozen):
         """Whether it is a command or a platform's signal to stop."""
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
 
+    @property
+    def brought(self) -> tuple[Quoted, ...]:
+        """What the message itself passes on, or sends instead of words."""
+        return tuple(one for one in self.quoted if one.brought)
+
+    @property
+    def says(self) -> bool:
+        """Whether there is something to read in it: words of the person, or what they bring."""
+        return bool(self.text.strip()) or any(one.text.strip() for one in self.brought)
+
     def quotes(self, message_id: str) -> bool:
         """Whether it answers this message, or came with its words."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)
@@ -138,7 +186,10 @@ class Inbound(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """One visible message: a part that `Channel.split` made, redacted. `id` (ULID) names its outbox row."""
+    """One visible message: a part that `Channel.split` made, redacted. `id` (ULID) names its outbox row. `repeat_of` is
+    that of the row whose words these are, once more: a channel that cannot be asked what arrived sends it only over a
+    connection that has just answered.
+    """
 
     id: str
     request_id: str
@@ -149,6 +200,7 @@ class Outbound:
     title: str = ""
     cards: tuple[Card, ...] = ()
     """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
+    repeat_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

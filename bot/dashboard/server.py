@@ -6,14 +6,18 @@ import asyncio
 import errno
 import hmac
 import ipaddress
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from bot import errors
+from bot.contracts import HttpServer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_KNOWN = web.RequestKey("known", bool)
+_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -30,8 +34,9 @@ class Part:
 
 
 class Dashboard:
-    """Serves the state of `parts`, asked afresh for each request. Loopback, or behind a token. `holder` gives the pid
-    of whoever listens on a port already.
+    """Serves the state of `parts`, asked afresh for each request: to who has the token; without one to the user who started
+    it, as `user_of` knows them. Others hear whether it is alive and ready, and no more. `holder` gives the pid of whoever
+    listens on a port already.
     """
 
     def __init__(
@@ -40,14 +45,18 @@ class Dashboard:
         port: int,
         token: str | None,
         parts: Callable[[], Mapping[str, Part]],
+        *,
+        server: HttpServer,
         holder: Callable[[int], int | None] = lambda _: None,
+        user_of: Callable[[tuple[str, int], tuple[str, int]], int | None] = lambda _near, _far: None,
     ) -> None:
         self._host = host
         self._port = port
         self._token = token
         self._parts = parts
         self._holder = holder
-        self._runner: web.AppRunner | None = None
+        self._user_of = user_of
+        self._server = server
         self.address = ""
         if not is_loopback(host) and not token:
             raise errors.ConfigError(
@@ -61,12 +70,9 @@ class Dashboard:
         app.router.add_get("/", _index)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            port = await self._server.start(app, self._host, self._port, grace=0.5)
         except OSError as error:
-            await runner.cleanup()
             pid = (
                 await asyncio.to_thread(self._holder, self._port) if error.errno == errno.EADDRINUSE else None
             )
@@ -75,50 +81,51 @@ class Dashboard:
                 f"dashboard.port: {self._port} on {self._host} cannot be used{by} ({error.strerror}); stop what "
                 "holds it, set another port, or set dashboard.enabled to false"
             ) from error
-        self._runner = runner
-        port = runner.addresses[0][1]
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.address = f"http://{shown}:{port}"
 
     async def stop(self) -> None:
         """Stop listening. Safe to call twice and without `start`."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._server.stop()
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if is_loopback(self._host) and _host_of(request) not in _LOCAL_NAMES:
             # A page elsewhere may point a name of its own at this machine (DNS rebinding).
             return web.json_response({"error": "unknown host"}, status=403)
-        if request.path != "/healthz" and not self._knows(request):
+        request[_KNOWN] = await self._knows(request)
+        if self._token and request.path != "/healthz" and not request[_KNOWN]:
             return web.json_response({"error": "a token is needed"}, status=401)
         response = await handler(request)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    def _knows(self, request: web.Request) -> bool:
-        return not self._token or _carries(request, self._token)
+    async def _knows(self, request: web.Request) -> bool:
+        if self._token:
+            return _carries(request, self._token)
+        ends = [request.get_extra_info(end) for end in ("sockname", "peername")]
+        if not all(ends) or any(name in request.headers for name in _PROXIES):
+            return False
+        return await asyncio.to_thread(self._user_of, *(end[:2] for end in ends)) == os.getuid()
 
     async def _healthz(self, request: web.Request) -> web.Response:
         """Alive is what can answer: 200 in any case, and what is in trouble by name. Why is for operators alone."""
         trouble = {name: part.detail for name, part in self._parts().items() if not part.ok}
         if not trouble:
             return web.json_response({"status": "ok"})
-        shown = trouble if self._knows(request) else dict.fromkeys(trouble, "")
+        shown = trouble if request[_KNOWN] else dict.fromkeys(trouble, "")
         return web.json_response({"status": "degraded", "trouble": shown})
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    async def _readyz(self, request: web.Request) -> web.Response:
         parts = self._parts()
         ready = all(part.ok for part in parts.values() if part.needed)
-        body = {
-            "ready": ready,
-            "parts": {
+        body: dict[str, object] = {"ready": ready}
+        if request[_KNOWN]:
+            body["parts"] = {
                 name: {"ok": part.ok, "detail": part.detail, "heardSecondsAgo": part.heard}
                 for name, part in parts.items()
-            },
-        }
+            }
         return web.json_response(body, status=200 if ready else 503)
 
 

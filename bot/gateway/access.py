@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -40,13 +40,16 @@ class Access:
         self,
         manifests: Mapping[str, Manifest],
         allow: Mapping[str, frozenset[str]],
-        operators: frozenset[str],
+        operators: Collection[str],
         lists: Lists,
+        same_chat: Callable[[str, str], frozenset[str]] = lambda _, chat_id: frozenset({chat_id}),
     ) -> None:
+        """`same_chat` gives all ids of a channel's chat: admission, and blocking, stay where a platform gives another."""
         self._manifests = manifests
         self._allow = allow
         self._operators = operators
         self._lists = lists
+        self._same_chat = same_chat
 
     def judge(self, inbound: Inbound) -> Verdict:
         """The verdict on one inbound, whatever its kind."""
@@ -75,7 +78,7 @@ class Access:
         manifest = self._manifests[channel]
         ids = {user_id} if user_id else set()
         if chat_type == "group":
-            ids.add(chat_id)
+            ids |= self._same_chat(channel, chat_id)
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
         # In this order: the first that holds decides.
         checks: tuple[tuple[bool, Verdict], ...] = (

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from bot import errors, text
@@ -21,6 +22,7 @@ from bot.contracts import (
     Journal,
     Log,
     Manifest,
+    OpenQuestion,
     Scope,
     Verdict,
 )
@@ -28,13 +30,18 @@ from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.queueing import follows
 from bot.gateway.running import Running
+from bot.tools.permissions.showing import visible
 
 SECONDS = 30 * 60.0
 """How long a call waits for a decision, over restarts too."""
+ASK_AGAIN = 15.0
+"""Seconds until a question is asked again that may not have arrived."""
 SHORT = 6
 """Letters of an approval's name that people type."""
 BUTTONS = "approval"
 """The field of a target that names the approval whose buttons belong below a message."""
+CHOICES = "choices"
+"""The field that says which buttons whoever reads the message may press; all of them where it is not there."""
 SCOPES: dict[str, Scope] = {"": "once", "once": "once", "chat": "chat", "always": "always"}
 
 NOTHING = "Nothing waits for an approval here."
@@ -76,7 +83,7 @@ class ApprovalDesk:
         *,
         journal: Journal,
         delivery: Delivery,
-        operators: frozenset[str],
+        operators: Collection[str],
         channels: Collection[str],
         manifests: Mapping[str, Manifest],
         clock: Clock,
@@ -100,6 +107,7 @@ class ApprovalDesk:
         self.answers: Callable[[Inbound], bool] = lambda _: False
         """Questions of tools (`bot.gateway.questions`): whether one waits in a chat, and whether this answers it."""
         self._waiting: dict[str, _Waiting] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ the turn that waits
 
@@ -131,7 +139,7 @@ class ApprovalDesk:
             return given
         floor = self.floor
         turn = floor.running.get(asked.chat_key) if floor is not None else None
-        if floor is None or turn is None or asked.user_id is None or not (self._operators or asked.granted):
+        if floor is None or turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
             return Verdict("nobody")
         if turn.first.due is not None:
             return Verdict("unattended")
@@ -163,7 +171,10 @@ class ApprovalDesk:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         verdict = waiting.answer.result() if waiting.answer.done() else Verdict("expired")
-        return verdict if verdict.by else await self._end(record.id, verdict)
+        if not verdict.by:
+            verdict = await self._end(record.id, verdict)
+        self._close(record.id, verdict)
+        return verdict
 
     async def _end(self, name: str, verdict: Verdict) -> Verdict:
         """Record how it ended, unless somebody was quicker: then that is how."""
@@ -184,22 +195,102 @@ class ApprovalDesk:
             done = {one.chat_key for one in await self._journal.deliveries(name) if one.state == "sent"}
         except errors.StorageError as error:
             self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
-        places = [to for to in (here, *self._elsewhere(first, name)) if to.chat_key not in done]
+        places = [
+            to
+            for to in (here, *self._elsewhere(first, name, own=waiting.record.asked.own))
+            if to.chat_key not in done
+        ]
         if places:
             self._log.write("approval", "people are asked", approval=name, tool=waiting.record.asked.tool)
-        await asyncio.gather(*(self._send(to, name, words) for to in places))
+        arrived = await asyncio.gather(*(self._send(to, waiting, words) for to in places))
+        done |= {to.chat_key for to, there in zip(places, arrived, strict=True) if there}
+        asker = f"{first.channel}:{first.user_id}"
+        if here.chat_type == "direct" and not (
+            self._choices(waiting.record.asked, asker) or done - {here.chat_key}
+        ):
+            # Nobody has it in view who may decide: the person would wait for nothing.
+            self._log.write("approval", "no operator can be reached", level="warn", approval=name)
+            waiting.decided(Verdict("nobody"))
 
-    async def _send(self, to: Address, name: str, words: str) -> None:
+    async def _send(self, to: Address, waiting: _Waiting, words: str) -> bool:
+        """Ask in one place, again and again until it is there, unless that is refused: nobody decides what they never saw.
+        Whether it is there. Who calls this cancels it once it is decided.
+        """
+        name, about = waiting.record.id, waiting.record.asked
+        choices = "once chat always deny"
+        if to.chat_type == "direct" and to.chat_key == about.chat_key:
+            # Elsewhere only operators are asked, each in their own chat.
+            choices = self._choices(about, f"{to.channel}:{waiting.first.user_id}")
+        asked = replace(to, target={**to.target, BUTTONS: name, CHOICES: choices})
+        while True:
+            try:
+                await self._delivery.send(asked, words, kind="notice")
+            except errors.DeliveryFailed as error:
+                self._log.write(
+                    "approval", "a question did not arrive", level="warn", approval=name, cause=str(error)
+                )
+                if not isinstance(error, (errors.DeliveryUncertain, errors.DeliveryThrottled)):
+                    return False
+            else:
+                return True
+            await self._clock.sleep(ASK_AGAIN)
+
+    def _anybody(self, asked: Approval, first: Inbound) -> bool:
+        """Whether somebody may decide who will see the question: those of the page and the terminal see their own chat."""
+        by = f"{first.channel}:{first.user_id}"
+        return asked.granted or any(
+            operator == by or self._manifests[operator.partition(":")[0]].access != "local"
+            for operator in self._operators
+            if operator.partition(":")[0] in self._manifests
+        )
+
+    def _choices(self, asked: Approval, person: str) -> str:
+        """What a person may answer: the buttons below the question in their direct chat."""
+        if person in self._operators:
+            return "once chat always deny"
+        mine = person == f"{asked.channel}:{asked.user_id}"
+        return "once chat deny" if mine and asked.granted else "once deny" if mine and asked.own else ""
+
+    def _close(self, name: str, verdict: Verdict) -> None:
+        """Show everywhere how it ended. Nobody waits for that."""
+        closing = asyncio.create_task(self._shown_closed(name, verdict))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _shown_closed(self, name: str, verdict: Verdict) -> None:
+        ended = _ended(verdict, self._clock.now())
         try:
-            await self._delivery.send(replace(to, target={**to.target, BUTTONS: name}), words, kind="notice")
-        except errors.DeliveryFailed as error:
-            self._log.write(
-                "approval", "a question did not arrive", level="warn", approval=name, cause=str(error)
+            rows = [row for row in await self._journal.deliveries(name) if row.state == "sent"]
+        except errors.StorageError as error:
+            self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+            return
+        last = {row.chat_key: row.id for row in rows}
+        changes = (
+            self._delivery.amend(
+                row, f"{row.text}\n\n{ended}" if row.id == last[row.chat_key] else row.text, {BUTTONS: ""}
             )
+            for row in rows
+            if row.target is not None and row.target.get(BUTTONS)
+        )
+        await asyncio.gather(*changes)
 
-    def _elsewhere(self, first: Inbound, name: str) -> Iterator[Address]:
-        """The direct chats of the operators, who need not be where it was asked; none where an operator asked."""
-        if f"{first.channel}:{first.user_id}" in self._operators:
+    async def open_in(self, chat_key: str, person: str) -> list[OpenQuestion]:
+        """What waits in a chat, as a person (`channel:id`) sees it who opens it now. Raises `errors.StorageError`."""
+        oldest, found = self._clock.now() - SECONDS, []
+        for record in await self._book.open_approvals():
+            if record.asked.chat_key != chat_key or record.asked_at <= oldest:
+                continue
+            for row in await self._journal.deliveries(record.id):
+                if row.chat_key == chat_key and row.kind == "notice":
+                    ts, choices = int(record.asked_at * 1000), self._choices(record.asked, person)
+                    found.append(OpenQuestion(record.id, row.id, row.text, ts, choices))
+        return found
+
+    def _elsewhere(self, first: Inbound, name: str, *, own: bool) -> Iterator[Address]:
+        """The direct chats of the operators, who need not be where it was asked; none where an operator asked, or where it
+        concerns nobody but who asked.
+        """
+        if f"{first.channel}:{first.user_id}" in self._operators or own:
             return
         for operator in sorted(self._operators):
             channel, _, person = operator.partition(":")
@@ -237,6 +328,8 @@ class ApprovalDesk:
                 await self._book.settle(record.id, Verdict("stopped"))
                 if (waiting := self._waiting.get(record.id)) is not None:
                     waiting.decided(Verdict("stopped"))
+                else:
+                    self._close(record.id, Verdict("stopped"))
 
     # ------------------------------------------------------------ the person who decides
 
@@ -270,6 +363,8 @@ class ApprovalDesk:
         self._note(record, inbound, ended, scope=scope)
         if (waiting := self._waiting.get(record.id)) is not None:
             waiting.decided(verdict)
+        else:
+            self._close(record.id, verdict)
         return _told(record, verdict)
 
     async def _named(self, inbound: Inbound, name: str) -> ApprovalRecord | str:
@@ -319,12 +414,32 @@ def _told(record: ApprovalRecord, verdict: Verdict) -> str:
     return f"Approved: {record.asked.tool} runs now.{lasts[verdict.scope]}"
 
 
+def _named(name: str) -> str:
+    """A name that somebody gave themselves, for inside of backticks."""
+    return visible(text.preview(name, 60)).replace("`", "\\u0060")
+
+
+def _ended(verdict: Verdict, now: float) -> str:
+    """How it ended, in the line below the question."""
+    lasts = {"once": "", "chat": ", in this chat from now on", "always": ", always from now on"}[
+        verdict.scope
+    ]
+    at = datetime.fromtimestamp(now, UTC).strftime("%H:%M UTC")
+    said = {
+        "approved": f"✅ Allowed by {verdict.by}, {at}{lasts}.",
+        "denied": f"⛔ Denied by {verdict.by}, {at}.",
+        "expired": "Nobody has decided in time: it did not run.",
+    }
+    return said.get(verdict.ended, "Nobody needs to decide this any more: it did not run.")
+
+
 def _question(record: ApprovalRecord, first: Inbound) -> str:
     """What people read: for whom, why, exactly what, and how to answer."""
     asked, short = record.asked, _short(record)
     # Nothing in it may end the block that it stands in.
     shown = asked.shown.replace("```", "\\u0060" * 3)
-    who = f"{text.preview(first.user_name, 60)} ({asked.user_id})" if first.user_name else f"{asked.user_id}"
+    # Their name is their own choice: the id comes first, and nothing in the name is formatting, a link or another id.
+    who = f"{asked.user_id}" + (f" (`{_named(first.user_name)}`)" if first.user_name else "")
     rule = f" Rule: {asked.rule}." if asked.rule else ""
     may = "An operator, or who asked, can answer" if asked.granted else "An operator can answer"
     return (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Unpack
 
 from bot import errors
-from bot.contracts import Inbound, Journal, Log, Outbound, OutboxState
+from bot.contracts import Inbound, Journal, Log, Outbound, OutboxFacts, OutboxState
 
 Change = Callable[[], Awaitable[object]]
 
@@ -50,20 +51,13 @@ class Arrears:
         """As `contracts.Inbox.amend`; True too where that is owed."""
         return await self._made(lambda: self._journal.amend(inbound)) is not False
 
-    async def intend(self, messages: Sequence[Outbound]) -> None:
+    async def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
         """As `contracts.Outbox.intend`."""
-        await self._made(lambda: self._journal.intend(messages))
+        await self._made(lambda: self._journal.intend(messages, not_before=not_before))
 
-    async def mark(
-        self,
-        outbound_id: str,
-        state: OutboxState,
-        *,
-        message_id: str | None = None,
-        detail: str | None = None,
-    ) -> None:
+    async def mark(self, outbound_id: str, state: OutboxState, **facts: Unpack[OutboxFacts]) -> None:
         """As `contracts.Outbox.mark`."""
-        await self._made(lambda: self._journal.mark(outbound_id, state, message_id=message_id, detail=detail))
+        await self._made(lambda: self._journal.mark(outbound_id, state, **facts))
 
     async def settle(self) -> bool:
         """Make what is owed; False where the disk still refuses it."""

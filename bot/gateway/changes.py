@@ -25,7 +25,9 @@ def revised(message: Inbound, edit: Inbound) -> Inbound:
         "text": edit.text,
         "command": edit.command,
         "attachments": edit.attachments,
-        "quoted": edit.quoted or message.quoted,
+        # What it answered is not told again with every edit; what it brings is.
+        "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
+        "links": edit.links,
     }
     if edit.message_id in message.items:
         changed |= _album(message, edit, edit.message_id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from bot import text
+from bot import errors, text
 from bot.contracts import Agent, Inbound, Json, Manifest
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
@@ -29,9 +30,11 @@ BESIDE = frozenset(
         "whoami",
     }
 )
-"""Commands that do not touch the conversation: they answer at once, whatever runs."""
+"""Commands that do not touch the conversation, whatever follows them (`beside`)."""
 
 ALIASES = {"usage": "stats"}
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
+DEFAULT = "default"
 
 ONCE = frozenset({"undo"})
 """Commands that do something else when they are carried out again."""
@@ -89,6 +92,7 @@ class Commands:
             "help": Command("what I understand", self._help),
             "history": Command("the beginning of what I have in mind of this conversation", self._history),
             "jobs": Command("what I am to do later here; pause, resume or cancel one by its name", jobs),
+            "model": Command("which model answers here; operators choose another", self._model),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
             "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
             "resume": Command(
@@ -175,11 +179,55 @@ class Commands:
             + (f" MCP servers: {servers}." if servers else "")
         )
 
+    async def _model(self, inbound: Inbound) -> str:
+        asked = _argument(inbound)
+        if not asked:
+            return _answering(await self._agent.describe(inbound.chat_key))
+        if not self._access.is_operator(inbound.channel, inbound.user_id):
+            return "Only operators choose the model of a chat."
+        name = None if asked.casefold() == DEFAULT else asked
+        shown = text.preview(asked, 60)
+        if name is not None and MODEL_NAME.fullmatch(name) is None:
+            return f"“{shown}” is not the name of a model. Nothing has changed."
+        try:
+            facts = await self._agent.choose_model(inbound.chat_key, name, inbound.request_id)
+        except errors.OneModel as error:
+            return error.person
+        except errors.ModelUnknown:
+            return f"The provider does not have a model “{shown}”. Nothing has changed."
+        unsure = "" if facts["asked"] else " I could not ask the provider whether it has it."
+        return _answering(facts) + unsure
+
     async def _whoami(self, inbound: Inbound) -> str:
         role = "an operator" if self._access.is_operator(inbound.channel, inbound.user_id) else "a member"
         return (
             f"You are {inbound.user_id} on {inbound.channel}, {role} here. This chat is {inbound.chat_key}."
         )
+
+
+def beside(inbound: Inbound) -> bool:
+    """Whether a command does not touch the conversation: it is answered at once, whatever runs."""
+    command = inbound.command
+    if command is None:
+        return False
+    return command.name in BESIDE or (command.name == "model" and not command.args.strip())
+
+
+def _argument(inbound: Inbound) -> str:
+    return inbound.command.args.strip() if inbound.command is not None else ""
+
+
+def _answering(facts: Json) -> str:
+    """Which model answers in a chat, for a person."""
+    where = (
+        f"chosen for this chat (ship.json has {facts['default']})" if facts["chosen"] else "as ship.json says"
+    )
+    window, price = facts["window"], facts["price"]
+    reads = f"It reads up to {window:,} tokens." if window else "How many tokens it reads, I do not know."
+    costs = "Its price I do not know."
+    if price is not None:
+        costs = f"A million tokens cost ${price[0]:,.2f} read and ${price[1]:,.2f} written."
+    return f"{facts['model']} answers here, {where}. {reads} {costs}"
 
 
 def once(inbound: Inbound) -> bool:

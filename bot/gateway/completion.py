@@ -22,9 +22,9 @@ from bot.contracts import (
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.items import Item, original
-from bot.gateway.outbox import REPEATED, REPLACED, Courier
+from bot.gateway.outbox import REPEATED, Courier
 from bot.gateway.previews import places
-from bot.gateway.waiting import Waiting, due
+from bot.gateway.waiting import Waiting
 from bot.gateway.waiting import left as seconds_left
 from bot.system import Steady
 
@@ -86,9 +86,9 @@ class Shelf:
         except errors.StorageError as error:
             self._log.write("error", "the archive cannot be read", level="error", cause=str(error))
             return
-        known = {f"{one}-" for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
-        # A repeat has an id of its own that begins with that of its original, and is the same part all the same.
-        if new := [part for part in parts if not any(f"{part[0].id}-".startswith(one) for one in known)]:
+        known = {one for line in page.lines for one in (line.meta or {}).get("outboxIds", ())}
+        # A repeat is the same part as its original.
+        if new := [part for part in parts if not known & {part[0].id, part[0].repeat_of}]:
             await self.put(to, new)
 
 
@@ -170,7 +170,7 @@ class Completion:
         rows = [
             row
             for row in _in_order(found, "notice" if items[0].message.kind == "notice" else "reply")
-            if original(row.id) in owed
+            if original(row) in owed
         ]
         left = self._items(to, await self._left(to, rows), found)
         # What the disk has refused is on file before anybody looks for it.
@@ -188,7 +188,8 @@ class Completion:
         late = [row for row in rows if now - row.created_at > PATIENCE]
         for row in late:
             lost = errors.DeliveryUncertain if row.state == "sending" else Expired
-            await self._courier.end(_message(to, row), lost("the platform did not take it for a day"))
+            error = lost("the platform did not take it for a day")
+            await self._courier.end(_message(to, row), error, untold=True)
         left = await self._left(to, [row for row in rows if row not in late])
         await self._deliver(to, left, every)
 
@@ -201,12 +202,12 @@ class Completion:
 
     async def _left(self, to: Address, rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
         """The rows that are not at their end."""
-        repeated = {row.id.rpartition("-")[0] for row in rows}
+        repeated = {row.repeat_of for row in rows}
         left = []
         for row in rows:
             if row.state == "sending" and row.id in repeated:
                 # The process ended between the repeat's first write and this one.
-                await self._courier.mark(_message(to, row), "uncertain", detail=REPLACED)
+                await self._courier.mark(_message(to, row), "uncertain")
             elif row.state in {"intent", "sending"}:
                 left.append(row)
         return left
@@ -239,6 +240,7 @@ class Completion:
                 age=abs(now - row.created_at),
                 place=taken.get(row.id),
                 put_off=_waits(row),
+                attempts=row.attempts,
             )
             for row in rows
         ]
@@ -246,7 +248,7 @@ class Completion:
 
 def _message(to: Address, row: DeliveryRecord) -> Outbound:
     kind: Kind = "notice" if row.kind == "notice" else "reply"
-    return Outbound(row.id, row.request_id, row.chat_key, to.target, row.text, kind)
+    return Outbound(row.id, row.request_id, row.chat_key, to.target, row.text, kind, repeat_of=row.repeat_of)
 
 
 def _put_off(rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
@@ -255,14 +257,14 @@ def _put_off(rows: Sequence[DeliveryRecord]) -> list[DeliveryRecord]:
 
 def _waits(row: DeliveryRecord) -> bool:
     """Whether a row was put off."""
-    return row.state in {"intent", "sending"} and due(row.detail) is not None
+    return row.state in {"intent", "sending"} and row.not_before is not None
 
 
 def _begun(rows: Iterable[DeliveryRecord]) -> tuple[Begun, ...]:
     """What became of each message of an answer, together with its repeats."""
     messages: dict[str, list[DeliveryRecord]] = {}
     for row in rows:
-        messages.setdefault(original(row.id), []).append(row)
+        messages.setdefault(original(row), []).append(row)
     return tuple(
         Begun(
             name,
@@ -278,5 +280,5 @@ def _in_order(rows: Iterable[DeliveryRecord], kind: Kind = "reply") -> list[Deli
     found = [row for row in rows if row.kind == kind]
     places: dict[str, int] = {}
     for row in found:
-        places.setdefault(original(row.id), len(places))
-    return sorted(found, key=lambda row: (places[original(row.id)], row.id))
+        places.setdefault(original(row), len(places))
+    return sorted(found, key=lambda row: places[original(row)])

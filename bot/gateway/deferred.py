@@ -13,7 +13,7 @@ from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.completion import Completion
 from bot.gateway.outbox import Courier
-from bot.gateway.waiting import Waiting, due, left
+from bot.gateway.waiting import Waiting, left
 from bot.telemetry.context import turn_scope
 
 RETRY_SECONDS = 5.0
@@ -55,9 +55,9 @@ class Deferred:
     async def load(self) -> None:
         """Take up what an earlier process left waiting. Raises `errors.StorageError`."""
         for row in await self._journal.undelivered():
-            until = due(row.detail)
-            record = await self._journal.inbound(row.request_id) if until is not None else None
-            if until is None or record is None:
+            put_off = row.not_before is not None
+            record = await self._journal.inbound(row.request_id) if put_off else None
+            if record is None:
                 await self._close(row)
             elif record.inbound.channel in self._channels:
                 to = Address.of(record.inbound)

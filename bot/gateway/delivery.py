@@ -5,26 +5,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bot import errors, text
-from bot.contracts import Archive, Begun, Channel, Clock, Ids, Journal, Log, Manifest, Outbound, Redact, Sent
+from bot.contracts import (
+    Archive,
+    Begun,
+    Channel,
+    Clock,
+    DeliveryRecord,
+    Edits,
+    Ids,
+    Journal,
+    Log,
+    Manifest,
+    Outbound,
+    Redact,
+    Sent,
+)
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.changing import Desk
 from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
 from bot.gateway.items import Item, original
-from bot.gateway.outbox import Courier
+from bot.gateway.outbox import REPEATED, Courier
 from bot.gateway.previews import NONE, Previewing, Previews
 from bot.gateway.progress import Progress
 from bot.gateway.targets import Targets
 from bot.gateway.waiting import Waiting
 
 SIGN_SECONDS = 5.0
+AMENDS = 3
+LONGEST_AMEND = 60.0
 SHORT = 2_000
 """Characters that are split where everything else runs: that takes a few milliseconds."""
+
+
+MISSED = (
+    "(Something that I said here earlier may never have arrived: {which}. /receipt shows what became of it.)"
+)
+MISSED_CHARS = 60
 
 
 def _unheard(_ids: Sequence[str]) -> None:
@@ -51,6 +73,7 @@ class Delivery:
         self._channels = channels
         self._redact = redact
         self._ids = ids
+        self._clock = clock
         self._log = log
         self._waiting = Waiting()
         self._targets = Targets(journal, log)
@@ -59,10 +82,12 @@ class Delivery:
         self._courier = Courier(
             channels,
             manifests,
+            journal=journal,
             arrears=self.arrears,
             targets=self._targets,
             waiting=self._waiting,
             clock=clock,
+            ids=ids,
             log=log,
             limits=limits,
         )
@@ -159,6 +184,9 @@ class Delivery:
     ) -> tuple[list[Item], Future[None]]:
         """The messages that a text comes to, and their way into the outbox."""
         await self._load()
+        missed = self._courier.untold.get(to.chat_key, {}) if owed or kind == "reply" else {}
+        if missed and words.strip():
+            words = f"{_missed(lost for _, lost in missed.values())}\n\n{words}"
         parts = await self._split(self._channels[to.channel], self._redact(text.clean(words)))
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
@@ -169,7 +197,12 @@ class Delivery:
         items = [Item(message, owed or kind == "reply") for message in messages]
         items[0] = replace(items[0], place=place)
         begun([message.id for message in messages])
-        return items, asyncio.ensure_future(self.arrears.intend(messages))
+        # In one order: the words are on file before what they tell counts as told.
+        intended = asyncio.ensure_future(self.arrears.intend(messages))
+        if missed:
+            await intended
+            await self._courier.told(to)
+        return items, intended
 
     async def _delivered(self, to: Address, items: list[Item], prepared: Future[None]) -> list[Sent]:
         shown: list[Part] = []
@@ -183,13 +216,36 @@ class Delivery:
             raise
         except errors.DeliveryFailed as error:
             if shown:
-                begun = {original(message.id) for message, _ in shown}
+                begun = {original(message) for message, _ in shown}
                 raise errors.DeliveryPartial(str(error), sent=len(begun), parts=len(items)) from error
             raise
         finally:
             if shown and items[0].message.kind == "reply":
                 await self._shelf.put(to, shown)
         return [sent for _, sent in shown]
+
+    async def amend(self, row: DeliveryRecord, words: str, place: Mapping[str, str]) -> None:
+        """Give a message that was sent other words, and its target what `place` says, where its channel can do that; a second
+        time where its platform asks to wait. Where it cannot be changed it stays.
+        """
+        channel = self._channels.get(row.chat_key.partition(":")[0])
+        if not isinstance(channel, Edits) or row.message_id is None:
+            return
+        target = {**(row.target or {}), **place}
+        message = Outbound(row.id, row.request_id, row.chat_key, target, self._redact(words), "notice")
+        for _ in range(AMENDS):
+            try:
+                async with asyncio.timeout(SIGN_SECONDS):
+                    await channel.edit(message, row.message_id)
+            except errors.DeliveryThrottled as error:
+                await self._clock.sleep(min(error.retry_after, LONGEST_AMEND))
+            except TimeoutError:
+                continue
+            except errors.DeliveryFailed as error:
+                self._log.write("delivery", "a message could not be changed", level="debug", cause=str(error))
+                return
+            else:
+                return
 
     async def resume(self, to: Address) -> tuple[Begun, ...]:
         """After a crash: bring what this answer had begun to deliver to its end, or put it off. Notices are left alone."""
@@ -278,12 +334,20 @@ class Delivery:
             try:
                 if not self._loaded:
                     await self._targets.load()
+                    await self._courier.load()
                     await self.deferred.load()
             except errors.StorageError as error:
                 self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
                 return False
             self._loaded = True
         return True
+
+
+def _missed(lost: Iterable[str]) -> str:
+    """What a chat is told of messages that will not arrive."""
+    return MISSED.format(
+        which=", ".join(f"“{text.preview(words.removeprefix(REPEATED), MISSED_CHARS)}”" for words in lost)
+    )
 
 
 class ChatReply:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from bot.contracts import ArchiveLine, Inbound, Intake
+from bot.contracts import ArchiveLine, Inbound, OpenQuestion
+from bot.gateway.approvals import ApprovalDesk
+from bot.gateway.intake import GatewayIntake
 from bot.gateway.reports import Reports
 
 
 class Door:
-    """`contracts.Intake` in front of another one."""
+    """`contracts.Intake` in front of the gateway's."""
 
-    def __init__(self, intake: Intake, reports: Reports) -> None:
+    def __init__(self, intake: GatewayIntake, reports: Reports, approvals: ApprovalDesk) -> None:
         self._intake = intake
         self._reports = reports
+        self._approvals = approvals
 
     async def accept(self, inbound: Inbound) -> bool:
         return await self._intake.accept(inbound)
@@ -27,3 +30,6 @@ class Door:
 
     async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
         return await self._intake.recent(chat_key, limit)
+
+    async def questions(self, channel: str, chat_key: str, user_id: str) -> list[OpenQuestion]:
+        return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")

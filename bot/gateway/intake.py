@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from bot import errors, text
+from bot.context import prompt, quotes
 from bot.contracts import (
     Archive,
     ArchiveLine,
@@ -18,6 +19,7 @@ from bot.contracts import (
     Inbound,
     InboxRecord,
     Journal,
+    Link,
     Log,
     Quoted,
     Redact,
@@ -209,6 +211,7 @@ class GatewayIntake:
             command=inbound.command.name if inbound.command is not None else None,
             length=len(inbound.text),
             attachments=len(inbound.attachments),
+            brought=len(inbound.brought) or None,
         )
         self._knows(inbound.chat_key)
         if inbound.due is None:  # a job says nothing about its chat
@@ -286,7 +289,10 @@ class GatewayIntake:
         if inbound.kind not in {"message", "edit"} or inbound.command is not None:
             return
         inbound = await self._of_album(inbound)
+        words, quoted = quotes.archived(inbound.text, inbound.brought, prompt.iso)
         meta = {
+            **quoted,
+            "links": [link.model_dump() for link in inbound.links] or None,
             "requestId": inbound.request_id,
             "chatType": inbound.chat_type,
             "username": inbound.user_name,
@@ -304,7 +310,7 @@ class GatewayIntake:
             user_id=inbound.user_id,
             message_id=inbound.message_id,
             role="user",
-            text=inbound.text,
+            text=words,
             meta={key: value for key, value in meta.items() if value is not None},
         )
         try:
@@ -336,6 +342,9 @@ class GatewayIntake:
                 "text": self._clean(inbound.text),
                 "user_name": self._cleaned(inbound.user_name),
                 "command": self._clean_command(inbound.command),
+                "links": tuple(
+                    Link(text=self._clean(link.text), url=self._clean(link.url)) for link in inbound.links
+                ),
                 "items": {name: self._clean(words) for name, words in inbound.items.items()},
                 "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
             }
@@ -351,7 +360,17 @@ class GatewayIntake:
         return attachment.model_copy(update=update)
 
     def _clean_quote(self, message: Quoted) -> Quoted:
-        update = {"text": self._clean(message.text), "user_name": self._cleaned(message.user_name)}
+        origin = message.origin
+        if origin is not None:
+            names = {"name": self._cleaned(origin.name), "chat": self._cleaned(origin.chat)}
+            origin = origin.model_copy(update=names)
+        update = {
+            "text": self._clean(message.text),
+            "user_name": self._cleaned(message.user_name),
+            "part": self._cleaned(message.part),
+            "files": tuple(map(self._clean, message.files)),
+            "origin": origin,
+        }
         return message.model_copy(update=update)
 
     def _cleaned(self, words: str | None) -> str | None:

@@ -54,7 +54,8 @@ class Lanes:
 
     At most `limit` turns run at once; people take turns, in a chat and for places, and each one's own messages keep
     their order. `work` does one portion; what it raises is logged, `sorry` tells the person, and the lane goes on.
-    `freed` hears of every person of whom something less waits; `rush` says whether much comes in right now.
+    `freed` hears of every person of whom something less waits; `rush` says whether much comes in right now. While the
+    disk is `full` no turn begins but one that did before a restart; `resume` is called once there is room.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class Lanes:
         debounce: float = 0.0,
         freed: Callable[[Person], None] = lambda _: None,
         rush: Callable[[], bool] = lambda: False,
+        full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._work = work
         self._sorry = sorry
         self._log = log
         self._mode = mode
         self._freed = freed
+        self._full = full
         self._places = Places(limit)
         self._breath = Breath(self.go_on, rush)
         self._holds = Holds(clock, debounce, self._quiet)
@@ -123,6 +126,12 @@ class Lanes:
         lane.running = self._portion(chat_key, lane, who)
         self._start(self._work(lane.running), functools.partial(self._ended, chat_key, lane.running))
         self._breath.take()
+
+    def resume(self) -> None:
+        """The disk has room again: what waited for that begins."""
+        for chat_key, lane in list(self._lanes.items()):
+            self._ask(chat_key, lane)
+        self.go_on()
 
     def beside(self, work: Awaitable[object]) -> None:
         """Do something that must not wait for its chat's lane."""
@@ -280,8 +289,12 @@ class Lanes:
         """Ask for a place on behalf of those who have something ready, or no longer."""
         if lane.running is not None:
             return
-        held = self._holds.held
-        ready = [who for who, queue in lane.people.items() if queue[0].burst != held(chat_key, who)]
+        held, full = self._holds.held, self._full()
+        ready = [
+            who
+            for who, queue in lane.people.items()
+            if queue[0].burst != held(chat_key, who) and (queue[0].begun is not None or not full)
+        ]
         self._places.ask(chat_key, ready)
         if not lane.people:
             del self._lanes[chat_key]

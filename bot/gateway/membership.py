@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel, KnowsLinks, KnowsMembers, Log
+from bot.contracts import ArchiveLine, Belonging, Channel, KnowsLinks, KnowsMembers, KnowsMoves, Log
 
 SECONDS = 15.0
 """How long a platform may take to say who is where."""
@@ -44,6 +44,11 @@ class Memberships:
 
         # Never more than was asked about.
         return Belonging(of(found.chats), of(found.unasked), of(found.unanswered))
+
+    def same_chat(self, channel: str, chat_id: str) -> frozenset[str]:
+        """All ids of a chat, as its channel knows them."""
+        knows: object = self._channels.get(channel)
+        return knows.same_chat(chat_id) if isinstance(knows, KnowsMoves) else frozenset({chat_id})
 
     def permalink(self, line: ArchiveLine) -> str | None:
         """The address of a message, where its channel knows it."""

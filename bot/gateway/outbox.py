@@ -7,17 +7,30 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Unpack, cast
 
 from bot import errors
-from bot.contracts import Channel, Clock, Edits, Log, Manifest, Outbound, OutboxState, Pace, Sent
+from bot.contracts import (
+    Channel,
+    Clock,
+    Edits,
+    Ids,
+    Log,
+    Manifest,
+    Outbound,
+    Outbox,
+    OutboxFacts,
+    OutboxState,
+    Pace,
+    Sent,
+)
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.grace import to_its_end
-from bot.gateway.items import Item, PutOff, original
+from bot.gateway.items import Item, PutOff
 from bot.gateway.pace import UNSAID, Budget, Pacer, patience
 from bot.gateway.targets import Targets
-from bot.gateway.waiting import Waiting, deferred
+from bot.gateway.waiting import Waiting
 
 MAX_ATTEMPTS = 6
 MAX_WAIT = 60.0
@@ -26,12 +39,15 @@ SEND_SECONDS = 120.0
 """After this a channel that says nothing counts as one that may have sent."""
 SETTLE_SECONDS = 2.0
 """A message that a platform does not show may still be on its way there: after this it is asked once more."""
-SLOWEST_RETRY = 60.0
-AFTER_DOUBT = 30.0
-"""Seconds until the rest of an answer goes on, of which one part has an outcome that cannot be known."""
+SLOWEST_RETRY = 15.0
+"""Seconds between two tries of what surely was not sent."""
+FIRST_AGAIN = 2.0
+SLOWEST_AGAIN = 600.0
+AGAIN_SHARE = 3
+"""Seconds until a repeat of unknown outcome is sent again: from the first up to the slowest, in between the third part of
+its age, so that what failed for three minutes is tried within one once it can succeed.
+"""
 REPEATED = "(I am not sure that this has arrived, so here it is, perhaps again.)\n\n"
-REPLACED = "repeated"
-"""The `detail` of an uncertain row whose text went out once more, in rows of their own."""
 UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
 
 Arrived = Callable[[Outbound, Sent], Awaitable[None]]
@@ -46,23 +62,29 @@ class Courier:
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
         *,
+        journal: Outbox,
         arrears: Arrears,
         targets: Targets,
         waiting: Waiting,
         clock: Clock,
+        ids: Ids,
         log: Log,
         limits: bool,
     ) -> None:
         self._channels = channels
         self._manifests = manifests
         self._arrears = arrears
+        self._journal = journal
         self._targets = targets
         self._waiting = waiting
         self._clock = clock
+        self._ids = ids
         self._log = log
         self._limits = limits
         self.tell: Callable[[str, str], object] = _nobody
         """Told what operators should know: a subject, and words."""
+        self.untold: dict[str, dict[str, tuple[OutboxState, str]]] = {}
+        """By chat, the ids, states and words of what will not arrive there, until it is told so."""
         self._pacer = Pacer(clock)
         self._unsure: set[str] = set()
 
@@ -72,8 +94,8 @@ class Courier:
         """Send messages of one answer in order, once `prepared` (their rows are written) is done.
 
         Raises an `errors.DeliveryFailed`; then every row that is not in the chat says what becomes of it: with
-        `DeliveryDeferred` all that is left goes out later, with `DeliveryUncertain` all that is owed but the one in
-        doubt, with any other nothing more.
+        `DeliveryDeferred` all that is left goes out later, with any other nothing more. `DeliveryUncertain` comes only
+        of what nobody is owed: the first of what is left may be in the chat.
         """
         left = deque(items)
         try:
@@ -82,21 +104,31 @@ class Courier:
                 item = left.popleft()
                 left.extendleft(Item(one, item.owed, put_off=item.put_off) for one in reversed(again))
         except PutOff as error:
-            left[0] = replace(left[0], lost=error.unknown)
+            left[0] = replace(left[0], lost=error.unknown, attempts=error.attempts)
             await self.put_off(to, left, error.wait)
             raise
         except errors.DeliveryUncertain as error:
             await self.end(left.popleft().message, error)
-            if left and left[0].owed:
-                await self.put_off(to, left, AFTER_DOUBT)
+            rest = errors.DeliveryFailed("what came before it may not have arrived")
+            await asyncio.gather(*(self.end(item.message, rest) for item in left))
             raise
         except errors.DeliveryFailed as error:
             if isinstance(error, errors.TargetGone) and not self._targets.closed(to):
                 await self._targets.close(to, str(error))
             if prepared is not None:
                 await prepared
-            await asyncio.gather(*(self.end(item.message, error) for item in left))
+            await asyncio.gather(*(self.end(item.message, error, untold=item.put_off) for item in left))
             raise
+
+    async def load(self) -> None:
+        """What chats have still to hear. Raises `errors.StorageError`."""
+        for row in await self._journal.untold():
+            self.untold.setdefault(row.chat_key, {})[row.id] = row.state, row.text
+
+    async def told(self, to: Address) -> None:
+        """A chat hears what will not arrive there."""
+        for row_id, (state, _) in self.untold.pop(to.chat_key, {}).items():
+            await self._arrears.mark(row_id, state, untold=False)
 
     def unsure(self, message: Outbound) -> bool:
         """Whether the send of a message has begun and nobody knows yet what became of it."""
@@ -104,10 +136,18 @@ class Courier:
 
     async def put_off(self, to: Address, items: Collection[Item], wait: float) -> None:
         """What is owed goes out by itself, in order, `wait` seconds from now."""
-        detail = deferred(self._clock.now() + wait)
+        until = self._clock.now() + wait
         self.hold(to, wait)
         await asyncio.gather(
-            *(self.mark(one.message, "sending" if one.lost else "intent", detail=detail) for one in items)
+            *(
+                self.mark(
+                    one.message,
+                    "sending" if one.lost else "intent",
+                    not_before=until,
+                    attempts=one.attempts,
+                )
+                for one in items
+            )
         )
         self._waiting.add(to)
         self._log.write(
@@ -155,26 +195,21 @@ class Courier:
         """Seconds for which the platform wants to be left alone with this chat."""
         return self._pacer.frozen(*(name for name, _ in self._budgets(to)))
 
-    async def mark(
-        self,
-        message: Outbound,
-        state: OutboxState,
-        *,
-        message_id: str | None = None,
-        detail: str | None = None,
-    ) -> None:
+    async def mark(self, message: Outbound, state: OutboxState, **facts: Unpack[OutboxFacts]) -> None:
         """Record a state, now or as soon as the disk takes it."""
         if state != "sending":
             self._unsure.discard(message.id)
-        await self._arrears.mark(message.id, state, message_id=message_id, detail=detail)
+        await self._arrears.mark(message.id, state, **facts)
 
     async def _one(
         self, to: Address, item: Item, arrived: Arrived, prepared: Future[None] | None
     ) -> list[Outbound]:
         """Take one message to its end; what has to be sent in its place, [] where it is in the chat."""
         message, unknown, waited, place = item.message, item.lost, 0.0, item.place
-        doubt = item.lost
-        for _ in range(MAX_ATTEMPTS):
+        doubt, attempts = item.lost, item.attempts
+        tries = 0
+        while tries < MAX_ATTEMPTS and waited <= MAX_WAIT:
+            tries += 1
             try:
                 if unknown and place is None and await self._found(to, message, arrived):
                     return []
@@ -184,28 +219,31 @@ class Courier:
                 self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
                 place, unknown = None, doubt
             except errors.DeliveryThrottled as error:
-                waited += await self._held_up(to, message, error, asked=unknown)
-                if waited > MAX_WAIT:
-                    break
+                waited += await self._held_up(to, error, asked=unknown)
             except errors.DeliveryUncertain as error:
                 if unknown:
-                    return await self._replaced(to, item, error)
-                unknown = doubt = True  # a change can be made again, so nobody is asked what became of it
-                self._log.write(
-                    "delivery", "a send has an unknown outcome", level="warn", outbound_id=message.id
-                )
+                    if again := await self._doubtful(to, item, attempts):
+                        return again
+                    unknown = False
+                else:
+                    unknown = doubt = True  # a change can be made again, so nobody is asked what became of it
+                    attempts += 1
+                    self._log.write(
+                        "delivery",
+                        "a send has an unknown outcome",
+                        level="warn",
+                        outbound_id=message.id,
+                        attempts=attempts,
+                        cause=str(error),
+                    )
             else:
                 return []
         if prepared is not None:
             await prepared
-        raise self._later(to, item, unknown=unknown)
+        raise self._later(to, item, unknown=unknown, attempts=attempts)
 
-    async def _held_up(
-        self, to: Address, message: Outbound, error: errors.DeliveryThrottled, *, asked: bool
-    ) -> float:
+    async def _held_up(self, to: Address, error: errors.DeliveryThrottled, *, asked: bool) -> float:
         """The platform asks to wait; returns the seconds. The next send waits for its slot, a question here."""
-        if not asked:
-            self._unsure.discard(message.id)
         wait = self.freeze(to, error)
         self._log.write("delivery", "the platform asks to wait", level="warn", retry_after=error.retry_after)
         if asked and wait <= MAX_WAIT:
@@ -236,6 +274,11 @@ class Courier:
                 done = await (channel.send(message) if place is None else _changed(channel, message, place))
         except TimeoutError:
             raise errors.DeliveryUncertain(f"the channel said nothing for {SEND_SECONDS:g} s") from None
+        except errors.DeliveryUncertain:
+            raise
+        except errors.DeliveryFailed:
+            self._unsure.discard(message.id)
+            raise
         await self._arrived(message, done, arrived)
 
     async def _found(self, to: Address, message: Outbound, arrived: Arrived) -> bool:
@@ -260,7 +303,7 @@ class Courier:
             async with asyncio.timeout(SEND_SECONDS):
                 return await channel.find(message)
         except TimeoutError:
-            raise errors.DeliveryUncertain("the channel does not say what became of a message") from None
+            raise errors.DeliveryThrottled("the channel does not answer", retry_after=UNSAID) from None
         except (errors.DeliveryThrottled, errors.DeliveryUncertain):
             raise
         except errors.DeliveryFailed as error:
@@ -277,38 +320,51 @@ class Courier:
             length=len(message.text),
         )
 
-    async def _replaced(self, to: Address, item: Item, error: errors.DeliveryUncertain) -> list[Outbound]:
-        """Nobody can tell whether it arrived: what is owed goes out once more and says that it may be a repeat, so that
-        it is neither lost nor doubled in silence. A repeat is not repeated, unless a crash came in between.
+    async def _doubtful(self, to: Address, item: Item, attempts: int) -> list[Outbound]:
+        """Nobody can tell what became of a message: its repeats. None where it is one itself, and may be sent again."""
+        if item.message.repeat_of is None:
+            return await self._repeats(to, item)
+        if attempts > item.attempts:
+            await self._again(item, attempts)
+        return []
+
+    async def _repeats(self, to: Address, item: Item) -> list[Outbound]:
+        """The same words once more, which say so: nobody can tell whether they arrived, and so they are neither lost nor
+        doubled in silence.
         """
         message = item.message
-        if not item.owed or (original(message.id) != message.id and not item.lost):
-            raise error
-        words = message.text
-        if not words.startswith(REPEATED):
-            words = REPEATED + words
         again = [
-            replace(message, id=f"{message.id}-{n}", text=part)
-            for n, part in enumerate(self._channels[to.channel].split(words), 1)
+            replace(message, id=self._ids.ulid(), text=part, repeat_of=message.id)
+            for part in self._channels[to.channel].split(REPEATED + message.text)
         ]
-        # Where its turn may be over, nobody looks for what was not put off. Until that is on file the original is.
-        at = deferred(self._clock.now())
-        waits = [self.mark(one, "intent", detail=at) for one in again if item.put_off]
-        ends = self.mark(message, "uncertain", detail=REPLACED)
-        await asyncio.gather(self._arrears.intend(again), *waits, ends)
+        # Where its turn may be over, nobody looks for what was not put off.
+        until = self._clock.now() if item.put_off else None
+        await asyncio.gather(self._arrears.intend(again, not_before=until), self.mark(message, "uncertain"))
         return again
 
-    def _later(self, to: Address, item: Item, *, unknown: bool) -> errors.DeliveryFailed:
+    async def _again(self, item: Item, attempts: int) -> None:
+        """The answer to a repeat was lost too: wait before the next one, where it is owed by putting it off."""
+        first = FIRST_AGAIN * 2.0 ** (attempts - item.attempts - 1)
+        wait = min(max(first, item.age / AGAIN_SHARE), SLOWEST_AGAIN)
+        if item.owed:
+            raise PutOff("a repeat has an unknown outcome", wait=wait, unknown=True, attempts=attempts)
+        await self._clock.sleep(wait)
+
+    def _later(self, to: Address, item: Item, *, unknown: bool, attempts: int) -> errors.DeliveryFailed:
         """What a message ends with that the platform does not let out now. The older it is, the rarer it is tried."""
+        # A repeat that may have arrived before may still have.
+        unknown = unknown or (item.message.repeat_of is not None and attempts > 0)
         if item.owed:
             wait = max(self.frozen(to), min(item.age / 4, SLOWEST_RETRY), UNSAID)
-            return PutOff("the platform asks to wait for long", wait=wait, unknown=unknown)
+            return PutOff("the platform asks to wait for long", wait=wait, unknown=unknown, attempts=attempts)
         if unknown:
             return errors.DeliveryUncertain("the platform cannot be asked what became of it")
         return errors.DeliveryThrottled("the platform asks to wait for long", retry_after=self.frozen(to))
 
-    async def end(self, message: Outbound, error: errors.DeliveryFailed) -> None:
-        """Record, and tell the operator, that a message will not be sent any more."""
+    async def end(self, message: Outbound, error: errors.DeliveryFailed, *, untold: bool = False) -> None:
+        """Record, and tell the operator, that a message will not be sent any more. `untold`: its turn is over, so that
+        nobody else tells its chat.
+        """
         state: OutboxState = "uncertain" if isinstance(error, errors.DeliveryUncertain) else "failed"
         self._log.write(
             "delivery",
@@ -320,7 +376,10 @@ class Courier:
             code=error.code,
             cause=str(error),
         )
-        await self.mark(message, state, detail=error.code)
+        untold = untold and not isinstance(error, errors.TargetGone)
+        await self.mark(message, state, detail=error.code, untold=untold or None)
+        if untold:
+            self.untold.setdefault(message.chat_key, {})[message.id] = state, message.text
         if message.kind == "reply" and not isinstance(error, errors.TargetGone):
             channel = message.chat_key.partition(":")[0]
             self.tell(

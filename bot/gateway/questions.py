@@ -79,5 +79,7 @@ class QuestionDesk:
         waiting = self._waiting.get(inbound.chat_key)
         if waiting is None or waiting.answer.done() or not follows(inbound, waiting.first):
             return False
+        if inbound.brought and not inbound.text.strip():
+            return False  # what others said somewhere answers nothing here; it waits for the turn
         waiting.answer.set_result(Answer("answered", inbound.text))
         return True

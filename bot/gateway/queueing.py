@@ -64,7 +64,7 @@ def joins(other: Inbound, running: Inbound) -> bool:
     files = other.attachments
     if files and (other.kind != "message" or not all(map(may_hold_text, files))):
         return False
-    return follows(other, running) and bool(files or other.text.strip())
+    return follows(other, running) and bool(files or other.says)
 
 
 def same_message(one: Inbound, other: Inbound) -> bool:
@@ -83,7 +83,12 @@ def _named(one: Inbound, other: Inbound) -> bool:
 
 def taken_in_at(inbound: Inbound) -> float:
     """When it was taken in, in epoch seconds: its requestId tells."""
+    return named_at(inbound.request_id)
+
+
+def named_at(request_id: str) -> float:
+    """When a requestId was given, in epoch seconds; 0 where it is none."""
     value = 0
-    for char in inbound.request_id[:10]:
+    for char in request_id[:10]:
         value = value * 32 + max(_CROCKFORD.find(char), 0)
     return value / 1000

@@ -43,7 +43,7 @@ class Reading:
         for inbound in (one for one in turn.all if one.attachments):
             await self._unless_stopped(turn, partial(self.seen, turn, inbound))
         read = [one.artifact for inbound in turn.left for one in turn.seen.get(inbound.request_id, ())]
-        if any(read) or any(inbound.text.strip() for inbound in turn.left):
+        if any(read) or any(inbound.says for inbound in turn.left):
             return True
         return turn.first.request_id in await self._agent.cut_off(turn.first.chat_key)
 

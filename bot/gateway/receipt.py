@@ -12,8 +12,6 @@ from bot.contracts import DeliveryRecord, Inbound, Inbox, InboxRecord, Json, Out
 from bot.gateway.completion import Expired
 from bot.gateway.files import STEP as FILE
 from bot.gateway.items import original
-from bot.gateway.outbox import REPLACED
-from bot.gateway.waiting import due
 
 NOTHING_YET = "I have not answered anything here yet."
 UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"
@@ -177,34 +175,33 @@ def _usage(result: Json) -> Iterable[str]:
 def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[Event]:
     parts = {
         one: number
-        for number, one in enumerate(
-            dict.fromkeys(original(row.id) for row in rows if row.kind == "reply"), 1
-        )
+        for number, one in enumerate(dict.fromkeys(original(row) for row in rows if row.kind == "reply"), 1)
     }
+    repeated = {row.repeat_of for row in rows}
     for row in rows:
         if row.kind in {"notice", "preview", "progress"}:
             what = row.kind
         else:
-            repeat = ", repeated" if original(row.id) != row.id else ""
+            repeat = ", repeated" if row.repeat_of is not None else ""
             what = (
-                f"part {parts[original(row.id)]} of {len(parts)}{repeat}"
-                if len(parts) > 1
-                else f"reply{repeat}"
+                f"part {parts[original(row)]} of {len(parts)}{repeat}" if len(parts) > 1 else f"reply{repeat}"
             )
-        yield Event(row.changed_at, f"{what}: {_state(row)}")
+        yield Event(row.changed_at, f"{what}: {_state(row, repeated=row.id in repeated)}")
 
 
-def _state(row: DeliveryRecord) -> str:
+def _state(row: DeliveryRecord, *, repeated: bool) -> str:
     """What became of one message, in words; its id in the chat, else in the outbox."""
-    until = due(row.detail)
+    until = row.not_before
     if row.state == "sent":
         late = ", after the platform had made it wait" if until is not None else ""
         return f"delivered as message {row.message_id}{late}"
     if row.state == "uncertain":
-        then = "so it was sent once more" if row.detail == REPLACED else "and nobody can tell"
+        then = "so it was sent once more" if repeated else "and nobody can tell"
         return f"uncertain: it may or may not have arrived, {then} (id {row.id})"
     if row.state == "failed":
         return f"failed: {_WHY.get(row.detail or '', row.detail)} (id {row.id})"
+    if until is not None and row.state == "sending":
+        return f"uncertain: it may or may not have arrived, I try again at {_clock(until)} (id {row.id})"
     if until is not None:
         return f"deferred: the platform wants to be left alone until {_clock(until)} (id {row.id})"
     return f"{'being sent' if row.state == 'sending' else 'not sent yet'} (id {row.id})"

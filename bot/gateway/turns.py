@@ -27,10 +27,11 @@ from bot.gateway.approvals import ApprovalDesk, Floor
 from bot.gateway.attachments import may_hold_text, unseen
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.changes import Changes, Rest
-from bot.gateway.commands import BESIDE, Commands, once
+from bot.gateway.commands import Commands, beside, once
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.files import FileReader
 from bot.gateway.intake import GatewayIntake
+from bot.gateway.jobs.due import merged
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.opening import TOLD, Opening
 from bot.gateway.places import Person
@@ -69,6 +70,7 @@ class Turns:
         mode: str = "steer",
         debounce: float = 0.0,
         most_waiting: int = LIMIT,
+        full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._agent = agent
         self._channels = channels
@@ -84,7 +86,7 @@ class Turns:
         self._beside: set[str] = set()
         self.lanes = Lanes(
             self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
-            freed=self._freed, rush=self._rush,
+            freed=self._freed, rush=self._rush, full=full,
         )  # fmt: skip
         self._approvals = approvals
         approvals.floor = Floor(self._running, self.lanes.parked, self._unread)
@@ -179,8 +181,7 @@ class Turns:
 
     def _aside(self, inbound: Inbound) -> bool:
         """Do what passes every queue: stops, and commands that do not touch the conversation."""
-        command = inbound.command.name if inbound.command is not None else None
-        if inbound.is_stop or (command in BESIDE and len(self._beside) < MOST_BESIDE):
+        if inbound.is_stop or (beside(inbound) and len(self._beside) < MOST_BESIDE):
             self._do_aside(inbound, partial(self._carried_out, inbound, partial(self._command, inbound)))
             return True
         return False
@@ -274,7 +275,7 @@ class Turns:
         first = turn.first
         if first.command is not None:
             return await self._command(first)
-        if any(inbound.text.strip() for inbound in turn.portion.all):
+        if any(inbound.says for inbound in turn.portion.all):
             return await self._turn(turn)
         if first.kind == "edit":
             return "recorded"
@@ -290,6 +291,8 @@ class Turns:
     async def _turn(self, turn: Turn) -> str:
         first = turn.first
         to, answered = Address.of(first), partial(self._close, turn)
+        if first.due is not None and (words := merged(first.due)):
+            turn.below.append(words)
         every = self._manifests[first.channel].indicate_every
         rests = partial(self._approvals.waits, first.chat_key)
         async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
@@ -323,7 +326,7 @@ class Turns:
         if outcome.notice is not None:
             # The transcript has this end, so the first message knows after a crash what the others were to be told.
             await self._close(turn)
-            await self._notify(first, outcome.notice)
+            await self._notify(first, "\n\n".join([outcome.notice, *turn.below]))
         return outcome.status
 
     async def _complete(self, turn: Turn) -> bool:
@@ -387,4 +390,4 @@ class Turns:
 
 def _blank(inbound: Inbound) -> Inbound:
     """A message that was deleted before the agent had it: others are answered in its place."""
-    return inbound.model_copy(update={"text": REMOVED, "attachments": (), "quoted": ()})
+    return inbound.model_copy(update={"text": REMOVED, "attachments": (), "quoted": (), "links": ()})

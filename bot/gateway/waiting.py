@@ -7,29 +7,12 @@ import asyncio
 from bot.contracts import DeliveryRecord
 from bot.gateway.address import Address
 
-_MARK = "deferred until "
-
-
-def deferred(until: float) -> str:
-    """The `detail` of an outbox row that is to go out at `until` (epoch seconds)."""
-    return f"{_MARK}{until:.3f}"
-
-
-def due(detail: str | None) -> float | None:
-    """When an outbox row was to go out; None where it was never put off."""
-    if detail is None or not detail.startswith(_MARK):
-        return None
-    try:
-        return float(detail.removeprefix(_MARK))
-    except ValueError:
-        return 0.0
-
 
 def left(row: DeliveryRecord, now: float) -> float:
     """Seconds until an outbox row is to go out, 0 where it may. A clock that was set back makes them no more than they
     were when it was put off.
     """
-    until = due(row.detail)
+    until = row.not_before
     return 0.0 if until is None else max(0.0, min(until - now, until - row.changed_at))
 
 

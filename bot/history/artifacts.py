@@ -16,7 +16,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import ArtifactMatch, ArtifactMatches, ArtifactPage, Clock, Disk, Ids, Json, Log, OpenFile
+from bot.contracts import (
+    ANYBODYS,
+    ORIGIN,
+    ArtifactMatch,
+    ArtifactMatches,
+    ArtifactPage,
+    Clock,
+    Disk,
+    Ids,
+    Json,
+    Log,
+    OpenFile,
+    Provenance,
+    unpacked,
+)
 from bot.history import jsonl, names, pieces
 from bot.system import Steady
 
@@ -42,11 +56,12 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Where the text begins in its file, and how long it is."""
+    """Where the text begins in its file, how long it is, and whose words it holds."""
 
     begin: int
     characters: int
     lines: int
+    origin: Provenance
 
 
 class ArtifactStore:
@@ -69,6 +84,7 @@ class ArtifactStore:
         tool: str,
         tool_use_id: str,
         artifact_id: str | None = None,
+        origin: Provenance = ANYBODYS,
     ) -> str:
         """As `contracts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
         about: Json = {
@@ -78,6 +94,7 @@ class ArtifactStore:
             "tool": tool,
             "toolUseId": tool_use_id,
             "ts": int(self._clock.now() * 1000),
+            ORIGIN: origin.packed(),
         }
         artifact_id = artifact_id or self._ids.ulid()
         try:
@@ -261,7 +278,7 @@ def _facts(file: OpenFile, artifact_id: str, chat_key: str) -> _Facts:
         raise _garbled(artifact_id)
     if about.get("chatKey") != chat_key or file.size != begin + size:
         raise _garbled(artifact_id)
-    return _Facts(begin, characters, lines)
+    return _Facts(begin, characters, lines, unpacked(about.get(ORIGIN)))
 
 
 def _kept(words: str) -> str:
@@ -295,7 +312,14 @@ def _page(file: OpenFile, facts: _Facts, artifact_id: str, offset: int, limit: i
     line = 1 + lines + window.count("\n", 0, start)
     last = line + words.count("\n") - words.endswith("\n")
     return ArtifactPage(
-        words, base + start, base + start + len(words), line, last, facts.characters, facts.lines
+        words,
+        base + start,
+        base + start + len(words),
+        line,
+        last,
+        facts.characters,
+        facts.lines,
+        facts.origin,
     )
 
 
@@ -333,7 +357,7 @@ def _matches(file: OpenFile, facts: _Facts, words: str, offset: int, limit: int)
             found.append(ArtifactMatch(line, at + place, shown))
         elif following is None:
             following = at + skip
-    return ArtifactMatches(tuple(found), total, following)
+    return ArtifactMatches(tuple(found), total, following, facts.origin)
 
 
 def _segments(stream: Iterator[str], reach: int) -> Iterator[tuple[int, int, str, str]]:

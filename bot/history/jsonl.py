@@ -72,9 +72,9 @@ def _lock_file(folder: Path, *, shared: bool) -> int | None:
 
 
 def dumps(value: Json) -> bytes:
-    """One line, with its newline. Keys keep their order; what UTF-8 cannot carry is replaced."""
+    """One line, with its newline, for readers of any kind. Keys keep their order; what UTF-8 cannot carry is replaced."""
     dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return text.clean(dumped).encode() + b"\n"
+    return text.one_line(text.clean(dumped)).encode() + b"\n"
 
 
 def loads(raw: bytes) -> Json | None:

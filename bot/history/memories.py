@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, text
-from bot.contracts import Disk, Json, Written
+from bot.contracts import ANYBODYS, ORIGIN, Disk, Json, Provenance, Written, unpacked
 from bot.history import jsonl, names
 from bot.history.provenance import noted, sources
 
@@ -26,7 +26,7 @@ class Kept:
     """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
     that is not sure: as after somebody has changed the file. `ts` in milliseconds. `written` tells of each line whose
     turns it may come from, as far as that is known; `removed` are the ids of messages that were gone before it was
-    written.
+    written; `origin` says whose words it holds.
     """
 
     markdown: str
@@ -35,6 +35,7 @@ class Kept:
     tokens: int = 0
     written: tuple[tuple[Written, ...], ...] = ()
     removed: tuple[str, ...] = ()
+    origin: Provenance = ANYBODYS
 
 
 class Memories:
@@ -85,9 +86,10 @@ class Memories:
         written = sources(raw, self._disk.read(words.with_suffix(LINES)))
         removed = about.get("removed")
         known = tuple(map(str, removed)) if isinstance(removed, list) else ()
+        origin = unpacked(about.get(ORIGIN))
         if about.get("sha256") != _digest(raw):
             # An operator's hand, which had what is on file before it: without what was removed.
-            return Kept(markdown, None, written=written if any(written) else (), removed=known)
+            return Kept(markdown, None, written=written if any(written) else (), removed=known, origin=origin)
         covers, ts, tokens = about.get("covers"), about.get("ts"), about.get("tokens")
         return Kept(
             markdown,
@@ -96,13 +98,18 @@ class Memories:
             tokens if isinstance(tokens, int) else 0,
             written if any(written) else (),
             known,
+            origin,
         )
 
     def _save(self, chat_key: str, kept: Kept, forgotten: int) -> None:
         words, facts = self._paths(chat_key)
         raw = text.clean(kept.markdown).encode()
         about: Json = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens}
-        about |= {"removed": kept.removed[-MOST_REMOVED:], "sha256": _digest(raw)}
+        about |= {
+            "removed": kept.removed[-MOST_REMOVED:],
+            "sha256": _digest(raw),
+            ORIGIN: kept.origin.packed(),
+        }
         with jsonl.locked(self._folder):
             if self._forgotten[chat_key] != forgotten:
                 return  # whoever wanted it saved has been stopped meanwhile, but not the thread

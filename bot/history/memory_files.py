@@ -72,9 +72,9 @@ class MemoryStore:
         name = checked(path)
         return await self._done(lambda: self._remove(owner, name))
 
-    async def move(self, owner: MemoryOwner, old: str, new: str) -> int:
+    async def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
         source, target = checked(old), checked(new)
-        return await self._done(lambda: self._move(owner, source, target))
+        return await self._done(lambda: self._move(owner, source, target, by))
 
     async def forget(self, owner: MemoryOwner, requests: Collection[str]) -> int:
         gone = frozenset(requests)
@@ -237,7 +237,7 @@ class MemoryStore:
         self._disk.remove(path)
         self._disk.remove(path.with_suffix(_ABOUT))
 
-    def _move(self, owner: MemoryOwner, source: str, target: str) -> int:
+    def _move(self, owner: MemoryOwner, source: str, target: str, by: Written) -> int:
         _own(owner, source)
         _own(owner, target)
         found = self._under(owner, source)
@@ -248,7 +248,9 @@ class MemoryStore:
         for old, new in moved.items():
             file = self._read(owner, old)
             if file is not None and old != new:
-                self._write(owner, MemoryFile(new, file.text, file.written))
+                # A name is words too: whoever reads the file reads it.
+                written = tuple((*line, by)[-MOST:] if line else () for line in file.written)
+                self._write(owner, MemoryFile(new, file.text, written))
                 self._unlink(owner, old)
         return len(found)
 
@@ -330,4 +332,7 @@ def _free(taken: Iterable[str], name: str) -> None:
     for other in taken:
         there = other.casefold()
         if there == folded or there.startswith(f"{folded}/") or folded.startswith(f"{there}/"):
-            raise errors.ToolError(f"There is {other!r} already. Use another path, or delete that first.")
+            # Its name is words of whoever gave it, and not for an error.
+            raise errors.ToolError(
+                "There is something at this path already. Use another path, or delete that first."
+            )

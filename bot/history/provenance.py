@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
-from bot.contracts import Json, Written
+from bot.contracts import Json, Taint, Written
 from bot.history import jsonl
 
 MOST = 50
@@ -68,9 +68,10 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     if about is None:
         return unknown
     try:
-        writers = [Written(**one) for one in about["writers"]]
+        # What was written before levels were kept had an operator's word wherever it was more than people's.
+        writers = [Written(**one | {"taint": Taint(one.get("taint", 0))}) for one in about["writers"]]
         found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
         return unknown
     return found if len(found) == count else unknown
 

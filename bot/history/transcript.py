@@ -36,6 +36,7 @@ class _Append:
 @dataclass(frozen=True, slots=True)
 class _Begin:
     chat_key: str
+    line: TranscriptLine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ class Transcript:
         """
         return await self._writer.put(_Append(chat_key, tuple(lines)))
 
-    async def new_session(self, chat_key: str) -> str:
-        """Begin an empty session, which is the current one from now on; earlier ones stay on disk."""
-        return await self._writer.put(_Begin(chat_key))
+    async def new_session(self, chat_key: str, line: TranscriptLine | None = None) -> str:
+        """Begin a session, empty but for this line, which is the current one from now on; earlier ones stay on disk."""
+        return await self._writer.put(_Begin(chat_key, line))
 
     async def resume(self, chat_key: str, session: str, line: TranscriptLine) -> None:
         """Make an earlier session the current one; `line` is its first new one. Raises `errors.StorageError`."""
@@ -277,7 +278,7 @@ class Transcript:
                 return self._go_back(item, known)
             if isinstance(item, _Fork):
                 return self._copy(item, known)
-            return self._begin(item.chat_key, known)
+            return self._begin(item.chat_key, known, item.line)
         except (OSError, TypeError, ValueError, RecursionError) as error:
             return errors.StorageError(f"the transcript cannot be written: {error}")
 
@@ -315,9 +316,9 @@ class Transcript:
         self._disk.rename(scratch, target)
         return session
 
-    def _begin(self, chat_key: str, known: list[str]) -> str:
+    def _begin(self, chat_key: str, known: list[str], line: TranscriptLine | None = None) -> str:
         session = self._named(chat_key, known)
-        self._disk.replace(self._path(chat_key, session), b"")
+        self._disk.replace(self._path(chat_key, session), _dumped(line, session) if line is not None else b"")
         return session
 
     def _named(self, chat_key: str, known: list[str]) -> str:

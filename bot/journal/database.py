@@ -11,8 +11,9 @@ from typing import Any
 
 from bot import errors
 from bot.batch import Batcher
-from bot.contracts import Clock, Log
-from bot.journal import file
+from bot.contracts import Clock, Log, Lost
+from bot.journal import file, salvage, schema
+from bot.reserve import Reserve
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -22,12 +23,14 @@ class Operation:
     """`work` runs inside the batch's transaction, in a savepoint of its own.
 
     Where a commit failed, nobody knows what became of it; `undo` then runs before anything else does, so that
-    what was refused is not half there. What only `reads` is still answered when nothing can be written.
+    what was refused is not half there. What only `reads` is still answered when nothing can be written; what is `new`
+    is refused on a disk that is full, so that the reserve is left to what is under way.
     """
 
     work: Work
     undo: Work | None = None
     reads: bool = False
+    new: bool = False
 
 
 class _Refused(errors.StorageError):
@@ -41,8 +44,17 @@ class Database:
     while the writer's is given up, and answers as long as nothing can be written.
     """
 
-    def __init__(self, path: Path, *, clock: Clock, log: Log, busy_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        log: Log,
+        busy_seconds: float = 5.0,
+        reserve: Reserve | None = None,
+    ) -> None:
         self._path = path
+        self._reserve = reserve or Reserve(None, log)
         self._clock = clock
         self._log = log
         self._busy_seconds = busy_seconds
@@ -53,13 +65,19 @@ class Database:
         self._batcher: Batcher[Operation | None, Any] = Batcher("journal", self._batch)
         self.trouble = ""
         """What is wrong with the disk, until a change reaches it again."""
+        self._damaged = False
+        """Whether a loss was found that is not on file yet."""
+        self.lost: Lost | None = None
+        """As `contracts.Journal.lost`."""
 
-    def run(self, work: Work, *, undo: Work | None = None, hurry: bool = True) -> Future[Any]:
+    def run(
+        self, work: Work, *, undo: Work | None = None, hurry: bool = True, new: bool = False
+    ) -> Future[Any]:
         """Queue `work` for the writer's thread; gives its result once it is on disk.
 
         Gives `errors.StorageError` where it could not be written; nothing of it is on disk then.
         """
-        return self._batcher.put(Operation(work, undo), hurry=hurry)
+        return self._batcher.put(Operation(work, undo, new=new), hurry=hurry)
 
     def read(self, work: Work) -> Future[Any]:
         """Queue `work` that changes nothing. It sees everything that was queued before it."""
@@ -83,10 +101,15 @@ class Database:
     def _attempt(self, operations: Sequence[Operation]) -> Sequence[Any]:
         if self.trouble and self._db is None and all(operation.reads for operation in operations):
             return [self._looked_up(operation) for operation in operations]
-        try:
-            return self._carry_out(self._opened(), operations)
-        except (sqlite3.Error, OSError, errors.StorageError) as error:
-            refused = self._failed(error)
+        refused: errors.StorageError | None = None
+        while refused is None:
+            try:
+                return self._carry_out(self._opened(), operations)
+            except (sqlite3.Error, OSError, errors.StorageError) as error:
+                if file.suspect(error):
+                    self._give_up(self._db, error)
+                if not self._made_room(error):
+                    refused = self._told(error)
         return [self._looked_up(operation) if operation.reads else refused for operation in operations]
 
     def _carry_out(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
@@ -95,7 +118,7 @@ class Database:
             results = self._transaction(db, operations)
         except sqlite3.Error as error:
             given_up = self._db is not db or file.suspect(error) or file.busy(error)
-            if given_up or len(operations) == 1:
+            if given_up or len(operations) == 1 or self._may_fit(error):
                 raise
         else:
             self._well(results, changed=db.total_changes > changes)
@@ -109,6 +132,8 @@ class Database:
         try:
             return self._transaction(db, [operation])[0]
         except sqlite3.Error as error:
+            if self._db is db and self._may_fit(error) and self._made_room(error):
+                return self._alone(db, operation)
             return self._failed(error)
 
     def _transaction(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> list[Any]:
@@ -132,11 +157,13 @@ class Database:
             raise
 
     def _guarded(self, db: sqlite3.Connection, operation: Operation) -> Any:
+        if operation.new and self._reserve.trouble:
+            return errors.StorageError(f"the journal takes in nothing new: {self._reserve.trouble}")
         db.execute("SAVEPOINT operation")
         try:
             result = operation.work(db)
         except (sqlite3.Error, ValueError, OverflowError) as error:
-            if not db.in_transaction or file.suspect(error):
+            if not db.in_transaction or file.suspect(error) or self._may_fit(error):
                 raise
             db.execute("ROLLBACK TO operation")
             result = self._refused(error) if file.own_fault(error) else self._told(error)
@@ -160,6 +187,14 @@ class Database:
         if file.suspect(error):
             self._give_up(self._db, error)
         return self._told(error)
+
+    def _may_fit(self, error: Exception) -> bool:
+        """Whether a change that a full disk refused can be made with what is kept back."""
+        return file.full(error) and self._reserve.left > 0
+
+    def _made_room(self, error: Exception) -> bool:
+        """Give up a part of the reserve; whether all that was refused may be tried again."""
+        return file.may_be_full(error, self._path) and self._reserve.give()
 
     def _well(self, results: Sequence[Any], *, changed: bool) -> None:
         hurt = any(
@@ -200,13 +235,17 @@ class Database:
         if self._db is None:
             self._finish_aside()
             try:
-                self._db = self._open()
+                db = self._open()
             except sqlite3.Error as error:
                 if not file.damaged(error):
                     raise
-                self._quarantine(f"{error}")
-                self._db = self._open()
-            self._check = ""
+                db = self._begun_anew(f"{error}")
+            try:
+                self.lost = schema.lost(db, damaged=self._damaged, now=self._clock.now())
+            except sqlite3.Error:
+                file.close(db)
+                raise
+            self._db, self._check, self._damaged = db, "", False
         if self._reader is None:
             self._reader = file.open_to_read(self._path, self._busy_seconds)
         if self._undo:
@@ -232,6 +271,7 @@ class Database:
             )
 
     def _keep_log(self, cause: str) -> None:
+        self._damaged = True
         source = self._path.with_name(f"{self._path.name}-wal")
         target = file.copy_aside(source, int(self._clock.now() * 1000))
         self._log.write(
@@ -243,17 +283,23 @@ class Database:
             quarantine=target.name,
         )
 
-    def _quarantine(self, cause: str) -> None:
+    def _begun_anew(self, cause: str) -> sqlite3.Connection:
+        """Set a damaged file aside, and begin one that has what can be read of it."""
+        self._damaged = True
         self._close_all()
         target = file.set_aside(self._path, int(self._clock.now() * 1000))
+        db = self._open()
+        carried = salvage.carry_over(target, db)
         self._log.write(
             "storage",
-            f"{self._path.name} is damaged ({cause}); set aside as {target.name}, beginning with an empty one: "
-            "what was taken in and not yet answered is in there",
+            f"{self._path.name} is damaged ({cause}); set aside as {target.name}, beginning with what can be read of it: "
+            "what is missing is in there alone",
             level="error",
             file=self._path.name,
             quarantine=target.name,
+            carried=carried,
         )
+        return db
 
 
 class Looked(Database):

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from bot import errors
+from bot import errors, reserve
 from bot.journal import schema, wal
 
 SIDES = ("-wal", "-shm")
+_ROOM = 64 * 1024
+"""Bytes without which a disk counts as full: more than SQLite asks for at once."""
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _UNABLE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
@@ -130,7 +132,7 @@ def finish_aside(path: Path, ts: int) -> Path | None:
     """Bring to its end what a crash cut off in `set_aside`: a log without its file goes to where that is. SQLite would
     take it for the log of the empty file that is made next. Returns that place, None where there was nothing to do.
     """
-    if path.exists() or not _side(path, "-wal").exists():
+    if _filled(path) or not _side(path, "-wal").exists():
         return None
     aside = [
         one for one in path.parent.glob(f"{path.name}.corrupt-*") if one.name.rpartition("-")[2].isdigit()
@@ -195,6 +197,37 @@ def to_check(error: Exception) -> Check:
     if damaged(error):
         return WHOLE
     return "quick_check" if _code(error) in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL} else ""
+
+
+def full(error: Exception) -> bool:
+    """Whether the disk had no room."""
+    if isinstance(error, OSError):
+        return error.errno in reserve.FULL
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def may_be_full(error: Exception, path: Path) -> bool:
+    """The same, also where SQLite does not say so: of a quota, of the file that it shares, and of one that it could not
+    make, it says that reading or writing failed.
+    """
+    if full(error):
+        return True
+    if _code(error) not in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+        return False
+    scratch = path.with_name(f"{path.name}.room")
+    try:
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, bytes(_ROOM))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as found:
+        return full(found)
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
+    return False
 
 
 def busy(error: Exception) -> bool:

@@ -54,7 +54,7 @@ class SqliteInbox(Part):
             db.execute("DELETE FROM keys WHERE request_id = ?", (request_id,))
             db.execute("DELETE FROM inbox WHERE request_id = ?", (request_id,))
 
-        return held(self._base.run(work, undo=undo))
+        return held(self._base.run(work, undo=undo, new=True))
 
     def claim(self, request_id: str) -> Coroutine[Any, Any, None]:
         return done(self._change(_CLAIM, (self._clock.now(), request_id), hurry=False))

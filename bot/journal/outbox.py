@@ -5,23 +5,26 @@ from __future__ import annotations
 import sqlite3
 from asyncio import Future
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from bot import text
-from bot.contracts import DeliveryRecord, Outbound
+from bot.contracts import DeliveryRecord, Outbound, OutboxFacts
 from bot.journal.part import Part, clean, done, dumps, loads
 
 _INTEND = """INSERT INTO outbox
-    (id, request_id, chat_key, target, text, kind, state, created_at, changed_at)
-    VALUES (?, ?, ?, ?, ?, ?, 'intent', ?, ?) ON CONFLICT (id) DO NOTHING"""
+    (id, request_id, chat_key, target, text, kind, state, created_at, changed_at, repeat_of, not_before)
+    VALUES (?, ?, ?, ?, ?, ?, 'intent', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+_FACTS = ("message_id", "detail", "not_before", "attempts", "untold")
 _MARK = """UPDATE outbox SET state = ?, message_id = coalesce(?, message_id), detail = coalesce(?, detail),
+    not_before = coalesce(?, not_before), attempts = coalesce(?, attempts), untold = coalesce(?, untold),
     changed_at = ? WHERE id = ?"""
-_DELIVERIES = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at
-    FROM outbox WHERE request_id = ? ORDER BY rowid"""
-_UNDELIVERED = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at
-    FROM outbox WHERE state IN ('intent', 'sending') AND NOT EXISTS
-        (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.state IN ('received', 'claimed'))
-    ORDER BY rowid"""
+_RECORD = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at,
+    not_before, repeat_of, attempts, untold FROM outbox"""
+_DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
+_AT_WORK = """SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id
+    AND inbox.state IN ('received', 'claimed')"""
+_UNDELIVERED = f"{_RECORD} WHERE state IN ('intent', 'sending') AND NOT EXISTS ({_AT_WORK}) ORDER BY rowid"
+_UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
 _SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
 _NEWEST = "SELECT request_id FROM outbox WHERE kind = 'reply' AND chat_key = ? ORDER BY rowid DESC LIMIT 1"
@@ -40,13 +43,16 @@ _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 class SqliteOutbox(Part):
     """`contracts.Outbox`."""
 
-    def intend(self, messages: Sequence[Outbound]) -> Coroutine[Any, Any, None]:
+    def intend(
+        self, messages: Sequence[Outbound], *, not_before: float | None = None
+    ) -> Coroutine[Any, Any, None]:
         now = self._clock.now()
         rows = [
             clean(
                 (
                     *(message.id, message.request_id, message.chat_key),
                     *(dumps(dict(message.target)), message.text, message.kind, now, now),
+                    *(message.repeat_of, not_before),
                 )
             )
             for message in messages
@@ -62,10 +68,8 @@ class SqliteOutbox(Part):
 
         return done(self._base.run(work, undo=undo))
 
-    def mark(
-        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
-    ) -> Coroutine[Any, Any, None]:
-        values = (state, message_id, detail, self._clock.now(), outbound_id)
+    def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> Coroutine[Any, Any, None]:
+        values = (state, *(facts.get(name) for name in _FACTS), self._clock.now(), outbound_id)
         return self._marked(self._change(_MARK, values), outbound_id, state)
 
     async def _marked(self, change: Future[int], outbound_id: str, state: str) -> None:
@@ -77,6 +81,9 @@ class SqliteOutbox(Part):
 
     async def undelivered(self) -> list[DeliveryRecord]:
         return _records(await self._rows(_UNDELIVERED, ()))
+
+    async def untold(self) -> list[DeliveryRecord]:
+        return _records(await self._rows(_UNTOLD, ()))
 
     async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
         if message_id is None:
@@ -112,4 +119,4 @@ class SqliteOutbox(Part):
 
 def _records(rows: Sequence[tuple[Any, ...]]) -> list[DeliveryRecord]:
     """A target that the disk has damaged is None."""
-    return [DeliveryRecord(*(*row[:8], loads(row[8]), *row[9:])) for row in rows]
+    return [DeliveryRecord(*(*row[:8], loads(row[8]), *row[9:14], bool(row[14]))) for row in rows]

@@ -12,6 +12,7 @@ from contextlib import closing
 from functools import cache
 
 from bot import errors
+from bot.contracts import Lost
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -140,7 +141,33 @@ def approvals(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX approvals_given ON approvals (fingerprint) WHERE ended = 'approved'")
 
 
-MIGRATIONS: Sequence[Migration] = (inbox_and_outbox, steps_schedule_and_leases, approvals)
+def outbox_columns(db: sqlite3.Connection) -> None:
+    """What stood in the words of `detail` and in the endings of ids gets columns of its own."""
+    counted = "INTEGER NOT NULL DEFAULT 0"
+    for column in ("not_before REAL", "repeat_of TEXT", f"attempts {counted}", f"untold {counted}"):
+        db.execute(f"ALTER TABLE outbox ADD COLUMN {column}")
+    db.execute("CREATE INDEX outbox_untold ON outbox (chat_key) WHERE untold = 1")
+    db.execute("""UPDATE outbox SET not_before = CAST(substr(detail, 16) AS REAL), detail = NULL
+        WHERE detail LIKE 'deferred until %'""")
+    db.execute("UPDATE outbox SET repeat_of = substr(id, 1, instr(id, '-') - 1) WHERE instr(id, '-') > 0")
+
+
+def last_loss(db: sqlite3.Connection) -> None:
+    """What was lost with a journal that was damaged or gone. `at` is NULL until that was found out."""
+    db.execute("""CREATE TABLE lost (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        what TEXT NOT NULL CHECK (what IN ('damaged', 'gone')),
+        at REAL
+    )""")
+
+
+MIGRATIONS: Sequence[Migration] = (
+    inbox_and_outbox,
+    steps_schedule_and_leases,
+    approvals,
+    outbox_columns,
+    last_loss,
+)
 
 Described = dict[str, tuple[str, ...]]
 """Name of a table or index: what it is, of which table, and the words that made it."""
@@ -191,9 +218,21 @@ def migrate(db: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS
         try:
             for step in missing:
                 step(db)
+            if not version and last_loss in missing:
+                # With the tables, so that no kill in between hides that there was nothing.
+                db.execute("INSERT INTO lost VALUES (1, 'gone', NULL)")
             db.execute(f"PRAGMA user_version = {len(migrations)}")
             db.execute("COMMIT")
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
     return len(missing)
+
+
+def lost(db: sqlite3.Connection, *, damaged: bool, now: float) -> Lost | None:
+    """The last loss on file, with what has just been found."""
+    if damaged:
+        db.execute("INSERT OR REPLACE INTO lost VALUES (1, 'damaged', ?)", (now,))
+    db.execute("UPDATE lost SET at = ? WHERE at IS NULL", (now,))
+    row = db.execute("SELECT what, at FROM lost").fetchone()
+    return None if row is None else Lost(*row)

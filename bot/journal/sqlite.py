@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Clock, Log
+from bot.contracts import Clock, Log, Lost
 from bot.journal.approvals import SqliteApprovals
 from bot.journal.database import Database
 from bot.journal.inbox import SqliteInbox
@@ -17,6 +17,7 @@ from bot.journal.outbox import SqliteOutbox
 from bot.journal.part import held
 from bot.journal.schedule import SqliteSchedule
 from bot.journal.steps import SqliteSteps
+from bot.reserve import Reserve
 
 _AT_ONCE = 2_000
 
@@ -52,10 +53,17 @@ _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until <
 class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteApprovals):
     """`contracts.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
 
-    def __init__(self, path: Path, *, clock: Clock, log: Log, busy_seconds: float = 5.0) -> None:
-        super().__init__(
-            Database(path, clock=clock, log=log, busy_seconds=busy_seconds), clock=clock, log=log
-        )
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        log: Log,
+        busy_seconds: float = 5.0,
+        reserve: Reserve | None = None,
+    ) -> None:
+        base = Database(path, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
+        super().__init__(base, clock=clock, log=log)
 
     async def open(self) -> None:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""
@@ -64,6 +72,9 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
     def health(self) -> str:
         """What is wrong with the disk, or "" where the last change reached it."""
         return self._base.trouble
+
+    def lost(self) -> Lost | None:
+        return self._base.lost
 
     def once(self, key: str, now: float, every: float) -> Coroutine[Any, Any, bool]:
         cleaned = text.clean(key)

@@ -38,6 +38,12 @@ UNBOUND = _re(
     r"|thinking`? blocks in the latest assistant message cannot be modified"
 )
 SUMMARY = "compaction_"
+UNKNOWN = _re(
+    # Anthropic; OpenAI and its dialects; Ollama; OpenRouter; DeepSeek; Bedrock; Vertex
+    r"(?<!\S)model: \S+\s*$|model_not_found|model [`'\"]?[^\s`'\"]{1,200}[`'\"]? (?:does not exist|not found)"
+    r"|is not a valid model|model not exist|model identifier is invalid|publisher model .{1,300} was not found"
+    r"|(?:not have access to|access denied to|no access to) (?:the )?model"
+)
 OUTPUT = _re(
     r"max_tokens: \d+ > <limit>|maximum allowed number of output tokens"
     r"|maximum tokens you requested exceeds|input and output tokens exceed your context limit"
@@ -240,6 +246,8 @@ def _of_words(failure: Failure) -> errors.ModelError | None:
     line = describe(failure)
     if status == 402 or SPENT.search(said):
         return errors.SpendLimit(line, **_where(failure))
+    if status in {400, 403, 404} and UNKNOWN.search(said):
+        return errors.ModelUnknown(line, **_where(failure))
     if status in {401, 403}:
         return None
     for statuses, pattern, kind in _PASSING:

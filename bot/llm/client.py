@@ -22,6 +22,7 @@ from bot.contracts import Clock, Json, ModelFacts, ModelReply, ModelRequest, Tex
 from bot.llm import classify, prices
 from bot.llm.body import COMPACTION, body_of, headers_of
 from bot.llm.discretion import discreet
+from bot.llm.log import usage_object
 from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
 
@@ -71,7 +72,7 @@ class AnthropicModel:
     """`contracts.Model` over the Messages API: one call, one request; every failure an `errors.ModelError`.
 
     `base_url` is the root of a compatible endpoint. The environment's settings for the library are not looked at:
-    what is configured is what holds.
+    what is configured is what holds. `pace` is as in `contracts.Surroundings`.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class AnthropicModel:
         base_url: str | None = None,
         timeouts: Timeouts | None = None,
         max_bytes: int | None = None,
+        pace: float = 1.0,
     ) -> None:
         self._timeouts = timeouts or Timeouts()
         self._clock = clock
@@ -89,7 +91,9 @@ class AnthropicModel:
         self._limit = {} if max_bytes is None else {"max_bytes": max_bytes}
         url = base_url or DEFAULT_BASE_URL
         timeout = httpx2.Timeout(
-            self._timeouts.total, connect=self._timeouts.connect, read=self._timeouts.idle
+            self._timeouts.total * pace,
+            connect=self._timeouts.connect * pace,
+            read=self._timeouts.idle * pace,
         )
         own = urlsplit(url).hostname == urlsplit(DEFAULT_BASE_URL).hostname
         self._client = anthropic.AsyncAnthropic(
@@ -133,7 +137,7 @@ class AnthropicModel:
                 await response.close()
         if failure is not None:
             # Raised out here, so that it drags no chain of errors along whose texts hold the request.
-            raise self._discreet(failure, request, response)
+            raise self._discreet(_with_what_came(failure, request, answer), request, response)
 
     async def _open(self, request: ModelRequest) -> anthropic.AsyncStream[object]:
         try:
@@ -248,9 +252,10 @@ class AnthropicModel:
                 options={"params": params or {}, "timeout": 20.0, "headers": headers or {}},
             )
         except _FAILURES as error:
-            if isinstance(error, anthropic.APIStatusError) and error.status_code in NO_SUCH_PAGE:
-                return {}
             failure = self._failure(error)
+            no_page = isinstance(error, anthropic.APIStatusError) and error.status_code in NO_SUCH_PAGE
+            if no_page and not isinstance(failure, errors.ModelUnknown):
+                return {}
         if isinstance(page, dict):
             return page
         if failure is None:
@@ -261,6 +266,19 @@ class AnthropicModel:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _with_what_came(
+    failure: errors.ModelError, request: ModelRequest, answer: Accumulator
+) -> errors.ModelError:
+    """The failure with what the provider had said of the answer by then: it bills what it has read and written."""
+    if answer.started:
+        failure.stop_reason = answer.stop_reason
+        failure.usage = usage_object(answer.usage)
+        failure.cost_usd = prices.cost_usd(
+            answer.model or request.model, answer.usage, hour_writes=answer.hour_writes
+        )
+    return failure
 
 
 def _count(value: object) -> int | None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 
+from bot import errors
 from bot.contracts import Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.llm import demo_words
 from bot.llm.demo_turn import Turn, read
@@ -39,8 +40,10 @@ class DemoModel:
     async def check(self) -> None:
         """There is nothing that could refuse."""
 
-    async def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - the port's
-        """A demo has no limits."""
+    async def facts(self, model: str) -> ModelFacts:
+        """A demo has no limits, and no other model."""
+        if model != MODEL:
+            raise errors.OneModel
         return ModelFacts()
 
     async def close(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from bot import tags
 from bot.contracts import Json, Message
 
 _HISTORY = re.compile(
@@ -17,17 +17,6 @@ _HISTORY = re.compile(
 _MINE = re.compile(r"\b(?:did|have) i\b|我.{0,8}[说說问問写寫提]", re.IGNORECASE)
 _SKILLS = re.compile(r"\bskills?\b|技能|スキル", re.IGNORECASE)
 _QUOTED = re.compile(r"""["“”«»「『]([^"“”«»「」『』\n]{1,80})["“”«»」』]|(?<!\w)'([^'\n]{1,80})'(?!\w)""")
-_CONTEXT = re.compile(r"^<turn_context>(.*)</turn_context>$", re.DOTALL)
-_LOADED = re.compile(r"^<loaded_history>(.*)</loaded_history>$", re.DOTALL)
-_OURS = (
-    "<turn_context>",
-    "<turn_context note=",
-    "<quoted_messages",
-    "<attached_files",
-    "<loaded_history>",
-    "<conversation_summary",
-    "<reattached>",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,38 +111,35 @@ def _begins_turn(message: Message) -> bool:
 
 
 def _read_words(message: Message, turn: Turn) -> None:
-    own: list[str] = []
-    for block in _blocks(message):
-        if block.get("type") != "text":
-            continue
-        words = str(block.get("text", ""))
-        context = _CONTEXT.match(words)
-        if context is not None:
-            for item in _json(context[1]).get("attachments") or ():
-                read = isinstance(item, dict) and item.get("readable") is True
-                (turn.files if read else turn.attachments).append(_attachment(item))
-        elif not words.startswith(_OURS):
-            own.append(words)
-    turn.words = "\n".join(own)
+    for item in tags.facts(message).get("attachments") or ():
+        read = isinstance(item, dict) and item.get("readable") is True
+        (turn.files if read else turn.attachments).append(_attachment(item))
+    turn.words = "\n".join(words for words, tag in _texts(message) if tag is None)
+
+
+def _texts(message: Message) -> Iterator[tuple[str, tags.Tag | None]]:
+    """What a message says, each text with the tag that it is."""
+    for block, tag in zip(_blocks(message), tags.of({**message, "content": _blocks(message)}), strict=True):
+        if block.get("type") == "text":
+            yield str(block.get("text", "")), tag
 
 
 def _read_earlier(message: Message, turn: Turn) -> None:
-    mark: Json | None = None
-    for block in _blocks(message):
-        words = str(block.get("text", "")) if block.get("type") == "text" else ""
-        loaded = _LOADED.match(words)
-        if loaded is not None:
-            mark = _json(loaded[1])
-        elif mark is not None and words:
-            speaker = str(mark.get("speaker", "user"))
-            who = None if speaker == "you" else speaker
-            turn.loaded.append(Said(words, who, str(mark.get("time", ""))))
-        elif message.get("role") == "assistant":
+    if message.get("role") == "assistant":
+        for block in _blocks(message):
             sent = block.get("input") if block.get("name") == "chat_send" else None
             if isinstance(sent, dict) and sent.get("text"):
                 turn.earlier.append(Said(str(sent["text"]), None))
-        elif words and not words.startswith(_OURS):
+        return
+    first = tags.begins(message, tags.HISTORY)
+    for words in (words for words, tag in _texts(message) if words and tag is None):
+        if first is None:
             turn.earlier.append(Said(words))
+            continue
+        mark = first.json if isinstance(first.json, dict) else {}
+        speaker = str(mark.get("speaker", "user"))
+        who = None if speaker == "you" else speaker
+        turn.loaded.append(Said(words, who, str(mark.get("time", ""))))
 
 
 def _blocks(message: Message) -> list[Json]:
@@ -169,14 +155,6 @@ def _flat(content: object) -> str:
     if isinstance(content, list | tuple):
         return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
     return content if isinstance(content, str) else ""
-
-
-def _json(raw: str) -> Json:
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _attachment(item: object) -> str:

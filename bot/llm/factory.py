@@ -28,17 +28,18 @@ def build_model(
     base_url: str | None = None,
     log_messages: bool = True,
     log_payload: bool = False,
+    pace: float = 1.0,
 ) -> Model:
     """The model of `llm` in ship.json: logged, and asked again where that helps. Raises `errors.ConfigError`.
 
     Building Anthropic's imports its library, which takes seconds: not on a running event loop.
     """
-    model = _provider(provider_of(provider, api_key), api_key, base_url, clock)
+    model = _provider(provider_of(provider, api_key), api_key, base_url, clock, pace)
     logged = LoggedModel(model, log=log, ids=ids, clock=clock, messages=log_messages, payload=log_payload)
     return RetryingModel(logged, clock=clock, rng=rng, log=log)
 
 
-def _provider(provider: str, api_key: str | None, base_url: str | None, clock: Clock) -> Model:
+def _provider(provider: str, api_key: str | None, base_url: str | None, clock: Clock, pace: float) -> Model:
     if provider == "demo":
         from bot.llm.demo import DemoModel
 
@@ -59,4 +60,4 @@ def _provider(provider: str, api_key: str | None, base_url: str | None, clock: C
         )
     from bot.llm.client import AnthropicModel
 
-    return AnthropicModel(api_key=api_key, base_url=base_url, clock=clock)
+    return AnthropicModel(api_key=api_key, base_url=base_url, clock=clock, pace=pace)

@@ -36,6 +36,7 @@ PRICES = {
     "claude-opus-5": Price(5, 25, 0.50),
     "claude-sonnet-5-5": Price(2, 10, 0.10),
     "claude-haiku-5-5": Price(0.10, 0.50, 0.01, above=100_000, higher=Price(0.50, 2.50, 0.05)),
+    "demo": Price(0, 0, 0),
 }
 
 _DATED = re.compile(r"(?:-latest|[-@]\d{8})?")
@@ -50,6 +51,12 @@ def cost_usd(model: str, usage: Usage, *, hour_writes: int = 0) -> float | None:
     prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     price = _price(model, prompt)
     return None if price is None else price.of(usage, min(hour_writes, usage.cache_write_tokens))
+
+
+def million(model: str) -> tuple[float, float] | None:
+    """What a million tokens read and a million tokens written cost; None where the model's price is unknown."""
+    price = _price(model, 0)
+    return None if price is None else (price.input, price.output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,9 +58,12 @@ class Windows:
         self._learned.set(model, "compacts", None)
 
     def max_tokens(self, model: str) -> int:
-        """What to ask for: `llm.maxTokens`, or less where the model gives less."""
-        most = self.max_output(model)
-        return self._max_tokens if most is None else min(self._max_tokens, most)
+        """What to ask for: `llm.maxTokens`, or less where the model gives less; where that is more than the whole window, a
+        fourth of it.
+        """
+        most, window = self.max_output(model), self.window(model)
+        asked = self._max_tokens if most is None else min(self._max_tokens, most)
+        return asked if window is None or asked < window else window // 4
 
     async def ask(self, provider: Model, model: str) -> str | None:
         """Ask the provider, once. Returns a sentence for the operator where ship.json asks for more than there is.

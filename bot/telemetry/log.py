@@ -275,7 +275,7 @@ def render(line: Line, redact: LogRedactor) -> bytes:
 
 
 def _dump(line: Line) -> bytes:
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return text.one_line(json.dumps(line, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
 
 
 def _clean(value: Any) -> Any:

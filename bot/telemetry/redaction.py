@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bisect
+import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from bot import text
 
@@ -32,6 +34,28 @@ _TOKENS = re.compile(
 )
 
 
+_INVISIBLE = "\u00ad\u034f\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufe0f\ufeff"
+_SIGNS = "*_~`\\\\[]()<>|!" + _INVISIBLE
+"""What Markdown makes form of, or nobody sees: rendered, it is not there."""
+_UNFORMED = str.maketrans("", "", _SIGNS)
+_ASCII_SIGNS = "".join(filter(str.isascii, _SIGNS)).encode()
+_UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_ENTITY = re.compile(r"&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,31};)")
+_USUAL = (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\xa0"))
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
+_PACKINGS = 3
+"""How often a text is decoded, one in the other."""
+_ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
+_TARGET = re.compile(r"\]\([^()\s]{0,2000}\)|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\|")
+"""Where a link leads: rendered, its words stand beside what follows it."""
+_RENDERED = re.compile(
+    _TARGET.pattern + r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?|["
+    + re.escape(_SIGNS) + "]"
+)  # fmt: skip
+_WRAPS = re.compile(r"(?:[\s>" + _INVISIBLE + r"]|\\[nrt]|=\r?\n)+")
+"""What stands between the lines of what is wrapped, quoted or not, in JSON too."""
+
+
 def forms(secret: str) -> set[str]:
     """A secret plain, URL-encoded (either case), in base64, in hex, and escaped as in JSON."""
     found = text.encodings(text.clean(secret))
@@ -40,10 +64,115 @@ def forms(secret: str) -> set[str]:
     return {form for form in found if len(form) >= SHORTEST}
 
 
+class _View:
+    """A text as somebody else will see it: what a secret becomes there is found there, and replaced where it comes from."""
+
+    def __init__(
+        self,
+        found: set[str],
+        see: Callable[[str], bytes | None],
+        units: re.Pattern[str],
+        read: Callable[[str], str],
+        alphabet: bytes | None = None,
+    ) -> None:
+        self._forms = sorted((form for form in found if len(form) >= SHORTEST), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, self._forms)))
+        self._wanted = sorted({form.encode().translate(alphabet) for form in self._forms})
+        self._see, self._units, self._read = see, units, read
+
+    def __call__(self, value: str) -> str:
+        if not self._shows(value):
+            return value
+        replaced = self._replaced(value)
+        # What is packed more than once is found and not traced back: then nothing of it goes on.
+        return MARK if self._shows(replaced) else replaced
+
+    def _shows(self, value: str) -> bool:
+        seen = self._see(value)
+        return seen is not None and any(form in seen for form in self._wanted)
+
+    def _replaced(self, value: str) -> str:
+        """The text with a mark in the place of each secret. Slow, and rarely asked for."""
+        seen: list[str] = []
+        places: list[tuple[int, int]] = []
+        at = 0
+        for unit in self._units.finditer(value):
+            seen.append(value[at : unit.start()])
+            places += [(one, one + 1) for one in range(at, unit.start())]
+            read = self._read(unit[0])
+            seen.append(read)
+            places += [unit.span()] * len(read)
+            at = unit.end()
+        seen.append(value[at:])
+        places += [(one, one + 1) for one in range(at, len(value))]
+        pieces: list[str] = []
+        at = 0
+        for found in self._pattern.finditer("".join(seen)):
+            begin, end = places[found.start()][0], places[found.end() - 1][1]
+            pieces += [value[at:begin], MARK] if begin >= at else []
+            at = max(at, end)
+        return "".join([*pieces, value[at:]])
+
+
+def _views(secrets: set[str]) -> list[_View]:
+    """A text rendered and decoded, and without the ends of its lines."""
+    if not secrets:
+        return []
+    rendered = {secret.translate(_UNFORMED) for secret in secrets}
+    joined = {form for secret in secrets for form in text.encodings(secret) if _PACKED.fullmatch(form)}
+    return [
+        _View(rendered, _as_rendered, _RENDERED, _read),
+        _View(joined, _as_joined, _WRAPS, lambda _: "", _ONE_ALPHABET),
+    ]
+
+
+_PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
+
+
+def _as_rendered(value: str) -> bytes | None:
+    """What is read where a text is rendered; None where that is the text. Asked of all that is written: cheap."""
+    shown = value
+    for _ in range(_PACKINGS):
+        packed = shown
+        if "%" in shown and _ENCODED.search(shown):
+            shown = unquote(shown, errors="replace")
+        if "&" in shown:
+            for name, plain in _USUAL:
+                shown = shown.replace(name, plain)
+            if _ENTITY.search(shown):
+                shown = html.unescape(shown)
+        if shown is packed or shown == packed:
+            break
+    if "](" in shown or "][" in shown or "|" in shown:
+        shown = _TARGET.sub("", shown)
+    if not shown.isascii():
+        shown = _UNSEEN.sub("", shown)
+    bare = shown.encode("utf-8", "replace").translate(None, _ASCII_SIGNS)
+    return None if shown is value and len(bare) == len(value) else bare
+
+
+def _as_joined(value: str) -> bytes | None:
+    if "\n" not in value and "\\n" not in value:
+        return None
+    value = value.replace("\\n", "").replace("\\r", "").replace("=\r\n", "").replace("=\n", "")
+    if not value.isascii():
+        value = _UNSEEN.sub("", value)
+    return value.encode("utf-8", "replace").translate(_ONE_ALPHABET, b" \t\r\n>")
+
+
+def _read(unit: str) -> str:
+    if unit.startswith("%"):
+        return unquote(unit, errors="replace").translate(_UNFORMED)
+    if unit.startswith("&"):
+        return html.unescape(unit).translate(_UNFORMED)
+    return ""
+
+
 class Redactor:
     """`contracts.Redact`: replaces each known secret by `[redacted]`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        secrets = frozenset(secrets)
         every = {form for secret in secrets if len(secret) >= SHORTEST for form in forms(secret)}
         # Longest first, so that a secret that contains another goes as a whole.
         self._forms = sorted(every, key=lambda form: (-len(form), form))
@@ -52,14 +181,17 @@ class Redactor:
         self._firsts = frozenset(form[0] for form in every)
         self._shortest = min(map(len, every), default=0)
         self._longest = max(map(len, every), default=0)
+        self._views = _views({text.clean(secret) for secret in secrets if len(secret) >= SHORTEST})
 
     def __call__(self, value: str) -> str:
         if len(value) < self._shortest:
             return value
         # Searching for each form is many times faster than the alternation, and a hit is rare.
-        if not any(form in value for form in self._forms):
-            return value
-        return self._pattern.sub(MARK, value)
+        if any(form in value for form in self._forms):
+            value = self._pattern.sub(MARK, value)
+        for view in self._views:
+            value = view(value)
+        return value
 
     def settled(self, value: str) -> str:
         """What of a text that may go on is sure to stand in the whole, redacted: its end is held back from where on it

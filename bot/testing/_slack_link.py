@@ -20,6 +20,8 @@ RETRIES = (0.0, 60.0, 300.0)
 """Waits before the three redeliveries of an event that was not acked."""
 MAX_SOCKETS = 10
 PING = b"loopback"
+SILENT_PINGS = 3
+"""Pings in a row without a sign of the client, after which its socket is cut."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +59,8 @@ class Link:
         self._tickets: set[str] = set()
         self._waiting: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._heard: dict[web.WebSocketResponse, float] = {}
+        """When the client last sent something on a socket that is pinged (monotonic)."""
         self._rng = random.Random(0)
 
     def ticket(self) -> str:
@@ -141,17 +145,28 @@ class Link:
         return socket
 
     async def _pinging(self, socket: web.WebSocketResponse) -> None:
-        """Sign of life of the service on one socket, for as long as it stands."""
+        """Sign of life of the service on one socket, for as long as it stands. One whose client has long said nothing,
+        not even in answer to that, is cut.
+        """
+        self._heard[socket] = self._clock.monotonic()
         while socket in self.sockets and not socket.closed:
+            if self._clock.monotonic() - self._heard[socket] > SILENT_PINGS * self._ping_every:
+                transport = self.sockets[socket].transport
+                if transport is not None:
+                    transport.abort()
+                break
             if socket not in self._deaf:
                 with contextlib.suppress(ConnectionError):
                     await socket.ping(PING)
             await self._clock.sleep(self._ping_every)
+        del self._heard[socket]
 
     async def _listen(self, socket: web.WebSocketResponse) -> None:
         async for frame in socket:
             if self._deaf.get(socket) is False:
                 continue
+            if socket in self._heard:
+                self._heard[socket] = self._clock.monotonic()
             if frame.type is WSMsgType.PING:
                 self.pinged += 1
                 await socket.pong(frame.data)

@@ -53,6 +53,8 @@ class Post:
     edited: Json | None = None
     metadata: Json | None = None
     files: Sequence[Json] = ()
+    blocks: Sequence[Json] = ()
+    attachments: Sequence[Json] = ()
     reactions: list[Json] = field(default_factory=list)
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
@@ -152,6 +154,8 @@ class World:
             "client_msg_id": post.client_msg_id,
             "edited": post.edited,
             "files": list(post.files) or None,
+            "blocks": list(post.blocks) or None,
+            "attachments": list(post.attachments) or None,
             "reactions": post.reactions or None,
             "metadata": post.metadata if metadata else None,
         }

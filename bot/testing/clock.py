@@ -1,4 +1,4 @@
-"""Clocks that a test moves: one that stands still until it is told to, one that runs and can be pushed."""
+"""Clocks for tests: one that stands still until it is moved, one that runs and can be pushed, one that runs fast."""
 
 from __future__ import annotations
 
@@ -96,3 +96,21 @@ class SteeredClock:
         self._passed += seconds
         self._moved.set()
         self._moved = asyncio.Event()
+
+
+class FastClock:
+    """`contracts.Clock` on which `speed` seconds go by in one of another; at `since` (epoch seconds) both show the same."""
+
+    def __init__(self, inner: Clock, speed: float, since: float) -> None:
+        self._inner = inner
+        self._speed = speed
+        self._since = since
+
+    def now(self) -> float:
+        return self._since + (self._inner.now() - self._since) * self._speed
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic() * self._speed
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds / self._speed)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts import ArchiveLine, Inbound
+from bot.contracts import ArchiveLine, Inbound, OpenQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RecordingIntake:
 
     `offered` holds every call of `accept`, `accepted` those that were taken in. While `failure` is set
     (`errors.StorageError()` says that the disk is full), `accept` raises it and takes nothing in.
-    `lines` are the archives that `recent` reads; what is accepted is written there too.
+    `open` is what `questions` gives; `lines` are the archives that `recent` reads; what is accepted is written there too.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,7 @@ class RecordingIntake:
         self.buried: list[Buried] = []
         self.failure: Exception | None = None
         self.lines: dict[str, list[ArchiveLine]] = defaultdict(list)
+        self.open: dict[str, list[OpenQuestion]] = defaultdict(list)
         self._seen: set[str] = set()
         self._changed = asyncio.Condition()
 
@@ -57,6 +58,9 @@ class RecordingIntake:
 
     async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
         return self.lines[chat_key][-limit:] if limit > 0 else []
+
+    async def questions(self, _channel: str, chat_key: str, _user_id: str) -> list[OpenQuestion]:
+        return self.open[chat_key]
 
     async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109
         """Wait until `condition()` holds; it is tried again after every call of `accept` and `bury`."""

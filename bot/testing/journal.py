@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from bot import errors
 from bot.contracts import (
@@ -17,7 +17,9 @@ from bot.contracts import (
     Job,
     Journal,
     Json,
+    Lost,
     Outbound,
+    OutboxFacts,
     StepRecord,
     Verdict,
 )
@@ -80,6 +82,9 @@ class FaultyJournal:
     def health(self) -> str:
         return self._inner.health()
 
+    def lost(self) -> Lost | None:
+        return self._inner.lost()
+
     def open(self) -> Coroutine[Any, Any, None]:
         return self._call("open", self._inner.open)
 
@@ -127,15 +132,16 @@ class FaultyJournal:
     def steps(self, request_id: str) -> Coroutine[Any, Any, list[StepRecord]]:
         return self._call("steps", lambda: self._inner.steps(request_id))
 
-    def intend(self, messages: Sequence[Outbound]) -> Coroutine[Any, Any, None]:
-        return self._call("intend", lambda: self._inner.intend(messages))
-
-    def mark(
-        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
+    def intend(
+        self, messages: Sequence[Outbound], *, not_before: float | None = None
     ) -> Coroutine[Any, Any, None]:
-        return self._call(
-            "mark", lambda: self._inner.mark(outbound_id, state, message_id=message_id, detail=detail)
-        )
+        return self._call("intend", lambda: self._inner.intend(messages, not_before=not_before))
+
+    def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> Coroutine[Any, Any, None]:
+        return self._call("mark", lambda: self._inner.mark(outbound_id, state, **facts))
+
+    def untold(self) -> Coroutine[Any, Any, list[DeliveryRecord]]:
+        return self._call("untold", self._inner.untold)
 
     def deliveries(self, request_id: str) -> Coroutine[Any, Any, list[DeliveryRecord]]:
         return self._call("deliveries", lambda: self._inner.deliveries(request_id))

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
+from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack, get_args
 
 from bot import errors, text
 from bot.contracts import (
@@ -18,7 +18,9 @@ from bot.contracts import (
     InboxRecord,
     Job,
     Json,
+    Lost,
     Outbound,
+    OutboxFacts,
     OutboxState,
     StepKind,
     StepRecord,
@@ -71,6 +73,9 @@ class MemoryJournal:
 
     def health(self) -> str:
         return ""
+
+    def lost(self) -> Lost | None:
+        return None
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -172,7 +177,7 @@ class MemoryJournal:
     # The outbox.
 
     @at_once
-    def intend(self, messages: Sequence[Outbound]) -> None:
+    def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
         now = self._clock.now()
         if any(message.kind not in {"reply", "notice", "preview", "progress"} for message in messages):
             raise errors.StorageError("a message is a reply, a notice, a preview or progress")
@@ -180,23 +185,29 @@ class MemoryJournal:
             name, request_id, chat_key, words = map(
                 text.clean, (message.id, message.request_id, message.chat_key, message.text)
             )
-            row = DeliveryRecord(name, request_id, chat_key, words, message.kind, "intent")
+            row = DeliveryRecord(
+                name, request_id, chat_key, words, message.kind, "intent", repeat_of=message.repeat_of
+            )
             target = _json(message.target)
             self._outbox.setdefault(
-                name, dataclasses.replace(row, target=target, created_at=now, changed_at=now)
+                name,
+                dataclasses.replace(
+                    row, target=target, created_at=now, changed_at=now, not_before=not_before
+                ),
             )
 
     @at_once
-    def mark(
-        self, outbound_id: str, state: str, *, message_id: str | None = None, detail: str | None = None
-    ) -> None:
+    def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> None:
         name = text.clean(outbound_id)
         row = self._outbox.get(name)
         if row is not None:
             if state not in get_args(OutboxState):
                 raise errors.StorageError(f"there is no state {state}")
-            said = {"message_id": message_id, "detail": detail}
-            told: Any = {field: text.clean(value) for field, value in said.items() if value is not None}
+            told: Any = {
+                field: text.clean(value) if isinstance(value, str) else value
+                for field, value in facts.items()
+                if value is not None
+            }
             told |= {"state": state, "changed_at": self._clock.now()}
             self._outbox[name] = dataclasses.replace(row, **told)
 
@@ -208,6 +219,10 @@ class MemoryJournal:
     def undelivered(self) -> list[DeliveryRecord]:
         rows = (row for row in self._outbox.values() if row.state in {"intent", "sending"})
         return [row for row in rows if not self._is_open(row.request_id)]
+
+    @at_once
+    def untold(self) -> list[DeliveryRecord]:
+        return [row for row in self._outbox.values() if row.untold]
 
     @at_once
     def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:

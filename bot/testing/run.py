@@ -1,8 +1,12 @@
-"""The gateway with an outside that can fail: `python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH]`.
+"""The gateway with an outside that can fail:
+
+    python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
 It is what `shipmate run` starts; only its disk, journal, channels and clock are wrapped. `SHIPMATE_FAULTS` holds a
 JSON list of `faults.Fault`s. Every operation that could have failed is a line of the trace. The clock listens on a
-Unix socket for lines of JSON: `{"jump": seconds}` sets the time of day, `{"pass": seconds}` lets time go by.
+Unix socket for lines of JSON: `{"jump": seconds}` sets the time of day, `{"pass": seconds}` lets time go by. With
+`--speed` N seconds go by in one, network calls get as much less of the machine's time, and every process that is given
+the same `--since` shows the same time of day.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot import app, errors, serving, system
-from bot.testing.clock import SteeredClock
+from bot.testing.clock import FastClock, SteeredClock
 from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
 
 
@@ -26,24 +30,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, default=Path())
     parser.add_argument("--clock", type=Path)
     parser.add_argument("--trace", type=Path)
+    parser.add_argument("--speed", type=float, default=1.0)
+    parser.add_argument("--since", type=float, default=0.0)
     given = parser.parse_args(arguments)
     expected = [Fault(**fault) for fault in json.loads(os.environ.get(VARIABLE, "[]"))]
     faults = Faults(expected, seen=None if given.trace is None else _tracing(given.trace))
     try:
-        return asyncio.run(_run(given.dir, faults, given.clock))
+        return asyncio.run(_run(given.dir, faults, given.clock, given.speed, given.since))
     except errors.ShipmateError as error:
         sys.stderr.write(f"shipmate: {error}\n")
         return error.exit_code
 
 
-async def _run(root: Path, faults: Faults, address: Path | None) -> int:
-    clock = SteeredClock(system.SystemClock())
+async def _run(root: Path, faults: Faults, address: Path | None, speed: float, since: float) -> int:
+    real = system.SystemClock()
+    clock = SteeredClock(real if speed == 1.0 else FastClock(real, speed, since))
     outside = serving.Outside(
         clock=clock,
         disk=faults.disk(system.SystemDisk()),
         ids=system.UlidSource(clock),
         journal=faults.journal,
         channel=faults.channel,
+        pace=1 / speed,
     )
     if address is None:
         return await app.run(root, outside)

@@ -20,7 +20,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 
@@ -28,13 +28,15 @@ from bot.contracts import Clock, Json
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import Filed
 from bot.testing._slack_link import Delivery, Link
-from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World
+from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, World, escape
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
 SUBSCRIPTIONS = frozenset({
     _STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"})  # fmt: skip
 PING_SECONDS = 10.0
+Telling = Literal["message", "app_mention", "bare_mention"]
+BOTH: tuple[Telling, ...] = ("message", "app_mention")
 _SUBSCRIPTION = {"im": "im", "mpim": "mpim", "channel": "channels", "group": "groups"}
 
 
@@ -81,6 +83,8 @@ class SlackServer(Filed):
         self._commands: set[int] = set()
         self.whispers: list[str] = []
         """What was shown to the one person who gave a slash command, as mrkdwn."""
+        self.front: int | None = None
+        """The port that clients are sent to for the socket, where something stands before this server."""
         self.add_user(bot_user, name="shipmate", is_bot=True)
 
     # What exists
@@ -131,9 +135,14 @@ class SlackServer(Filed):
         thread_ts: str | None = None,
         subtype: str | None = None,
         files: Sequence[Json] = (),
+        blocks: Sequence[Json] = (),
+        attachments: Sequence[Json] = (),
         bot_id: str | None = None,
+        told: Sequence[Telling] = BOTH,
     ) -> str:
-        """Post as a person (or as another bot, with `bot_id`); mentions are written `<@U…>`. Gives the ts."""
+        """Post as a person (or as another bot, with `bot_id`); mentions are written `<@U…>`. Gives the ts. `told` are the
+        events that the app gets of it now, in their order; `tell` sends others later.
+        """
         room = self.world.rooms[channel]
         post = Post(
             ts=self.world.stamp(),
@@ -143,11 +152,66 @@ class SlackServer(Filed):
             thread_ts=thread_ts,
             subtype=subtype or ("file_share" if files else None),
             files=files,
+            blocks=blocks,
+            attachments=attachments,
             client_msg_id=None if bot_id else secrets.token_hex(8),
         )
         self.world.add(room, post)
-        await self._announce(room, post)
+        await self.tell(channel, post.ts, told)
         return post.ts
+
+    async def tell(self, channel: str, ts: str, told: Sequence[Telling] = BOTH) -> None:
+        """Tell the app of a message: as `message`, and where the bot is named in a channel as `app_mention`, which may come
+        first and without the message's files (`bare_mention`).
+        """
+        room = self.world.rooms[channel]
+        await self._announce(room, room.posts[ts], told)
+
+    def shared(
+        self, channel: str, ts: str, *, link: bool = False, files: Sequence[Json] | None = None
+    ) -> Json:
+        """What a message carries (`say(attachments=[…])`) that shares another one, or shows what its `link` is about."""
+        room = self.world.rooms[channel]
+        post = room.posts[ts]
+        author = self.world.users.get(post.user or "", {})
+        address = f"https://example.slack.com/archives/{channel}/p{ts.replace('.', '')}"
+        attachment: Json = {
+            "id": 1,
+            "ts": ts,
+            "author_id": post.user or post.bot_id,
+            "author_name": author.get("real_name", ""),
+            "author_subname": author.get("real_name", ""),
+            "author_link": f"https://example.slack.com/team/{post.user}",
+            "channel_id": channel,
+            "channel_team": self.world.team,
+            "channel_name": room.name,
+            "is_msg_unfurl": True,
+            "text": escape(post.text),
+            "fallback": f"[{ts}] {author.get('name', '')}: {escape(post.text)}",
+            "from_url": address,
+            "footer": "Slack Conversation",
+            "mrkdwn_in": ["text"],
+        }
+        carried = post.files if files is None else files
+        return (
+            attachment
+            | ({"original_url": address} if link else {"is_share": True})
+            | ({"files": list(carried)} if carried else {})
+            | (
+                {
+                    "message_blocks": [
+                        {
+                            "team": self.world.team,
+                            "channel": channel,
+                            "ts": ts,
+                            "message": {"blocks": list(post.blocks)},
+                        }
+                    ]
+                }
+                if post.blocks
+                else {}
+            )
+        )
 
     async def edit(self, channel: str, ts: str, text: str) -> None:
         room = self.world.rooms[channel]
@@ -346,7 +410,7 @@ class SlackServer(Filed):
         if (method == "apps.connections.open") != (token == self.app_token):
             raise ApiError("not_allowed_token_type")
         if method == "apps.connections.open":
-            return {"url": f"ws://127.0.0.1:{self.port}/link?ticket={self._link.ticket()}"}
+            return {"url": f"ws://127.0.0.1:{self.front or self.port}/link?ticket={self._link.ticket()}"}
         return await self.api.call(method, params)
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
@@ -381,14 +445,20 @@ class SlackServer(Filed):
             "event_context": f"4-{number}",
         }
 
-    async def _announce(self, room: Room, post: Post) -> None:
+    async def _announce(self, room: Room, post: Post, told: Sequence[Telling] = BOTH) -> None:
         """The events of a new message: `message`, and `app_mention` beside it where the bot is named."""
         message = self.world.message(room, post)
         message |= {"channel": room.id, "event_ts": post.ts}
-        await self._emit(room, dict(message))
-        mentioned = f"<@{self.world.bot_user}>" in post.text and post.bot_id != self.world.bot_id
-        if mentioned and room.kind != "im" and "app_mention" in self.subscriptions and self._inside(room):
-            await self.push(message | {"type": "app_mention"})
+        bot = self.world.bot_user
+        named = f"<@{bot}>" in post.text or f'"user_id": "{bot}"' in json.dumps(list(post.blocks))
+        mentioned = named and post.bot_id != self.world.bot_id and room.kind != "im"
+        for kind in told:
+            if kind == "message":
+                await self._emit(room, dict(message))
+            elif mentioned and "app_mention" in self.subscriptions and self._inside(room):
+                bare = {"files", "attachments", "subtype"} if kind == "bare_mention" else set[str]()
+                event = {key: value for key, value in message.items() if key not in bare}
+                await self.push(event | {"type": "app_mention"})
 
     async def _emit(self, room: Room, event: Json) -> None:
         if f"message.{_SUBSCRIPTION[room.kind]}" in self.subscriptions and self._inside(room):

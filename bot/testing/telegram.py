@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from bot.contracts import Json
 from bot.testing import telegram_rules as rules
@@ -84,6 +84,27 @@ class TelegramServer(Service):
         message |= fields or {}
         chat.messages[message["message_id"]] = message
         return self._push("message", message)
+
+    def forward(
+        self,
+        message: Json,
+        *,
+        chat_id: int = 1001,
+        user_id: int | None = None,
+        hidden: bool = False,
+        album: str | None = None,
+    ) -> Json:
+        """A person passes a message on (any that the service made, or `world.origin` understands); the update. Of the
+        sender Telegram tells older clients too, in fields of their own.
+        """
+        told = world.origin(message, hidden=hidden)
+        fields: Json = {"forward_origin": told, "forward_date": told["date"]}
+        if told["type"] == "user":
+            fields["forward_from"] = told["sender_user"]
+        fields |= {key: message[key] for key in world.FORWARDED if key in message}
+        if album is not None:
+            fields["media_group_id"] = album
+        return self.say(chat_id=chat_id, user_id=user_id, fields=fields)
 
     def forget_file(self, file_id: str) -> None:
         """The service no longer has a file; messages go on naming it."""
@@ -165,15 +186,21 @@ class TelegramServer(Service):
         """From now on every call for this chat is a 403."""
         self.chat(chat_id).gone = f"Forbidden: {why}"
 
-    def upgrade(self, chat_id: int, new_id: int) -> None:
-        """The group becomes a supergroup with a new id."""
+    def upgrade(
+        self, chat_id: int, new_id: int, *, told: Iterable[Literal["to", "from"]] = ("to", "from")
+    ) -> None:
+        """The group becomes a supergroup with a new id, which counts its messages anew. `told` are the messages of the service
+        that the bot gets of it, in their order.
+        """
         old = self.chat(chat_id, "group")
         old.moved_to = new_id
-        message = self._message(old, world.person(1001), old.next_id())
-        self._push("message", message | {"migrate_to_chat_id": new_id})
         fresh = self.chat(new_id, "supergroup")
-        message = self._message(fresh, world.person(1001), fresh.next_id())
-        self._push("message", message | {"migrate_from_chat_id": chat_id})
+        fresh.members |= old.members
+        for which in told:
+            place = old if which == "to" else fresh
+            message = self._message(place, world.person(1001), place.next_id())
+            where = {"migrate_to_chat_id": new_id} if which == "to" else {"migrate_from_chat_id": chat_id}
+            self._push("message", message | where)
 
     def visible(self, chat_id: int = 1001, *, everyone: bool = False) -> list[Seen]:
         """The bot's messages that a person sees now, oldest first; with `everyone`, people's too."""

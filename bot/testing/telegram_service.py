@@ -260,6 +260,7 @@ class Service(Loopback):
                 "the same as a current content and reply markup of the message"
             )
         message = {**old, "text": text, "entities": entities, "edit_date": int(self.clock.now())}
+        message.pop("reply_markup", None)  # an edit that brings no buttons takes those that were there
         chat.messages[message["message_id"]] = message
         chat.previews[message["message_id"]] = _previewed(args, text, entities)
         chat.tally = replace(chat.tally, edited=chat.tally.edited + 1)

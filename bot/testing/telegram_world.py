@@ -167,6 +167,35 @@ def person(user_id: int, *, name: str = "", username: str | None = None, is_bot:
     return body
 
 
+def origin(message: Json, *, hidden: bool = False) -> Json:
+    """The `forward_origin` of a message that is passed on: of a person (`hidden`: who does not let forwards link to them), of
+    a group for which somebody speaks anonymously, or of a channel. What was forwarded before keeps the origin it has.
+    """
+    if "forward_origin" in message:
+        return dict(message["forward_origin"])
+    found: Json = {"date": message["date"]}
+    sender, chat = message.get("from"), message["chat"]
+    if chat["type"] == "channel":
+        found |= {"type": "channel", "chat": chat, "message_id": message["message_id"]}
+    elif "sender_chat" in message:
+        found |= {"type": "chat", "sender_chat": message["sender_chat"]}
+    elif hidden:
+        found |= {"type": "hidden_user", "sender_user_name": sender["first_name"] if sender else ""}
+    else:
+        found |= {"type": "user", "sender_user": sender}
+    if signed := message.get("author_signature"):
+        found["author_signature"] = signed
+    return found
+
+
+FORWARDED = (
+    "text", "entities", "caption", "caption_entities", "photo", "video", "audio", "voice", "video_note", "animation",
+    "document", "sticker", "location", "venue", "contact", "poll", "dice", "rich_message", "checklist", "game", "story",
+    "via_bot",
+)  # fmt: skip
+"""What a forwarded message has of the one that it passes on."""
+
+
 def media_fields(kind: Media, file_id: str, size: int, name: str | None, mime: str | None) -> Json:
     """The field (for an animation the two fields) with which a message carries a file."""
     part: Json = {"file_id": file_id, "file_unique_id": f"u{file_id}", "file_size": size}

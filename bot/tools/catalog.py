@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import regex
 
@@ -44,6 +44,16 @@ class Offer:
     @property
     def name(self) -> str:
         return str(self.definition["name"])
+
+
+@runtime_checkable
+class Defined(Protocol):
+    """A tool that somebody else defines, and may define otherwise at any moment: `defined` is a digest of all that they say
+    of it, and of who they are.
+    """
+
+    @property
+    def defined(self) -> str: ...
 
 
 class Catalog(Protocol):

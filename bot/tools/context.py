@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from bot import errors
-from bot.contracts import Approvals, ArchiveLine, Inbound, Message, Reply
+from bot.contracts import Approvals, ArchiveLine, Inbound, Json, Message, Provenance, Reply
 
 TaskMode = Literal["fresh", "fork"]
 
@@ -82,10 +82,13 @@ class ToolExecutionContext:
     """How the turn asks people, given how turns do."""
     inbound: Inbound | None = None
     """The message that caused the turn."""
+    undeclared: Callable[[], Sequence[Json]] = tuple
+    """The definitions of tools that the model's window has no room for."""
 
 
 _current: ContextVar[ToolExecutionContext] = ContextVar("tool_execution_context")
 _call: ContextVar[str] = ContextVar("tool_call", default="")
+_told: ContextVar[list[Provenance] | None] = ContextVar("tool_told", default=None)
 
 
 @contextlib.contextmanager
@@ -106,11 +109,47 @@ def current() -> ToolExecutionContext:
         raise errors.ToolError("This tool works only while a message is being answered.") from None
 
 
+def channel() -> str | None:
+    """The channel of the turn; None outside of one, or where no chat caused it."""
+    turn = _current.get(None)
+    return turn.channel if turn is not None else None
+
+
+def view() -> Sequence[Message]:
+    """What the model is shown in the turn; nothing outside of one."""
+    turn = _current.get(None)
+    return turn.view() if turn is not None else ()
+
+
+def undeclared() -> Sequence[Json]:
+    """The definitions of tools that the turn's requests have no room for; none outside of a turn."""
+    turn = _current.get(None)
+    return turn.undeclared() if turn is not None else ()
+
+
 def touch(path: Path) -> None:
     """A tool has used a file or a folder of the project: the instructions for it may be due."""
     turn = _current.get(None)
     if turn is not None:
         turn.touched(path)
+
+
+def tells(origin: Provenance) -> None:
+    """What the tool that runs will give holds such words. Where it says nothing, its name decides."""
+    told = _told.get()
+    if told is not None:
+        told.append(origin)
+
+
+@contextlib.contextmanager
+def telling() -> Iterator[list[Provenance]]:
+    """Run a block in which one tool runs; what that `tells` is in the list."""
+    told: list[Provenance] = []
+    token = _told.set(told)
+    try:
+        yield told
+    finally:
+        _told.reset(token)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ order.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,9 +16,22 @@ from typing import Any, Protocol
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Artifacts, Clock, Effect, Found, Json, Log, Redact, Tool
+from bot.contracts import (
+    NOBODYS,
+    ORIGIN,
+    Artifacts,
+    Clock,
+    Effect,
+    Found,
+    Json,
+    Log,
+    Provenance,
+    Redact,
+    Tool,
+)
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
+from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 from bot.tools.sizing import Sizing
 
@@ -30,6 +44,10 @@ UNRECORDED = (
     "twice. Tell the person, or try again later."
 )
 LOG_PREVIEW = 4_000  # characters
+LONG = 16_000
+"""Characters that are not gone through where all else runs: a command prints a million, and in a hundred thousand of odd ones a
+secret is looked for for a tenth of a second.
+"""
 _READS: frozenset[Effect] = frozenset({"read"})
 _SIDE_BY_SIDE: frozenset[Effect] = frozenset({"read", "delegate"})
 _MESSAGE: frozenset[Effect] = frozenset({"message"})
@@ -179,15 +197,17 @@ class Dispatcher:
         self._log.write(
             "tool_call", name, tool=name, tool_use_id=call["id"], **self._shown("input", arguments)
         )
-        done = Failure(CUT_OFF, "cut") if call["id"] in cut else await self._attempt(call)
+        with context.telling() as told:
+            done = Failure(CUT_OFF, "cut") if call["id"] in cut else await self._attempt(call)
+        origin = functools.reduce(Provenance.__or__, told or [self._usual(call)])
         if isinstance(done, Found):
-            return self._found(call, done, began)
+            return self._found(call, done, began) | {ORIGIN: origin.packed()}
         failed = done if isinstance(done, Failure) else None
-        content = text.clean(self._redact(done if isinstance(done, str) else done.model))
+        content = await self._clean(done if isinstance(done, str) else done.model)
         pointer = ""
         if failed is not None and failed.whole is not None:
-            pointer = await sizing.pointer(call, text.clean(self._redact(failed.whole)))
-        shown = await sizing.one(call, content) + pointer
+            pointer = await sizing.pointer(call, await self._clean(failed.whole), origin)
+        shown = await sizing.one(call, content, origin) + pointer
         self._log.write(
             "tool_result",
             f"{name} {'failed' if failed else 'done'}",
@@ -200,7 +220,19 @@ class Dispatcher:
             **self._shown("result", content),
         )
         result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": shown or "(no output)"}
+        result[ORIGIN] = origin.packed()
         return result | {"is_error": True} if failed else result
+
+    async def _clean(self, words: str) -> str:
+        """The words without our secrets; others go on while many are gone through."""
+        if len(words) < LONG:
+            return text.clean(self._redact(words))
+        return await asyncio.to_thread(lambda: text.clean(self._redact(words)))
+
+    def _usual(self, call: Json) -> Provenance:
+        """Whose words a result holds of which nothing was said: ours, where there is no such tool."""
+        tool = self._registry.get(call["name"])
+        return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
     def _found(self, call: Json, found: Found, began: float) -> Json:
         """The result that gives the model tools: their definitions, without our secrets."""
@@ -246,4 +278,5 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
             if isinstance(error, TimeoutError) and limit.expired():
                 return timed_out(tool.name, tool.timeout_seconds)
-            return failure(error, tool.name, self._redact)
+            # It may hold all that a command printed.
+            return await asyncio.to_thread(failure, error, tool.name, self._redact)

@@ -211,6 +211,9 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
         head = (
             f"{tool}: the command took longer than {error.limit:g} s and was stopped; part of it may be done."
         )
+    if error.over is not None:
+        ended = f"stopped: {error.over}"
+        head = f"{tool}: the command was stopped: {error.over}. Part of it may be done; do it with less."
     tail = [f"- {hint}" for hint in hints(error.status, streams["stderr"])]
 
     def told(*, whole: bool) -> str:

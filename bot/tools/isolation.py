@@ -5,21 +5,28 @@ and the system's programs and nothing else.
 from __future__ import annotations
 
 import asyncio
+import collections
+import contextlib
 import dataclasses
 import json
 import os
-import secrets
+import select
 import shutil
+import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot import errors
+from bot import errors, offlimits
+from bot.instructing import instructing
 from bot.offlimits import is_hidden
-from bot.tools import confine, processes
+from bot.tools import confine, processes, seccomp
 from bot.tools.limits import Limits
+from bot.tools.permissions.code import CLOSED, Border, border
 from bot.tools.permissions.shell import plain
+from bot.tools.usage import Usage
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN = "/tmp"  # noqa: S108 - inside it is a folder of the command's own
@@ -32,7 +39,21 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 """All that a command knows of ours."""
 VISITS = 500_000
-"""Entries of the project that are looked at for what has to be hidden."""
+"""Entries below the project's folder that are looked at for what has to be hidden."""
+ARGUMENTS = 8_000
+"""Arguments for what is hidden; bubblewrap takes 9,000 in all."""
+_TOLD = 10
+_LAST = 5_000
+"""Milliseconds for the processes of a command that has ended to be gone."""
+_MB = 1024 * 1024
+_FIRST_TO_GO = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
+_SETTINGS = ("/proc/sys", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/pressure", "/proc/tty")
+_SECRETS = (
+    "/proc/acpi", "/proc/asound", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
+    "/proc/latency_stats", "/proc/mtrr", "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo", "/proc/sysrq-trigger",
+    "/proc/timer_list", "/proc/vmallocinfo",
+)  # fmt: skip
+"""What of /proc tells of the whole machine, or sets something of it."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _FACTS = (
     "/etc/alternatives", "/etc/ca-certificates", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
@@ -41,13 +62,14 @@ _FACTS = (
 )  # fmt: skip
 _DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero")
 _NET = ("/etc/hosts", "/etc/resolv.conf")
-_CODE = Path(__file__).resolve().parents[2]
 _CONFINE = confine.__file__
-OURS = (Path(sys.prefix).resolve(), _CODE / "bot", _CODE / "channels")
-"""Where the code of Shipmate is."""
+CROWDED = (
+    "The project's folder itself has thousands of names that commands may not see, such as .env_1: too many to hide here. "
+    "Tell the person to move them into a folder, and go on without commands."
+)
 MISSING = (
     "Commands run only where they are kept apart from the rest of the machine, and that is not to be had here: "
-    "whoever runs me can install bubblewrap (apt install bubblewrap, dnf install bubblewrap), or allow name spaces to users "
+    "whoever runs me can install bubblewrap 0.7 or newer (apt install bubblewrap, dnf install bubblewrap), or allow name spaces to users "
     "on a kernel that has Landlock. Tell the person, and go on without commands."
 )
 
@@ -63,8 +85,17 @@ class Isolation:
     network: bool = False
     which: Callable[[str], str | None] = shutil.which
     limits: Limits = field(default_factory=Limits)
-    _works: dict[str, bool] = field(default_factory=dict)
-    """Programs that were seen to work, and whether they can give a command a `/proc` of its own."""
+    code: Border | None = None
+    instructions: tuple[Path, ...] = ()
+    """Files that tell the model what to do, beside those that do by their names."""
+    """What of the folder commands do not change; found where it is not given."""
+    _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Programs that were seen to work, and what of the wall they can build here."""
+    _running: int = 0
+    _own: offlimits.Own = field(default_factory=dict)
+    """What of ours was in the folder when the first of the commands began that run now."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self, command: str, seconds: float) -> processes.Ended:
         """Run a command line; one that means the same without a shell is run without one.
@@ -72,65 +103,154 @@ class Isolation:
         Raises `errors.ToolError` where it may not run here, OSError where it cannot be started.
         """
         root = self.root.resolve()
-        before = await asyncio.to_thread(_own, root)
+        if self._ours().closed:
+            raise errors.ToolError(f"{CLOSED}.")
         words = list(plain(command) or (_shell(), "-c", command))
-        if self.required:
-            words = [*await self._around(root), *self.limits.around(words)]
-        else:
-            # Outside of a space of its own, all that the user runs would be counted.
-            words = dataclasses.replace(self.limits, processes=None).around(words)
         notes: list[str] = []
-        try:
-            ended = await processes.run(words, folder=root, environment=ENVIRONMENT, seconds=seconds)
-        finally:
-            notes += _set_aside(root, before)
+        async with contextlib.AsyncExitStack() as around:
+            handles: list[int] = []
+            told = await around.enter_async_context(self._watched(root, notes))
+            around.callback(_close, handles)
+            handles.append(os.dup(told))
+            if self.required:
+                words = [*await self._around(root, handles, notes), *self.limits.around(words)]
+            else:
+                # Outside of a space of its own, all that the user runs would be counted.
+                words = dataclasses.replace(self.limits, processes=None).around(words)
+            usage = await asyncio.to_thread(Usage, root, self.limits)
+            # Where memory gives out, the system ends a command before it ends us.
+            words = ["/bin/sh", "-c", _FIRST_TO_GO, "sh", *words]
+            ended = await processes.run(
+                words, folder=root, environment=ENVIRONMENT, seconds=seconds, watch=usage, handles=handles
+            )
         return dataclasses.replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
 
-    async def _around(self, root: Path) -> list[str]:
-        program = await self._program()
-        if program is None:
-            return await self._confined(root)
-        masks = [word for one in await asyncio.to_thread(lambda: list(_hidden(root))) for word in _mask(one)]
-        return [program, *_wall(root, network=self.network, proc=self._works[program]), *masks, "--"]
+    @contextlib.asynccontextmanager
+    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[int]:
+        """What a command makes of ours is set aside: when it ends, when another one begins, and after a kill at the next
+        start. The wall writes into what this gives who its first process is: the others end with it.
+        """
+        async with self._turn:
+            if not self._running:
+                self._own = await asyncio.to_thread(offlimits.own, root)
+                await asyncio.to_thread(offlimits.note, root, self._own)
+            self._running += 1
+            await asyncio.to_thread(offlimits.set_aside, root, self._own)
+        first, tell = os.pipe()
+        try:
+            yield tell
+        finally:
+            os.close(tell)
+            task = asyncio.create_task(self._left(root, notes, first))
+            # It is done to its end, also where the turn is stopped meanwhile.
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+            await asyncio.shield(task)
 
-    async def _confined(self, root: Path) -> list[str]:
+    async def _left(self, root: Path, notes: list[str], first: int) -> None:
+        await asyncio.to_thread(_wait_for, first)
+        async with self._turn:
+            try:
+                moved = await asyncio.to_thread(offlimits.set_aside, root, self._own)
+                told = [
+                    f"{name} may not be made by a command; it is {aside} now."
+                    for name, aside in moved.items()
+                ]
+                more = len(told) - _TOLD
+                notes += [*told[:_TOLD], *([f"So it is with {more:,} names more."] if more > 0 else [])]
+            finally:
+                self._running -= 1
+                if not self._running:
+                    await asyncio.to_thread(offlimits.forget, root)
+
+    def _ours(self) -> Border:
+        if self.code is None:
+            self.code = border(self.root)
+        return self.code
+
+    async def _around(self, root: Path, handles: list[int], notes: list[str]) -> list[str]:
+        found = await asyncio.to_thread(_find, root, self._own)
+        instructs = await asyncio.to_thread(instructing, root, self.instructions)
+        closed = [mask.path for mask in found.masks]
+        standing = [
+            one
+            for one in instructs.files
+            if not any(one.startswith(f"{path}/") or one == path for path in closed)
+        ]
+        # What tells the model what to do is changed by file tools, which ask.
+        found = dataclasses.replace(found, sealed=(*map(str, self._ours().standing()), *standing))
+        program = await self._program()
+        if program is not None:
+            fits = found.fitting()
+            if fits is not None:
+                notes += fits.told(root)
+                masks = _handed(handles, b"".join(os.fsencode(word) + b"\0" for word in fits.words()))
+                wall = _wall(root, self.limits, network=self.network, parts=self._works[program])
+                told = ["--info-fd", str(handles[0])]
+                return [program, *wall, *told, *_filtered(handles), "--args", str(masks), "--"]
+        notes += found.told(root)
+        return await self._confined(root, found, handles)
+
+    async def _confined(self, root: Path, found: Found, handles: list[int]) -> list[str]:
         """The same without bubblewrap. Raises `errors.ToolError` where that is not to be had either."""
-        closed = await asyncio.to_thread(lambda: [one.path for one in _hidden(root)])
-        words = _confinement(root, closed, network=self.network)
         if _CONFINE not in self._works:
-            trial = [*_confinement(root, [], network=self.network), "true"]
-            done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
+            trying = [os.open(os.devnull, os.O_WRONLY)]
+            try:
+                trial = [*_confinement(root, Found(), trying, self.limits, network=self.network), "true"]
+                done = await processes.run(
+                    trial, folder=root, environment=ENVIRONMENT, seconds=10, handles=trying
+                )
+            finally:
+                _close(trying)
             if done.status != 0:
-                raise errors.ToolError(MISSING)
-            self._works[_CONFINE] = False
-        return words
+                raise errors.ToolError(CROWDED if found.fitting() is None else MISSING)
+            self._works[_CONFINE] = ()
+        return _confinement(root, found, handles, self.limits, network=self.network)
 
     async def _program(self) -> str | None:
         """Bubblewrap, where it is and does what it should; tried until it did once."""
         program = self.which("bwrap")
         if program is None or program in self._works:
             return program
+        if await asyncio.to_thread(self._ours().changeable, Path(program)):
+            return None  # PATH leads into the project's folder, where a command may have put it
         root = self.root.resolve()
-        # Where a part of /proc is covered already, as in containers and hardened services, no new one may be mounted.
-        for proc in (True, False):
-            trial = [program, *_wall(root, network=self.network, proc=proc), "--", "true"]
+        # Where a part of /proc is covered already, as in containers and hardened services, no new one may be mounted;
+        # older ones cannot close the door to name spaces, which the filter of calls closes too.
+        for parts in (("proc", "alone"), ("proc",), ("alone",), ()):
+            trial = [program, *_wall(root, self.limits, network=self.network, parts=parts), "--", "true"]
             try:
                 done = await processes.run(trial, folder=root, environment=ENVIRONMENT, seconds=10)
             except OSError:
                 return None
             if done.status == 0:
-                self._works[program] = proc
+                self._works[program] = parts
                 return program
         return None
 
 
-def _wall(root: Path, *, network: bool, proc: bool = True) -> Iterator[str]:
+def _wall(root: Path, limits: Limits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
     """What a command sees and may do: the arguments of bubblewrap."""
+    room = ("--size", str(limits.tmp_mb * _MB)) if limits.tmp_mb is not None else ()
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
+    if "alone" in parts:
+        yield from ("--unshare-user", "--disable-userns")
     if network:
         yield "--share-net"
     for name, value in ENVIRONMENT.items():
         yield from ("--setenv", name, value)
+    yield from _system(network=network)
+    if "proc" in parts:
+        yield from ("--proc", "/proc", *_kernel())
+    else:
+        yield from ("--tmpfs", "/proc", "--remount-ro", "/proc")
+    yield from ("--dev", "/dev", *room, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")  # noqa: S108 - its own
+    yield from (*room, "--tmpfs", _OWN, "--tmpfs", "/run", "--remount-ro", "/run")
+    yield from ("--bind", str(root), str(root), "--chdir", str(root))
+    yield from ("--remount-ro", "/")
+
+
+def _system(*, network: bool) -> Iterator[str]:
     for folder in map(Path, _SYSTEM):
         if folder.is_symlink():
             yield from ("--symlink", str(folder.readlink()), str(folder))
@@ -139,51 +259,209 @@ def _wall(root: Path, *, network: bool, proc: bool = True) -> Iterator[str]:
     for fact in map(Path, (*_FACTS, *(_NET if network else ()))):
         if fact.exists():
             yield from ("--ro-bind", str(fact.resolve()), str(fact))
-    yield from ("--proc" if proc else "--tmpfs", "/proc", "--dev", "/dev", "--tmpfs", _OWN, "--tmpfs", "/run")
-    yield from ("--bind", str(root), str(root), "--chdir", str(root))
-    for ours in OURS:
-        # What runs as ourselves after the next start is not for commands to change.
-        if ours.is_relative_to(root) and ours != root and ours.is_dir():
-            yield from ("--ro-bind", str(ours), str(ours))
 
 
-def _confinement(root: Path, closed: Sequence[str], *, network: bool) -> list[str]:
+def _kernel() -> Iterator[str]:
+    """Arguments that close what of /proc is the machine's own: whoever owns it there, as root does, could set it."""
+    for path in map(Path, _SETTINGS):
+        if path.exists():
+            yield from ("--ro-bind", str(path), str(path))
+    for path in map(Path, _SECRETS):
+        if path.is_dir():
+            yield from ("--tmpfs", str(path), "--remount-ro", str(path))
+        elif path.exists():
+            yield from ("--ro-bind", os.devnull, str(path))
+
+
+def _filtered(handles: list[int]) -> list[str]:
+    program = seccomp.program()
+    return [] if program is None else ["--seccomp", str(_handed(handles, program))]
+
+
+def _handed(handles: list[int], data: bytes) -> int:
+    """An open file with this in it, for who is started next."""
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        handles.append(os.dup(file.fileno()))
+    return handles[-1]
+
+
+def _wait_for(first: int) -> None:
+    """Wait until the first process of a command's space has ended: then all in it have. Blocking."""
+    with os.fdopen(first, "rb") as file, contextlib.suppress(ValueError, KeyError, OSError):
+        process = os.pidfd_open(json.loads(file.read())["child-pid"])
+        try:
+            ended = select.poll()
+            ended.register(process, select.POLLIN)
+            ended.poll(_LAST)
+        finally:
+            os.close(process)
+
+
+def _close(handles: list[int]) -> None:
+    while handles:
+        os.close(handles.pop())
+
+
+def _confinement(root: Path, found: Found, handles: list[int], limits: Limits, *, network: bool) -> list[str]:
     """The same as words that start `bot.tools.confine`."""
     facts = (*_SYSTEM, *_FACTS, *(_NET if network else ()))
-    fixed = [str(ours) for ours in OURS if ours.is_relative_to(root) and ours != root and ours.is_dir()]
     spec = {
         "root": str(root),
         "read": [fact for fact in facts if Path(fact).exists()],
         "devices": [one for one in _DEVICES if Path(one).exists()],
-        "closed": closed,
-        "fixed": fixed,
+        "pinned": found.pins(),
+        "closed": [one.path for one in found.masks],
+        "fixed": found.sealed,
         "network": network,
+        "room": limits.tmp_mb and limits.tmp_mb * _MB,
+        "processes": limits.processes,
+        "told": handles[0],
+        "filter": (seccomp.program() or b"").hex(),
     }
-    return [sys.executable, "-I", "-S", _CONFINE, json.dumps(spec)]
+    handle = _handed(handles, json.dumps(spec).encode("ascii"))
+    return [sys.executable, "-I", "-S", _CONFINE, str(handle)]
 
 
-def _mask(entry: os.DirEntry[str]) -> Iterator[str]:
-    """Arguments that put nothing in the place of an entry."""
-    if entry.is_dir(follow_symlinks=False):
-        yield from ("--tmpfs", entry.path, "--remount-ro", entry.path)
-    else:
-        yield from ("--ro-bind", os.devnull, entry.path)
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What is covered: a folder, or anything else."""
+
+    path: str
+    folder: bool
+
+    def words(self) -> tuple[str, ...]:
+        """Arguments that put nothing in its place."""
+        if self.folder:
+            return ("--tmpfs", self.path, "--remount-ro", self.path)
+        return ("--ro-bind", os.devnull, self.path)
 
 
-def _hidden(root: Path) -> Iterator[os.DirEntry[str]]:
-    """What does not exist for the model. Blocking."""
-    left, seen = [root], 0
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What does not exist for the model in a project's folder, and folders that are covered as a whole: they have too much
+    of it, or too much to be looked through.
+    """
+
+    root: str = ""
+    masks: tuple[Mask, ...] = ()
+    whole: frozenset[str] = frozenset()
+    sealed: tuple[str, ...] = ()
+    """What runs as ourselves after the next start: not for commands to change."""
+
+    def pins(self) -> list[str]:
+        """The folders on the way to what is covered or sealed, the outermost first. Each is held in its place, or a command could
+        move it, with what is in it, to where another command does not cover it.
+        """
+        above: set[str] = set()
+        for kept in (*(mask.path for mask in self.masks), *self.sealed):
+            if any(kept.startswith(f"{one}/") for one in self.sealed):
+                continue  # nothing in there moves
+            path = kept.rpartition("/")[0]
+            while len(path) > len(self.root) and path not in above:
+                above.add(path)
+                path = path.rpartition("/")[0]
+        return sorted(above)
+
+    def words(self) -> list[str]:
+        """Arguments of bubblewrap."""
+        pinned = [word for path in self.pins() for word in ("--bind", path, path)]
+        fixed = [word for path in self.sealed for word in ("--ro-bind", path, path)]
+        return [*pinned, *fixed, *(word for mask in self.masks for word in mask.words())]
+
+    def fitting(self) -> Found | None:
+        """The same with no more arguments than bubblewrap takes: whole folders are covered, those with the most of it
+        first. None where the folder itself has too many.
+        """
+        here = self
+        while len(here.words()) > ARGUMENTS:
+            most = collections.Counter(
+                mask.path[len(self.root) + 1 :].split("/", 1)[0]
+                for mask in here.masks
+                if "/" in mask.path[len(self.root) + 1 :]
+            )
+            if not most:
+                return None
+            folder = f"{self.root}/{most.most_common(1)[0][0]}"
+            kept = (mask for mask in here.masks if not mask.path.startswith(f"{folder}/"))
+            masks = (*kept, Mask(folder, folder=True))
+            here = dataclasses.replace(here, masks=masks, whole=here.whole | {folder})
+        return here
+
+    def told(self, root: Path) -> Iterator[str]:
+        """A line for each folder that is covered as a whole."""
+        for path in sorted(self.whole)[:_TOLD]:
+            shown = os.path.relpath(path, root)
+            yield f"{shown} is empty for commands: it has too many files, or too many that they may not see."
+
+
+def _find(root: Path, own: Collection[str]) -> Found:
+    """What does not exist for the model; in the folder itself what is ours and no command's. Blocking."""
+    masks: list[Mask] = []
+    whole: set[str] = set()
+    linked: set[int] = set()
+    left: collections.deque[str] = collections.deque([str(root)])
+    seen = 0
     while left:
-        for entry in _entries(left.pop()):
-            seen += 1
-            if seen > VISITS:
-                raise errors.ToolError("The project has too many files to hide what commands may not see.")
+        folder = left.popleft()
+        if seen > VISITS:
+            masks.append(Mask(folder, folder=True))
+            whole.add(folder)
+            continue
+        for entry in _entries(Path(folder)):
+            seen += folder != str(root)
             if entry.is_symlink():
-                continue  # what it leads to is hidden itself, or outside
+                masks += _led(root, entry)
+                continue
+            is_folder = entry.is_dir(follow_symlinks=False)
             if is_hidden(entry.name):
-                yield entry
-            elif entry.is_dir(follow_symlinks=False):
-                left.append(Path(entry.path))
+                if folder != str(root) or entry.name in own:
+                    masks.append(Mask(entry.path, folder=is_folder))
+                    linked |= _linked(entry)
+            elif is_folder:
+                left.append(entry.path)
+            if seen > VISITS and folder != str(root):
+                masks = [mask for mask in masks if not mask.path.startswith(f"{folder}/")]
+                left = collections.deque(one for one in left if not one.startswith(f"{folder}/"))
+                masks.append(Mask(folder, folder=True))
+                whole.add(folder)
+                break
+    if linked:
+        masks += _twins(root, masks, linked)
+    return Found(str(root), tuple(masks), frozenset(whole))
+
+
+def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
+    """Where a link leads that does not exist for the model, where that is inside and has another name."""
+    if not is_hidden(entry.name):
+        return
+    real = Path(os.path.realpath(entry.path))
+    if real != root and real.exists() and not offlimits.hidden(root, real):
+        yield Mask(str(real), folder=real.is_dir())
+
+
+def _linked(entry: os.DirEntry[str]) -> set[int]:
+    """The number of a file that has other names too."""
+    with contextlib.suppress(OSError):
+        found = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            return {found.st_ino}
+    return set()
+
+
+def _twins(root: Path, masks: Sequence[Mask], numbers: set[int]) -> Iterator[Mask]:
+    """Other names of files that do not exist for the model."""
+    covered = {mask.path for mask in masks}
+    left = [str(root)]
+    while left:
+        for entry in _entries(Path(left.pop())):
+            if entry.path in covered or entry.is_symlink():
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                left.append(entry.path)
+            elif entry.inode() in numbers:
+                yield Mask(entry.path, folder=False)
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -191,25 +469,12 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             yield from entries
-    except (FileNotFoundError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
 
 
 def _shell() -> str:
     return "bash" if shutil.which("bash", path=PATH) is not None else "sh"
-
-
-def _own(root: Path) -> frozenset[str]:
-    """What of ours is in the project's folder itself."""
-    return frozenset(path.name for path in root.iterdir() if is_hidden(path.name))
-
-
-def _set_aside(root: Path, before: frozenset[str]) -> Iterator[str]:
-    """A command must not give us settings or secrets of its making: what has such a name gets another one."""
-    for name in sorted(_own(root) - before):
-        aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
-        (root / name).replace(root / aside)
-        yield f"{name} may not be made by a command; it is {aside} now."
 
 
 def described(ended: processes.Ended) -> str:

@@ -13,13 +13,16 @@ _ROOM = 'for one in {}; do ulimit ${{one%=*}} ${{one#*=}} 2>/dev/null; done; exe
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Of each process its memory (without what it only shares or maps) and processor time, and how large a file it may
-    write; of all processes of a command together how many they are. None: as the machine has it.
+    write; of all processes of a command together how many they are and how much of the disk they fill; of `/tmp` and of
+    shared memory, which are the command's own and in memory, how much each holds. None: as the machine has it.
     """
 
     memory_mb: int | None = 4_096
     processes: int | None = 512
     file_mb: int | None = 1_024
     cpu_seconds: int | None = 600
+    disk_mb: int | None = 4_096
+    tmp_mb: int | None = 512
 
     def around(self, words: Sequence[str]) -> list[str]:
         """The words of a command that runs within these limits; no shell reads them."""

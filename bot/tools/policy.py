@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
+from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Approval, Approvals, Clock, Json, Log, Redact, Tool, Unattended, Verdict
+from bot.contracts import (
+    NOBODYS,
+    ORIGIN,
+    Approval,
+    Approvals,
+    Clock,
+    Json,
+    Log,
+    Redact,
+    Taint,
+    Tool,
+    Unattended,
+    Verdict,
+)
+from bot.instructing import instructing
 from bot.tools import context
+from bot.tools.catalog import Defined
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import (
     Call,
@@ -26,6 +43,8 @@ from bot.tools.permissions import (
     fingerprint,
     taint,
 )
+from bot.tools.permissions.defaults import INSTRUCTS
+from bot.tools.permissions.grammar import TRUSTED
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.showing import shortened, visible
 from bot.tools.registry import Registry
@@ -37,8 +56,8 @@ _ENDS = {
     "steered": "The person wrote something meanwhile, so nobody was waited for. Read it first.",
     "stopped": "The person stopped it.",
     "expired": "Nobody decided within the time. Tell the person that it waits for an approval, and end here.",
-    "nobody": "It needs an approval, and there is nobody here who could give it (`operators` of ship.json may). Say so, "
-    "and go on without it.",
+    "nobody": "It needs an approval, and there is nobody here who could give it, or who can be reached. Tell the person "
+    "that whoever runs Shipmate can name who may in `operators` of ship.json, and go on without it.",
     "unattended": "It needs an approval, and in a job nobody is asked. Go on without it, and say in the answer what was "
     "not done and why: an operator can allow it by a rule, or always when it is asked for in the chat.",
 }
@@ -51,13 +70,15 @@ class Policy:
     registry: Registry
     rules: Rules
     paths: Paths
-    operators: frozenset[str]
+    operators: Collection[str]
     zone: tzinfo
     clock: Clock
     log: Log
     redact: Redact = str
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: Narrowing | None = None
+    instructions: tuple[Path, ...] = ()
+    """Files that instruct, beside those that do by their names."""
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
         """Run a call, or give the result that says why it was not run."""
@@ -68,6 +89,7 @@ class Policy:
             return await run()
         turn = context.current()
         decision = await self._narrowed(asked, turn) or self._judge(asked, turn)
+        decision = await self._instructs(asked, decision)
         if decision.outcome == "ask":
             refusal = await self._approved(asked, call, turn, decision)
         else:
@@ -82,22 +104,37 @@ class Policy:
         now = Now(datetime.fromtimestamp(self.clock.now(), self.zone))
         return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
 
+    async def _instructs(self, asked: Call, decision: Decision) -> Decision:
+        """The same, but for a file that an instruction file includes or links to: it is written as that one would be, with
+        an operator's yes or by a rule that is marked.
+        """
+        path = asked.arguments.get("path")
+        if asked.tool not in {"write_file", "edit_file"} or not isinstance(path, str) or "\0" in path:
+            return decision
+        if decision.outcome == "deny" or decision.rule.startswith(f"allow @{TRUSTED}:"):
+            return decision
+        if not await asyncio.to_thread(self._held, path):
+            return decision
+        return replace(decision, outcome="ask", reason=INSTRUCTS, granted=False, own=False)
+
+    def _held(self, path: str) -> bool:
+        root = Path(self._root())
+        return instructing(root, self.instructions).holds(root / path)
+
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """What the rules say, as of now. Words of somebody who might not do the same themselves count as untrusted."""
+        """What the rules say, as of now. Words of somebody who might not do the same themselves are foreign."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
-        people = taint.authors(turn.view())
-        now = Now(moment, tainted=people is None, private=turn.private)
+        origin = taint.seen(turn.view())
+        now = Now(moment, taint=origin.taint, private=turn.private)
         subjects = self._subjects(turn)
         decision = self.rules.judge(asked, subjects, now)
-        others = [
-            self._subject(turn, person) for person in sorted((people or frozenset()) - set(turn.people))
-        ]
+        others = [self._subject(turn, person) for person in sorted(origin.people - set(turn.people))]
         if decision.outcome == "deny" or not others:
             return decision
         theirs = self.rules.judge(asked, others, now).outcome
         if theirs in {"allow", decision.outcome}:
             return decision
-        return self.rules.judge(asked, subjects, replace(now, tainted=True))
+        return self.rules.judge(asked, subjects, replace(now, taint=Taint.FOREIGN))
 
     def _subject(self, turn: ToolExecutionContext, person: str) -> Subject:
         role: Role = "operator" if f"{turn.channel}:{person}" in self.operators else "member"
@@ -127,6 +164,7 @@ class Policy:
             user_id=turn.user_id,
             granted=decision.granted,
             lasting=decision.lasting,
+            own=decision.own,
         )
         # It may take long, and whoever decides must not find the question of a turn that a crash has forgotten.
         await turn.settle()
@@ -146,8 +184,12 @@ class Policy:
         return f"{_because(decision)} {_ENDS[verdict.ended].format(by=_who(verdict))}"
 
     def _fingerprint(self, asked: Call, call: Json) -> str:
-        """The hash of exactly what would run, and where."""
-        return fingerprint(asked.tool, call["input"], self._place(asked))
+        """The hash of exactly what would run, and where. A tool that its server defines otherwise meanwhile is another
+        one.
+        """
+        tool: object = self.registry.get(asked.tool)
+        defined = (tool.defined,) if isinstance(tool, Defined) else ()
+        return fingerprint(asked.tool, call["input"], self._place(asked), *defined)
 
     def _place(self, asked: Call) -> str:
         """Where it would be done: the file behind every link, or the folder of the project."""
@@ -218,4 +260,5 @@ def _who(verdict: Verdict) -> str:
 
 
 def _not_run(call: Json, words: str) -> Json:
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": words, "is_error": True}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": words, "is_error": True}
+    return result | {ORIGIN: NOBODYS.packed()}

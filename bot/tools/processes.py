@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,17 +16,24 @@ KEPT = 512 * 1024
 """Bytes of each output that are kept of its beginning, and as many of its end."""
 LAST_WORDS = 2.0
 """Seconds for what an ended command has still to say."""
+LOOK = 0.05
+"""Seconds between two looks at what a command uses."""
+Watch = Callable[[int], str | None]
+"""Says of the command that began with this process what it has used too much of. Blocking."""
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended. `status` is negative where a signal ended it; `late`: it was stopped at its limit."""
+    """How a command ended. `status` is negative where a signal ended it; `late`: it was stopped when its time was over,
+    `over`: because it had used too much of this.
+    """
 
     status: int
     stdout: str
     stderr: str
     late: bool = False
+    over: str | None = None
 
 
 class _Output:
@@ -59,7 +66,7 @@ class _Output:
         return _ESCAPES.sub("", (bytes(self._head) + between + tail).decode("utf-8", "replace"))
 
 
-class _Watch(asyncio.SubprocessProtocol):
+class _Protocol(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.outputs = {1: _Output(), 2: _Output()}
         self.exited = asyncio.Event()
@@ -76,39 +83,63 @@ class _Watch(asyncio.SubprocessProtocol):
         self.silent.set()
 
 
-async def run(words: Sequence[str], *, folder: Path, environment: Mapping[str, str], seconds: float) -> Ended:
-    """Run a command with nothing to read, in a group of its own, which is killed when it ends, when its time is over
-    and when nobody waits for it any more. Raises OSError where it cannot be started.
+async def run(
+    words: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    watch: Watch | None = None,
+    handles: Sequence[int] = (),
+) -> Ended:
+    """Run a command with nothing to read, in a group of its own, which is killed when it ends, when its time is over,
+    when `watch` says so and when nobody waits for it any more. It gets the `handles`, under their numbers, and no other
+    descriptor of ours. Raises OSError where it cannot be started.
     """
-    transport, watch = await asyncio.get_running_loop().subprocess_exec(
-        _Watch,
+    transport, outputs = await asyncio.get_running_loop().subprocess_exec(
+        _Protocol,
         *words,
         stdin=asyncio.subprocess.DEVNULL,
         cwd=folder,
         env=dict(environment),
         start_new_session=True,
+        pass_fds=tuple(handles),
     )
-    late = False
+    late, over = False, None
     try:
         try:
             async with asyncio.timeout(seconds):
-                await watch.exited.wait()
+                over = await _end(outputs.exited, watch, transport.get_pid())
         except TimeoutError:
             late = True
         _kill(transport.get_pid())
         # Whoever left its group may hold the pipes open; that is not waited for.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(watch.silent.wait(), LAST_WORDS)
+            await asyncio.wait_for(outputs.silent.wait(), LAST_WORDS)
     finally:
         _kill(transport.get_pid())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(outputs.exited.wait(), LAST_WORDS)
         transport.close()
     status = transport.get_returncode()
     return Ended(
         -signal.SIGKILL if status is None else status,
-        watch.outputs[1].words(),
-        watch.outputs[2].words(),
+        outputs.outputs[1].words(),
+        outputs.outputs[2].words(),
         late,
+        over,
     )
+
+
+async def _end(exited: asyncio.Event, watch: Watch | None, pid: int) -> str | None:
+    """Wait for the end of a command, or for what it has used too much of."""
+    while watch is not None and not exited.is_set():
+        if (over := await asyncio.to_thread(watch, pid)) is not None and not exited.is_set():
+            return over
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(exited.wait(), LOOK)
+    await exited.wait()
+    return None
 
 
 def _kill(group: int) -> None:

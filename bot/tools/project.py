@@ -19,7 +19,7 @@ from typing import Literal
 from bot import errors, text
 from bot.offlimits import any_hidden
 from bot.tools.ignoring import DEFAULT, Ignore
-from bot.tools.isolation import OURS
+from bot.tools.permissions.code import CLOSED, OURS, Border, border
 
 IGNORE_FILE = ".shipmateignore"
 """Names more that listing and searching leave out, a pattern a line."""
@@ -64,8 +64,10 @@ class Walk:
 class Project:
     """Everything is blocking. Errors of the system name paths from the project's folder on."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, code: Border | None = None) -> None:
         self.root = root.resolve()
+        self.code = code or border(root)
+        """What of it is not written: Shipmate's own."""
 
     def place(self, named: str) -> Place:
         """Where a path leads. Raises `errors.ToolError` where that is outside, `FileNotFoundError` where it is hidden."""
@@ -134,11 +136,11 @@ class Project:
         Raises OSError and `errors.ToolError`.
         """
         real = self.root.joinpath(*place.parts)
-        if any(
-            real.is_relative_to(ours) for ours in OURS if ours != self.root and ours.is_relative_to(self.root)
-        ):
+        if self.code.refuses(real):
             # It would run as ourselves after the next start, outside of what stands around commands.
-            raise errors.ToolError(f"{place} is part of Shipmate itself, which is not changed from a chat.")
+            raise errors.ToolError(
+                f"{CLOSED}." if self.code.closed else f"{place} cannot be written: {OURS}."
+            )
         self._make(place)
         with self.parent(place) as (folder, name), _told(str(place)):
             old = _facts(folder, name)

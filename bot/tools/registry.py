@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from bot.contracts import (
 from bot.tools import builtin
 from bot.tools.catalog import NOTHING, Catalog
 from bot.tools.isolation import Isolation
+from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.web import Web
 
@@ -48,6 +49,16 @@ class ToolPorts:
     catalog: Catalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
+    origins: Origins | None = None
+
+    def whose(self) -> Origins:
+        """Whose words the project's files hold."""
+        return self.origins or Origins(self.project.root)
+
+
+SEARCH = "tool_search"
+ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
+"""What a request declares however small the window is."""
 
 
 class Registry:
@@ -59,6 +70,28 @@ class Registry:
         self._more = more
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self.definitions: tuple[Json, ...] = tuple(map(definition, self._tools.values()))
+
+    @functools.cached_property
+    def forms(self) -> tuple[tuple[Json, ...], ...]:
+        """What a request may declare, the largest first: all of it; without what is said of arguments; only what every
+        conversation needs, the others behind `tool_search`.
+        """
+        brief = tuple({**one, "input_schema": _undescribed(one["input_schema"])} for one in self.definitions)
+        if SEARCH not in self._tools:
+            return self.definitions, brief
+        rest = ", ".join(name for name in self._tools if name not in ALWAYS)
+        search = f"Find more tools to call: {rest}, and those of MCP servers."
+        few = (one for one in brief if one["name"] in ALWAYS)
+        return (
+            self.definitions,
+            brief,
+            tuple({**one, "description": search} if one["name"] == SEARCH else one for one in few),
+        )
+
+    def behind(self, declared: Sequence[Json]) -> tuple[Json, ...]:
+        """The whole definitions of the tools that a request does not declare."""
+        names = {one["name"] for one in declared}
+        return tuple(one for one in self.definitions if one["name"] not in names)
 
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name) or self._more.get(name)
@@ -82,6 +115,17 @@ def _schema(model: type[BaseModel]) -> Json:
     schema: Json = _untitled(model.model_json_schema())
     schema.pop("description", None)
     return schema
+
+
+def _undescribed(value: Any) -> Any:
+    """A schema without the words on its fields. A field that is called `description` stays."""
+    if isinstance(value, dict):
+        return {
+            key: _undescribed(item)
+            for key, item in value.items()
+            if not (key == "description" and isinstance(item, str))
+        }
+    return [_undescribed(item) for item in value] if isinstance(value, list) else value
 
 
 def _untitled(value: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot import errors
-from bot.contracts import Artifacts, Json, Log
+from bot.contracts import ANYBODYS, ORIGIN, Artifacts, Json, Log, Provenance, unpacked
 from bot.sizes import level
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
@@ -42,18 +42,18 @@ class Sizing:
         """Where the whole result of a call is; None where that is not put away."""
         return self._kept.get(call["id"])
 
-    async def one(self, call: Json, content: str) -> str:
+    async def one(self, call: Json, content: str, origin: Provenance = ANYBODYS) -> str:
         """A result as it is shown, by itself."""
         self._seen.add(call["id"])
         room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
         # A page is small already, and the next one is the way to the rest.
         if call["name"] == excerpt.READER or not excerpt.over(content, room):
             return content
-        return excerpt.excerpt(content, room, self.artifact(call) or await self._keep(call, content))
+        return excerpt.excerpt(content, room, self.artifact(call) or await self._keep(call, content, origin))
 
-    async def pointer(self, call: Json, whole: str) -> str:
+    async def pointer(self, call: Json, whole: str, origin: Provenance = ANYBODYS) -> str:
         """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
-        kept = await self._keep(call, whole)
+        kept = await self._keep(call, whole, origin)
         return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
 
     async def step(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:
@@ -75,7 +75,8 @@ class Sizing:
             share = level([loads[at] for at in group], room - sum(loads[at] for at in other))
             for at in group:
                 if share is not None and loads[at] > max(share, SHORT):
-                    content = await self._smaller(calls[at], shown[at]["content"], share)
+                    origin = unpacked(shown[at].get(ORIGIN))
+                    content = await self._smaller(calls[at], shown[at]["content"], share, origin)
                     shown[at] = {**shown[at], "content": content}
                     loads[at] = excerpt.weight(content)
         self._log.write(
@@ -101,20 +102,20 @@ class Sizing:
                 (aging if self._ages(call) else lasting).append(at)
         return pages, aging, lasting
 
-    async def _smaller(self, call: Json, content: str, room: int) -> str:
+    async def _smaller(self, call: Json, content: str, room: int, origin: Provenance) -> str:
         kept = self.artifact(call)
         # What an earlier run of this step has put away is told by its note alone.
         if kept is not None or call["id"] not in self._seen:
             found = excerpt.read(content, kept)
             if found is not None:
                 return str(found.within(room))
-        return excerpt.excerpt(content, room, await self._keep(call, content))
+        return excerpt.excerpt(content, room, await self._keep(call, content, origin))
 
     def _ages(self, call: Json) -> bool:
         tool = self._registry.get(call["name"])
         return tool is None or tool.ages
 
-    async def _keep(self, call: Json, content: str) -> str | None:
+    async def _keep(self, call: Json, content: str, origin: Provenance) -> str | None:
         """Put a result away; None where that is not possible."""
         if self._artifacts is None:
             return None
@@ -126,6 +127,7 @@ class Sizing:
                 request_id=turn.request_id,
                 tool=call["name"],
                 tool_use_id=call["id"],
+                origin=origin,
             )
         except (errors.StorageError, errors.ToolError) as error:
             self._log.write(

@@ -4,14 +4,13 @@ to find it. It follows from words that both have; in doubt it says yes.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from bot import tags
 from bot.contracts import Json, Message
 
-_OPEN, _CLOSE = "<turn_context>", "</turn_context>"
 _LONGEST = 20_000
 """Characters of a message that are looked at."""
 _SHARE = 3
@@ -48,18 +47,11 @@ class Whence:
 
 def _read(message: Message) -> tuple[Json, str]:
     """What the gateway says of a person's message, and its words; nothing of any other."""
-    content = message["content"]
-    if message["role"] != "user" or not isinstance(content, list):
+    facts = tags.facts(message)
+    if not isinstance(facts.get("requestId"), str) or isinstance(message["content"], str):
         return {}, ""
-    texts = [str(block["text"]) for block in content if block.get("type") == "text"]
-    if len(texts) < 2 or not (texts[0].startswith(_OPEN) and texts[0].endswith(_CLOSE)):
-        return {}, ""
-    try:
-        facts = json.loads(texts[0][len(_OPEN) : -len(_CLOSE)])
-    except (ValueError, RecursionError):
-        return {}, ""
-    known = isinstance(facts, dict) and isinstance(facts.get("requestId"), str)
-    return (facts, "\n".join(texts[1:])[:_LONGEST]) if known else ({}, "")
+    texts = [str(block["text"]) for block in message["content"] if block.get("type") == "text"]
+    return facts, "\n".join(texts[1:])[:_LONGEST]
 
 
 def _words(text: str) -> set[str]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
+import struct
 from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -129,7 +131,10 @@ class ConsoleChannel:
         assert task is not None  # noqa: S101  a coroutine runs in a task
         self._sessions[task] = writer
         try:
-            await self._session(reader, writer)
+            if _user_of(writer) in {None, os.getuid()}:
+                await self._session(reader, writer)
+            else:
+                _write(writer, {"error": "This terminal is for the user who started Shipmate."})
         except ConnectionError:
             pass  # The terminal went away; what is sent to its chat waits for the next one.
         except ValueError:
@@ -215,6 +220,16 @@ class ConsoleChannel:
             _write(writer, line)
             if writer.transport.get_write_buffer_size() > _BACKLOG:
                 writer.transport.abort()
+
+
+def _user_of(writer: asyncio.StreamWriter) -> int | None:
+    """The user at the other end; None where the system does not say: there the socket's rights alone hold."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    peer = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
+    return int(struct.unpack("3i", peer)[1])
 
 
 def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from bot.contracts import Channel, Manifest, Surroundings
 from channels.console.settings import KEYS, NAME, ConsoleSettings
 
@@ -19,6 +21,7 @@ MANIFEST = Manifest(
     encode=KEYS.encode,
     decode=KEYS.decode,
     access="local",
+    operators=frozenset({str(os.getuid())}),
     valid_id=str.isdecimal,
     rules="The person reads in a terminal that shows text as it is: keep Markdown light, no tables.",
 )

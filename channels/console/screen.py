@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TextIO
 
+from bot import text
+
 PROMPT = "› "
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CLEAR = "\r\x1b[K"
 
 
@@ -33,7 +33,7 @@ class Screen:
         """Print a message over the sign, and the sign again."""
         self._write(_CLEAR)
         # What a model writes must not steer the terminal.
-        safe = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", words)
+        safe = text.for_terminal(words)
         encoding = self._out.encoding or "utf-8"
         self._out.write(safe.encode(encoding, "replace").decode(encoding) + "\n")
         self._out.flush()

@@ -37,9 +37,12 @@ from channels.slack.link import Door, Handler, LibraryLog, Link
 from channels.slack.names import Names
 from channels.slack.settings import LOOPBACK, SlackSettings
 from channels.slack.signs import Signs
+from channels.slack.twins import Twins
 
 CALL_SECONDS = 20.0
 HELLO_SECONDS = 15.0
+IDLE_SECONDS = 4.0
+"""After which an unused connection is not used again: what lies between may have forgotten it without telling."""
 PING_SECONDS = 10.0
 CONTEXT_MESSAGES = 50
 _PAGE = 200
@@ -64,8 +67,8 @@ class SlackChannel:
         self._settings = settings
         self._outside = outside
         self._log = outside.log
-        self._call_seconds = call_seconds
-        self._ping_seconds = ping_seconds
+        self._call_seconds = call_seconds * outside.pace
+        self._ping_seconds = ping_seconds * outside.pace
         self._names = Names(outside.log)
         self._session: aiohttp.ClientSession | None = None
         self._client: AsyncWebClient | None = None
@@ -75,6 +78,7 @@ class SlackChannel:
         self._site = ""
         self._strange = events.Strange(outside.log)
         self._hooks = Hooks()
+        self._twins = Twins()
         self._signs = Signs(outside.log)
         self._form = cards.Form(outside.log)
 
@@ -96,7 +100,8 @@ class SlackChannel:
 
     def _open(self) -> AsyncWebClient:
         self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2)
+            connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS * self._outside.pace),
+            timeout=aiohttp.ClientTimeout(total=self._call_seconds, connect=self._call_seconds / 2),
         )
         self._client = AsyncWebClient(
             token=self._settings.bot_token,
@@ -129,6 +134,7 @@ class SlackChannel:
             log=self._log,
             bury=self._bury,
             ping_interval=self._ping_seconds,
+            pace=self._outside.pace,
         )
         app = AsyncApp(
             name="shipmate",
@@ -176,6 +182,15 @@ class SlackChannel:
 
     async def _take(self, body: Json) -> None:
         """Take in one payload; returns when Slack may be told. Raises `StorageError` when it may not."""
+        event = body.get("event")
+        told = event if isinstance(event, dict) else {}
+        await self._twins.whole(told)
+        try:
+            await self._taken(body)
+        finally:
+            self._twins.heard(told)
+
+    async def _taken(self, body: Json) -> None:
         try:
             message = self._read(body)
         except incoming.Unreadable as error:
@@ -185,10 +200,17 @@ class SlackChannel:
             return
         named = message.model_copy(update={"user_name": self._names.get(message.user_id)})
         client = self._client
-        if await self._intake.accept(named) and not message.from_bot:
+        if await self._accepted(named, self._intake) and not message.from_bot:
             self._names.learn(message.user_id, client)
             if message.kind == "stop":
                 self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
+
+    async def _accepted(self, message: Inbound, intake: Intake) -> bool:
+        """Whether it was taken in, or what its mention, which came before it, did not have of it."""
+        if await intake.accept(message):
+            return True
+        rest = incoming.rest(message)
+        return rest is not None and await intake.accept(rest)
 
     def _read(self, body: Json) -> Inbound | None:
         if self._me is None:

@@ -52,6 +52,7 @@ def content(markdown: str, target: Mapping[str, str]) -> Json:
     name = target.get("approval")
     if name is None:
         return {"markdown_text": markdown}
+    choices = target.get("choices", "once chat always deny").split()
     elements = [
         {
             "type": "button",
@@ -60,11 +61,11 @@ def content(markdown: str, target: Mapping[str, str]) -> Json:
             "value": value.format(name),
         }
         for number, (label, value) in enumerate(_BUTTONS)
+        if value.split()[-1] in choices or ("deny" in choices and value.startswith("deny"))
     ]
-    return {
-        "text": ASKED,
-        "blocks": [{"type": "markdown", "text": markdown}, {"type": "actions", "elements": elements}],
-    }
+    # Once it is decided there are none, and without blocks of its own Slack would leave them where they are.
+    actions = [{"type": "actions", "elements": elements}] if name and elements else []
+    return {"text": ASKED, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 
 def read(body: Json, me: Me, now: float) -> Inbound | None:

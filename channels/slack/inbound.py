@@ -10,8 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from bot import text
 from bot.contracts import Command, Inbound, Json, Quoted
-from channels.slack import address, events
+from channels.slack import address, blocks, events, shares
 from channels.slack.files import attachments
+from channels.slack.shares import unescape
 
 Addressed = Literal["direct", "mention", "command", "thread"]
 Kind = Literal["message", "edit", "delete", "stop"]
@@ -35,6 +36,10 @@ class Me:
     team: str
     user: str
     bot: str
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset({self.user, self.bot})
 
     def named_in(self, message: str) -> bool:
         return f"<@{self.user}>" in message or f"<@{self.user}|" in message
@@ -82,11 +87,13 @@ class _Post(_Part):
     client_msg_id: Label | None = None
     edited: _Edited | None = None
     files: Any = None
+    blocks: Any = None
+    attachments: Any = None
 
     @property
     def source(self) -> str:
         """As Slack sends it: `<@U…>` is a mention here, and one that was only typed out is escaped."""
-        return self.text or ""
+        return self.text if self.text and self.text.strip() else blocks.words(self.blocks)
 
     @property
     def words(self) -> str:
@@ -143,11 +150,6 @@ def _parse(model: type[_PartT], value: Any) -> _PartT:
         raise Unreadable("; ".join(found[:5])) from None
 
 
-def unescape(escaped: str) -> str:
-    """What the person typed: Slack's three entities undone."""
-    return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-
-
 def milliseconds(ts: str) -> int:
     seconds, _, fraction = ts.partition(".")
     return int(seconds) * 1000 + int(fraction[:3].ljust(3, "0"))
@@ -201,16 +203,16 @@ def read_thread(messages: Any, me: Me, before: str) -> list[Quoted]:
             continue
         ts = milliseconds(post.ts)
         odd = post.subtype is not None and post.subtype not in events.MESSAGES
-        if odd or not post.words.strip() or _micro(post.ts) >= _micro(before):
+        if odd or _micro(post.ts) >= _micro(before):
             continue
-        quoted = Quoted(
-            user_id=post.user or post.bot_id,
-            text=post.words,
-            ts=ts,
-            from_self=me.wrote(post),
-            message_id=post.ts,
-        )
-        found.append((_micro(post.ts), quoted))
+        who = post.user or post.bot_id
+        if post.words.strip():
+            quoted = Quoted(user_id=who, text=post.words, ts=ts, from_self=me.wrote(post), message_id=post.ts)
+            found.append((_micro(post.ts), quoted))
+        for share in shares.read(post.attachments, by=who, channel=None, ours=me.ids):
+            # Shared by somebody earlier on: this message does not bring it.
+            shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
+            found.append((_micro(post.ts), shared))
     return [quoted for _, quoted in sorted(found, key=lambda each: each[0])]
 
 
@@ -225,17 +227,48 @@ def _message(post: _New, event_id: str, me: Me) -> Inbound | None:
     if post.user is None and post.bot_id is None:
         raise Unreadable("user: missing")
     keys = [f"slack:{me.team}:event:{event_id}", f"slack:{me.team}:message:{post.channel}:{post.ts}"]
+    if not address.is_direct(post.channel) and (post.type == "message" or post.files):
+        keys.append(_whole(me, post))
     if post.client_msg_id is not None:
         keys.append(f"slack:{me.team}:client:{post.client_msg_id}")
     command = _command(post.words, me)
     addressed = _addressed(post, command, mentioned=post.type == "app_mention" or me.named_in(post.source))
     if addressed is None:
         return None
-    found = _inbound(post.channel, post, tuple(keys), addressed, command=command)
+    found = _inbound(post.channel, post, tuple(keys), addressed, me, command=command)
     if command is not None and command.name == "stop" and post.thread is None:
         # Said in the channel, it is about that: in the thread that it could open nothing runs yet.
         return found.model_copy(update={"chat_key": address.encode({"channel": post.channel})})
     return found
+
+
+def _whole(me: Me, post: _New) -> str:
+    """The key of what a mention may lack of its message."""
+    return f"slack:{me.team}:message:{post.channel}:{post.ts}:whole"
+
+
+def rest(message: Inbound) -> Inbound | None:
+    """What a message has that its mention, which was taken in before it, may not have had; None where that is nothing.
+    Its words were answered with that: they stand beside it, so that nobody answers them again.
+    """
+    whole = [key for key in message.keys if key.endswith(":whole")]
+    if message.kind != "message" or not whole or not (message.attachments or message.brought):
+        return None
+    words = Quoted(
+        user_id=message.user_id,
+        text=message.text,
+        user_name=message.user_name,
+        ts=message.ts,
+        message_id=message.message_id,
+    )
+    update = {
+        "keys": tuple(whole),
+        "text": "",
+        "command": None,
+        "message_id": None,
+        "quoted": (*([words] if message.text.strip() else []), *message.quoted),
+    }
+    return message.model_copy(update=update)
 
 
 def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:
@@ -251,12 +284,12 @@ def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:
         return None
     place = f"slack:{me.team}:message:{event.channel}:{post.ts}:edited:{post.edited.ts}"
     keys = (f"slack:{me.team}:event:{event_id}", place)
-    return _inbound(event.channel, post, keys, addressed, kind="edit", ts=milliseconds(post.edited.ts))
+    return _inbound(event.channel, post, keys, addressed, me, kind="edit", ts=milliseconds(post.edited.ts))
 
 
 def _is_edit(post: _Post, before: _Post | None) -> bool:
     """Streaming, link previews and new replies change a message too: only its author's new words are an edit."""
-    if post.edited is None or not _is_message(post) or (before is not None and before.text == post.text):
+    if post.edited is None or not _is_message(post) or (before is not None and before.source == post.source):
         return False
     return post.user is None or post.edited.user in {None, post.user}
 
@@ -275,9 +308,8 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound 
     if addressed is None:
         return None
     place = f"slack:{me.team}:message:{channel}:{post.ts}:deleted"
-    return _inbound(
-        channel, post, (f"slack:{me.team}:event:{event_id}", place), addressed, kind="delete", words=""
-    )
+    keys = (f"slack:{me.team}:event:{event_id}", place)
+    return _inbound(channel, post, keys, addressed, me, kind="delete", words="")
 
 
 def _stop(event: _Stopped, event_id: str, me: Me) -> Inbound:
@@ -341,6 +373,7 @@ def _inbound(
     post: _Post,
     keys: tuple[str, ...],
     addressed: Addressed,
+    me: Me,
     *,
     kind: Kind = "message",
     command: Command | None = None,
@@ -352,6 +385,8 @@ def _inbound(
     parts = (
         {"channel": channel} if direct and post.thread is None else {"channel": channel, "thread_ts": root}
     )
+    shared = shares.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
+    shared = shared if kind != "delete" else ()
     return Inbound(
         channel="slack",
         chat_id=channel,
@@ -367,5 +402,9 @@ def _inbound(
         command=command,
         message_id=post.ts,
         from_bot=post.bot_id is not None or post.subtype == "bot_message",
-        attachments=attachments(post.files) if kind != "delete" else (),
+        attachments=(
+            *(attachments(post.files) if kind != "delete" else ()),
+            *(file for share in shared for file in share.files),
+        ),
+        quoted=tuple(share.quoted for share in shared),
     )

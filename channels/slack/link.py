@@ -118,6 +118,7 @@ class Link(SocketModeClient):
         log: Log,
         bury: Bury,
         ping_interval: float,
+        pace: float,
     ) -> None:
         super().__init__(
             app_token, logger=web_client.logger, web_client=web_client, ping_interval=ping_interval
@@ -130,6 +131,7 @@ class Link(SocketModeClient):
         self._rng = rng
         self._log = log
         self._bury = bury
+        self._pace = pace
         self._ungreeted = 0
         self._opened = 0.0
         self._opened_at = clock.monotonic()
@@ -158,7 +160,7 @@ class Link(SocketModeClient):
     async def attempt(self) -> None:
         """Open one socket. Raises what stood in the way."""
         url = await self.issue_new_wss_url()
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_SECONDS * self._pace):
             session = await self.aiohttp_client_session.ws_connect(
                 url, autoping=False, heartbeat=self.ping_interval, proxy=self.proxy
             )

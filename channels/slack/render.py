@@ -11,6 +11,12 @@ LIMIT = 11_500
 
 _ZERO_WIDTH = "\u200b"
 _DEFINITION = re.compile(r"^[ >]*\[[^\]\n]+\]:", re.MULTILINE)
+_DEFINED = re.compile(r"^[ >]*\[(?P<name>[^\]\n]+)\]:[ \t]*<?(?P<url>[^\s>]+)", re.MULTILINE)
+_LINK = re.compile(
+    r"\[(?P<label>(?:[^\[\]\n]|\[[^\[\]\n]{0,200}\]){1,500})\]"
+    r"(?:\(\s*<?(?P<url>[^\s<>()]{1,2000}(?:\([^\s<>()]{0,200}\)[^\s<>()]{0,2000})?)>?(?:\s[^)\n]{0,500})?\)|\[(?P<name>[^\[\]\n]{0,200})\])"
+    r"|<(?P<address>https?://[^<>|\s]{1,2000})\|(?P<words>[^<>\n]{0,500})>"
+)
 _BLANK_LINE = re.compile(r"(\n[ \t]*\n)")
 _IMAGE = re.compile(r"(?P<before>[\\!]?)!(?=\[)")
 _MENTION = re.compile(r"<(?=[!@])")
@@ -21,7 +27,7 @@ _EVERYONE = re.compile(
 
 def render(markdown: str) -> str:
     """One part of an answer as it goes out: images are links, mentions are plain words."""
-    inert = _without_images(text.clean(markdown))
+    inert = _with_hosts(_without_images(text.clean(markdown)))
     inert = _MENTION.sub("<" + _ZERO_WIDTH, inert)
     return _EVERYONE.sub("@" + _ZERO_WIDTH, inert)
 
@@ -34,12 +40,32 @@ def size(markdown: str) -> int:
         + markdown.count("<@")
         + markdown.count("@")
         + markdown.count("![")
+        + max(0, len(_with_hosts(markdown)) - len(markdown))
     )
 
 
 def split(markdown: str) -> list[str]:
     """An answer as parts that each fit one message."""
     return text.split(markdown, LIMIT, size)
+
+
+def _with_hosts(markdown: str) -> str:
+    """The host beside each link whose words hide it: of a link, of one that is defined elsewhere, of Slack's own form. What is
+    shown in code is looked at too; no parser is asked.
+    """
+    if "](" not in markdown and "][" not in markdown and "|" not in markdown:
+        return markdown
+    defined = {found["name"].casefold(): found["url"] for found in _DEFINED.finditer(markdown)}
+
+    def shown(match: re.Match[str]) -> str:
+        label = match["label"] or match["words"] or ""
+        name = match["name"]
+        url = match["url"] or match["address"] or defined.get((name or label).casefold(), "")
+        host = text.real_host(label, url)
+        whole = text.without_direction(match[0])
+        return whole if host is None else f"{whole} ({host})"
+
+    return _LINK.sub(shown, markdown)
 
 
 def _without_images(markdown: str) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParameters
-from telegram.error import BadRequest, InvalidToken, TelegramError
+from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts import (
@@ -24,6 +24,7 @@ from bot.contracts import (
     Surroundings,
 )
 from channels.telegram import address, buttons, download, members, render, wire
+from channels.telegram.moves import Moves
 from channels.telegram.poll import Poll
 from channels.telegram.settings import TelegramSettings
 
@@ -49,6 +50,7 @@ COMMANDS = {
     "approve": "Allow what waits for an approval",
     "deny": "Forbid what waits for an approval",
     "status": "How things stand",
+    "model": "Which model answers",
     "stats": "What this conversation has come to",
     "receipt": "Show the path of my last answer",
     "whoami": "Show your id",
@@ -68,15 +70,20 @@ class TelegramChannel:
         self._around = around
         self._patience = patience
         self._bot: wire.Bot | None = None
+        self._proofs = wire.Proofs(self._token, self._base_url, patience=patience, pace=around.pace)
         self._poll: Poll | None = None
         self._frozen: dict[str, float] = {}
-        self._groups = members.Groups(around.clock)
+        self._moves = Moves(around.home, around.log)
+        self._groups = members.Groups(around.clock, self._moves)
         self._signs = asyncio.Semaphore(SIGNS)
 
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
             raise errors.ChannelRefused("the Telegram bot token is not of the form 123456:ABC…")
-        bot = await asyncio.to_thread(wire.connect, self._token, self._base_url, self._patience)
+        await self._moves.load()
+        bot = await asyncio.to_thread(
+            wire.connect, self._token, self._base_url, self._patience, self._around.pace
+        )
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(bot.shutdown)
             try:
@@ -89,7 +96,7 @@ class TelegramChannel:
             await self._offer_commands(bot)
             undo.pop_all()
         self._bot = bot
-        self._poll = Poll(bot, intake, self._around, patience=self._patience)
+        self._poll = Poll(bot, intake, self._around, moves=self._moves, patience=self._patience)
         self._poll.start()
 
     async def pause(self) -> None:
@@ -132,6 +139,10 @@ class TelegramChannel:
         """As `contracts.KnowsLinks`."""
         return members.permalink(line)
 
+    def same_chat(self, chat_id: str) -> frozenset[str]:
+        """As `contracts.KnowsMoves`."""
+        return self._moves.same(chat_id)
+
     # -- going out -------------------------------------------------------------------------------------------
 
     def split(self, markdown: str) -> list[str]:
@@ -143,13 +154,27 @@ class TelegramChannel:
 
     async def send(self, message: Outbound) -> Sent:
         bot = self._connected()
+        if message.repeat_of is None:
+            return await self._sent(bot, message)
+        try:
+            async with self._proofs.proved() as proved:
+                return await self._sent(proved, message)
+        except TelegramError as exc:
+            raise self._undelivered(exc, message.target) from None
+
+    async def _sent(self, bot: wire.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
             return await self._told(bot, message)
-        shown, place = _shown(message), dict(message.target)
+        shown, place = _shown(message), self._moves.place(message.target)
         # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
                 return await self._post(bot, place, shown)
+            except ChatMigrated as exc:
+                # Surely not sent. Telegram may say so here before it does in an update.
+                if self._moves.now(place["chat_id"]) != place["chat_id"] or not await self._moved(place, exc):
+                    raise self._undelivered(exc, place) from None
+                place = self._moves.place(place)
             except BadRequest as exc:
                 refusal = exc.message.lower()
                 if "message thread not found" in refusal and "message_thread_id" in place:
@@ -166,14 +191,17 @@ class TelegramChannel:
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.Edits`."""
         bot, shown = self._connected(), _shown(message)
-        if not message_id.isdecimal():
+        place, number = self._moves.place(message.target), message_id.rpartition("/")[2]
+        if not number.isdecimal():
             raise errors.EditRefused("this is no message of Telegram's")
+        if self._moves.named(place["chat_id"], number) != message_id:
+            raise errors.EditRefused("this is a message of a group that is a supergroup now")
         while True:
             try:
                 await bot.edit_message_text(
                     shown.text,
-                    _chat(message.target),
-                    int(message_id),
+                    _chat(place),
+                    int(number),
                     entities=_entities(shown),
                     link_preview_options=LinkPreviewOptions(is_disabled=True),
                 )
@@ -196,6 +224,7 @@ class TelegramChannel:
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show `typing`, which ends by itself after five seconds or with the next message."""
+        target = self._moves.place(target)
         if not working or self._is_frozen(target["chat_id"]):
             return
         bot = self._connected()
@@ -219,7 +248,14 @@ class TelegramChannel:
             reply_parameters=reply,
             reply_markup=buttons.below(place),
         )
-        return Sent(str(sent.message_id))
+        return Sent(self._moves.named(place["chat_id"], str(sent.message_id)))
+
+    async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
+        """Whether it is known now where a group has gone. Where the disk refuses to keep it, that is for later."""
+        try:
+            return await self._moves.learn(_chat(place), exc.new_chat_id)
+        except errors.StorageError as error:
+            raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
 
     async def _told(self, bot: wire.Bot, message: Outbound) -> Sent:
         """Tell the person who pressed a button, and nobody else."""

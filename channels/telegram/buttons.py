@@ -17,11 +17,15 @@ _ROWS = (
 def below(place: Mapping[str, str]) -> InlineKeyboardMarkup | None:
     """The buttons of a message that asks for an approval; None where it does not."""
     name = place.get("approval")
-    if name is None:
+    if not name:
         return None
-    return InlineKeyboardMarkup(
+    choices = place.get("choices", "once chat always deny").split()
+    rows = [
         [
-            [InlineKeyboardButton(label, callback_data=word.format(name)) for label, word in row]
-            for row in _ROWS
+            InlineKeyboardButton(label, callback_data=word.format(name))
+            for label, word in row
+            if word.split()[-1] in choices or (word.startswith("deny") and "deny" in choices)
         ]
-    )
+        for row in _ROWS
+    ]
+    return InlineKeyboardMarkup([row for row in rows if row]) if any(rows) else None

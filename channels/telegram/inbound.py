@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import telegram
-from telegram import Message, MessageEntity, Update, User
+from telegram import ExternalReplyInfo, Message, MessageEntity, Update, User
 
 from bot import text
-from bot.contracts import Attachment, Command, Inbound, Json, Quoted
-from channels.telegram import address, kinds
+from bot.contracts import Attachment, Command, Inbound, Json, Origin, Quoted
+from channels.telegram import address, content, kinds
+from channels.telegram.content import name, number, part, string
 from channels.telegram.wire import GARBLED
-
-OTHER_CONTENT = ("location", "venue", "contact", "poll", "dice", "story", "checklist", "paid_media", "game")
-"""Content that is no file and has no text: named as an attachment, so that the answer can name it too."""
 
 Addressed = Literal["direct", "mention", "reply", "command"]
 _BUTTON = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
@@ -48,9 +46,9 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Event | None:
         if kinds.PRESSED in raw:
             return _press(raw["update_id"], raw[kinds.PRESSED], bot.bot, now)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
-        update = Update.de_json(
-            {name: raw[name] for name in ("update_id", *kinds.HANDLED) if name in raw}, bot
-        )
+        told = {name: raw[name] for name in ("update_id", *kinds.HANDLED) if name in raw}
+        told |= {name: content.kept(one) for name, one in told.items() if isinstance(one, dict)}
+        update = Update.de_json(told, bot)
         if update.message is not None:
             return _message(update.update_id, update.message, bot.bot, edit=False)
         if update.edited_message is not None:
@@ -67,7 +65,7 @@ def merge(events: Sequence[Event]) -> Inbound | None:
         return None
     items = [event.inbound for event in events]
     named = next((item for item in items if item.command is not None), addressed[0])
-    quoted = next((item.quoted for item in items if item.quoted), ())
+    answered = next((kept for item in items if (kept := [one for one in item.quoted if not one.brought])), [])
     return items[0].model_copy(
         update={
             "keys": tuple(key for item in items for key in item.keys),
@@ -75,7 +73,8 @@ def merge(events: Sequence[Event]) -> Inbound | None:
             "addressed": named.addressed,
             "command": named.command,
             "attachments": tuple(attachment for item in items for attachment in item.attachments),
-            "quoted": quoted,
+            "quoted": (*answered, *(one for item in items for one in item.brought)),
+            "links": tuple(link for item in items for link in item.links),
             "items": {item.message_id: item.text for item in items if item.message_id} if items[1:] else {},
         }
     )
@@ -85,39 +84,55 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
     sender, chat = message.from_user, message.chat
     if sender is None or sender.id == me.id or message.sender_chat is not None or chat.type == "channel":
         return None
-    said = _string(message.text if message.text is not None else message.caption)
-    attachments = _attachments(message)
-    if not said and not attachments:
-        return None  # a service message
-    direct = chat.type == "private"
+    origin = content.origin(message, me)
     entities = message.entities or message.caption_entities
+    rich, linked, mentions = content.rich(message)
+    said = string(message.text if message.text is not None else message.caption)
+    links = (*content.links(said, entities), *linked)
+    attachments = _attachments(message)
+    other = content.other(message)
+    if not (said or rich or attachments or other):
+        unknown = content.strange(message)
+        if unknown is None:
+            return None  # a service message
+        other = ("unknown", unknown)
+    if edit and other is not None and other[0] in content.MOVING:
+        return None  # where somebody is now: nobody has changed a message
+    direct = chat.type == "private"
+    brought = _brought(message, origin, said or rich, other)
+    if origin is not None:
+        # Whoever passes words on has not said them: they are no command, and address nobody.
+        said, rich, links, entities, mentions = "", "", (), (), frozenset()
     command, foreign = _command(said, entities, me)
     addressed = _addressed(message, said, entities, me) if not (direct or foreign) else None
+    if addressed is None and f"@{me.username}".lower() in mentions:
+        addressed = "mention"
     reason: Addressed = "direct" if direct else "command" if command else addressed or "mention"
     topic = message.message_thread_id if message.is_topic_message else None
-    where = {"chat_id": str(_number(chat.id))}
+    where = {"chat_id": str(number(chat.id))}
     if topic is not None:
-        where["message_thread_id"] = str(_number(topic))
-    number = _number(message.message_id)
+        where["message_thread_id"] = str(number(topic))
+    numbered = str(number(message.message_id))
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
         chat_key=address.encode(where),
         chat_type="direct" if direct else "group",
-        user_id=str(_number(sender.id)),
-        keys=_keys(me, _number(update_id), message, edit=edit),
+        user_id=str(number(sender.id)),
+        keys=_keys(me, number(update_id), message, edit=edit),
         ts=int((message.edit_date if edit and message.edit_date else message.date).timestamp() * 1000),
-        target=where if direct else {**where, "reply_to": str(number)},
+        target=where if direct else {**where, "reply_to": numbered},
         kind="edit" if edit else "message",
         addressed=reason,
-        text=said,
+        text=said or rich,
         command=None if edit else command,
-        message_id=str(number),
-        user_name=_name(sender),
+        message_id=numbered,
+        user_name=name(sender),
         from_bot=sender.is_bot is not False,
         attachments=attachments,
-        quoted=_quoted(message, me),
-        answers=str(_number(answered.message_id)) if (answered := _answered(message)) else None,
+        quoted=(*_quoted(message, me), *brought),
+        links=links,
+        answers=str(number(answered.message_id)) if (answered := _answered(message)) else None,
         changes=_key(me, message) if edit else None,
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
@@ -130,20 +145,20 @@ def _stop(update_id: Any, stopped: Any, me: User, now: float) -> Event | None:
     It names no person: in a private chat it can only be the one whose chat it is; elsewhere it is nobody's.
     """
     chat = stopped["chat"]
-    chat_id, thread = _number(chat["id"]), stopped.get("message_thread_id")
-    _number(stopped["draft_id"])
-    if _string(chat["type"]) != "private" or chat_id <= 0 or chat_id == me.id:
+    chat_id, thread = number(chat["id"]), stopped.get("message_thread_id")
+    number(stopped["draft_id"])
+    if string(chat["type"]) != "private" or chat_id <= 0 or chat_id == me.id:
         return None
     where = {"chat_id": str(chat_id)}
     if thread is not None:
-        where["message_thread_id"] = str(_number(thread))
+        where["message_thread_id"] = str(number(thread))
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
         chat_key=address.encode(where),
         chat_type="direct",
         user_id=where["chat_id"],
-        keys=(f"telegram:{me.id}:update:{_number(update_id)}",),
+        keys=(f"telegram:{me.id}:update:{number(update_id)}",),
         ts=int(now * 1000),
         target=where,
         kind="stop",
@@ -155,26 +170,26 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> Event | None:
     """A button below a question of ours. What it stands for comes from the person's program, so only the commands that
     buttons have are taken from it; who pressed it, Telegram says.
     """
-    found = _BUTTON.fullmatch(_string(pressed.get("data")))
+    found = _BUTTON.fullmatch(string(pressed.get("data")))
     message, sender = pressed.get("message"), pressed["from"]
     if found is None or message is None or (message.get("from") or {}).get("id", me.id) != me.id:
         return None
     chat, topic = message["chat"], message.get("message_thread_id")
-    where = {"chat_id": str(_number(chat["id"]))}
+    where = {"chat_id": str(number(chat["id"]))}
     if topic is not None and message.get("is_topic_message"):
-        where["message_thread_id"] = str(_number(topic))
+        where["message_thread_id"] = str(number(topic))
     inbound = Inbound(
         channel="telegram",
         chat_id=where["chat_id"],
         chat_key=address.encode(where),
         chat_type="direct" if chat["type"] == "private" else "group",
-        user_id=str(_number(sender["id"])),
+        user_id=str(number(sender["id"])),
         keys=(
-            f"telegram:{me.id}:update:{_number(update_id)}",
-            f"telegram:{me.id}:press:{_string(pressed['id'])}",
+            f"telegram:{me.id}:update:{number(update_id)}",
+            f"telegram:{me.id}:press:{string(pressed['id'])}",
         ),
         ts=int(now * 1000),
-        target={**where, "press": _string(pressed["id"])},
+        target={**where, "press": string(pressed["id"])},
         addressed="command",
         command=Command(name=found["name"], args=found["args"]),
         from_bot=sender.get("is_bot") is not False,
@@ -203,7 +218,7 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
     """The command that a message begins with, and whether it is meant for another bot."""
     for entity in entities:
         if entity.type == "bot_command" and entity.offset == 0:
-            match = _COMMAND.fullmatch(said[: _number(entity.length)])
+            match = _COMMAND.fullmatch(said[: number(entity.length)])
             if match is None:
                 return None, False
             bot = match["bot"]
@@ -220,7 +235,7 @@ def _addressed(
     """Why a message in a group is for the bot."""
     handle = f"@{me.username}".lower()
     for entity in entities:
-        if entity.type == "mention" and _part(said, entity).lower() == handle:
+        if entity.type == "mention" and part(said, entity).lower() == handle:
             return "mention"
         if entity.type == "text_mention" and entity.user is not None and entity.user.id == me.id:
             return "mention"
@@ -239,10 +254,42 @@ def _answered(message: Message) -> Message | None:
 
 
 def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
-    answered = _answered(message)
-    if answered is None:
+    """What a message replies to, here or in another chat. A piece that its person picked out of that comes with the
+    message itself, and is the only thing of another chat that has words.
+    """
+    picked = string(message.quote.text) or None if message.quote is not None else None
+    answered, reply = _answered(message), message.external_reply
+    if answered is not None:
+        return _replied(answered, picked, me)
+    if reply is None and picked is None and message.reply_to_story is None:
         return ()
-    said = _string(answered.text if answered.text is not None else answered.caption)
+    origin = content.elsewhere(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
+    other = content.other(reply) if reply is not None else None
+    kind = other[0] if other is not None else "story" if message.reply_to_story is not None else None
+    files = _files(reply) if reply is not None else ()
+    said = picked or (other[1] if other is not None else "")
+    by = message.from_user
+    return (
+        Quoted(
+            user_id=str(number(by.id)) if by is not None else None,
+            text=said,
+            origin=origin,
+            brought=True,
+            kind=kind,
+            files=files,
+        ),
+    )
+
+
+def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, ...]:
+    entities = answered.entities or answered.caption_entities
+    said = (
+        content.linked(string(answered.text if answered.text is not None else answered.caption), entities)
+        or content.rich(answered)[0]
+    )
+    other = content.other(answered)
+    files = _files(answered)
+    said = said or (other[1] if other is not None else "")
     if not said:
         said = " ".join(f"[{attachment.kind}]" for attachment in _attachments(answered))
     if not said:
@@ -250,22 +297,54 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
     sender = answered.from_user if answered.sender_chat is None else None
     return (
         Quoted(
-            user_id=str(_number(sender.id)) if sender else None,
+            user_id=str(number(sender.id)) if sender else None,
             text=said,
-            user_name=_name(sender) if sender else None,
+            user_name=name(sender) if sender else None,
             ts=int(answered.date.timestamp() * 1000),
             from_self=sender is not None and sender.id == me.id,
-            message_id=str(_number(answered.message_id)),
+            message_id=str(number(answered.message_id)),
+            origin=content.origin(answered, me),
+            part=picked,
+            brought=picked is not None,
+            kind=other[0] if other is not None else None,
+            files=files,
         ),
     )
 
 
-def _attachments(message: Message) -> tuple[Attachment, ...]:
+def _brought(
+    message: Message, origin: Origin | None, said: str, other: tuple[str, str] | None
+) -> tuple[Quoted, ...]:
+    """What a message passes on, and what it is where it is neither words nor a file."""
+    if origin is None and other is None:
+        return ()
+    sender, entities = message.from_user, message.entities or message.caption_entities
+    words = content.linked(said, entities) if origin is not None and said else ""
+    return (
+        Quoted(
+            user_id=str(number(sender.id)) if sender is not None else None,
+            text=words or (other[1] if other is not None else ""),
+            user_name=name(sender) if sender is not None else None,
+            ts=int(message.date.timestamp() * 1000),
+            origin=origin,
+            brought=True,
+            kind=other[0] if other is not None else None,
+            files=_files(message) if origin is not None else (),
+        ),
+    )
+
+
+def _files(message: Message | ExternalReplyInfo) -> tuple[str, ...]:
+    return tuple(one.name or one.kind for one in _attachments(message))
+
+
+def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
     """The file of a message. An animation comes as a document too, for old clients."""
     if message.photo:
-        best = max(message.photo, key=lambda size: _number(size.width) * _number(size.height))
+        best = max(message.photo, key=lambda size: number(size.width) * number(size.height))
         return (_attachment("photo", best),)
-    kinds: tuple[tuple[Any, Literal["video", "audio", "voice", "sticker", "file"]], ...] = (
+    kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
+        (message.live_photo, "photo"),
         (message.animation, "video"),
         (message.video, "video"),
         (message.video_note, "video"),
@@ -277,20 +356,19 @@ def _attachments(message: Message) -> tuple[Attachment, ...]:
     for file, kind in kinds:
         if file is not None:
             return (_attachment(kind, file),)
-    other = next((name for name in OTHER_CONTENT if getattr(message, name, None)), None)
-    return (Attachment(kind="file", name=other.replace("_", " ")),) if other else ()
+    return ()
 
 
 def _attachment(
     kind: Literal["photo", "video", "audio", "voice", "sticker", "file"], file: Any
 ) -> Attachment:
-    name = _string(getattr(file, "file_name", None))
+    called = string(getattr(file, "file_name", None))
     return Attachment(
         kind=kind,
-        name=_file_name(name) or None,
-        size=None if file.file_size is None else _number(file.file_size),
-        mime=_string(getattr(file, "mime_type", None)) or None,
-        ref=_string(file.file_id),
+        name=_file_name(called) or None,
+        size=None if file.file_size is None else number(file.file_size),
+        mime=string(getattr(file, "mime_type", None)) or None,
+        ref=string(file.file_id),
     )
 
 
@@ -298,30 +376,3 @@ def _file_name(name: str) -> str:
     """A file's name without what makes it read as another one: controls, direction marks, lines."""
     shown = "".join(char for char in name if unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"})
     return text.head(shown.strip(), 200)
-
-
-def _name(user: User) -> str | None:
-    name = " ".join(filter(None, (_string(user.first_name), _string(user.last_name)))).strip()
-    return text.head(name or _string(user.username), 200) or None
-
-
-def _part(said: str, entity: MessageEntity) -> str:
-    """The text of an entity. Its numbers are the platform's, so nothing is taken for granted."""
-    start = max(0, _number(entity.offset)) * 2
-    raw = said.encode("utf-16-le")[start : start + max(0, _number(entity.length)) * 2]
-    return raw.decode("utf-16-le", "replace")
-
-
-def _number(value: object) -> int:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise TypeError("a number of 64 bits is expected")
-    return value
-
-
-def _string(value: object) -> str:
-    """A text that can be written. Each half pair becomes one unit, so the offsets of entities still hold."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError("a text is expected")
-    return text.clean(value)

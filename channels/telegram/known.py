@@ -45,5 +45,6 @@ def _place(event: Event) -> tuple[str, str | None]:
 
 def _mark(event: Event) -> str:
     inbound = event.inbound
-    said = "\0".join([inbound.text, *(attachment.model_dump_json() for attachment in inbound.attachments)])
+    parts = (*inbound.attachments, *inbound.brought, *inbound.links)
+    said = "\0".join([inbound.text, *(one.model_dump_json() for one in parts)])
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()

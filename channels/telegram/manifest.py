@@ -28,7 +28,7 @@ MANIFEST = Manifest(
     # An edit costs what a message costs.
     edits=EditPace({"direct": 1.5, "group": 4.5}),
     files=True,
-    silence=90.0,  # a poll is held for half a minute, and ends by itself before a minute is over
+    silence=45.0,  # a poll is held for ten seconds, and is given up five seconds after that
     direct=lambda user: {"chat_id": user},
     rules=(
         "Telegram shows Markdown: **bold**, *italics*, ~~strikethrough~~, `code`, fenced code with its "

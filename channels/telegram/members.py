@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from telegram import Bot
-from telegram.error import TelegramError
+from telegram.error import ChatMigrated, TelegramError
 
 from bot import errors
 from bot.contracts import ArchiveLine, Belonging, Clock
 from channels.telegram import address, wire
+from channels.telegram.moves import Moves
 
 MOST = 50
 """Groups that are asked about for one search, the first ones named."""
@@ -29,22 +31,23 @@ class Groups:
     again, since the person may have left.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, moves: Moves) -> None:
         self._clock = clock
+        self._moves = moves
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
     async def chats_of(self, bot: Bot, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
         """Those of the chatKeys that lie in chats which Telegram says the person is in. A chat of two has the id of its
         person, so nobody need be asked. Raises `errors.ChannelUnreachable` where nothing is known of any group.
         """
-        chats = {key: chat for key in chat_keys if (chat := _chat(key)) is not None}
+        chats = {key: self._moves.now(chat) for key in chat_keys if (chat := _chat(key)) is not None}
         groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]
         before = self._remembered(user_id) if len(groups) > MOST else {}
         again = [chat for chat in groups if before.get(chat)]
         new = [chat for chat in groups if chat not in before]
         asked = again[:AGAIN] + new[:MOST]
         room = asyncio.Semaphore(_AT_ONCE)
-        told = await asyncio.gather(*(_is_inside(bot, chat, user_id, room) for chat in asked))
+        told = await asyncio.gather(*(self._is_inside(bot, chat, user_id, room) for chat in asked))
         answers = {chat: yes for chat, yes in zip(asked, told, strict=True) if yes is not None}
         if asked and not answers and not before:
             raise errors.ChannelUnreachable("Telegram does not say who is in a group")
@@ -68,25 +71,37 @@ class Groups:
         for chat, yes in answers.items():
             self._answers[user_id, chat] = (yes, now + LASTS)
 
+    async def _is_inside(self, bot: Bot, chat: str, user_id: str, room: asyncio.Semaphore) -> bool | None:
+        """None where Telegram did not answer, or knows the group by another id now: that says nothing about the person."""
+        async with room:
+            try:
+                return await _found_inside(bot, chat, user_id)
+            except ChatMigrated as exc:
+                with contextlib.suppress(errors.StorageError):
+                    await self._moves.learn(int(chat), exc.new_chat_id)
+                return None
 
-async def _is_inside(bot: Bot, chat: str, user_id: str, room: asyncio.Semaphore) -> bool | None:
-    """None where Telegram did not answer: that is no answer about the person."""
-    async with room:
-        try:
-            member = await bot.get_chat_member(int(chat), int(user_id))
-        except (wire.Unsent, wire.Unclear, wire.Flood):
-            return None
-        except (TelegramError, *wire.GARBLED):
-            return False
+
+async def _found_inside(bot: Bot, chat: str, user_id: str) -> bool | None:
+    try:
+        member = await bot.get_chat_member(int(chat), int(user_id))
+    except ChatMigrated:
+        raise
+    except (wire.Unsent, wire.Unclear, wire.Flood):
+        return None
+    except (TelegramError, *wire.GARBLED):
+        return False
     return member.status in _INSIDE or getattr(member, "is_member", False) is True
 
 
 def permalink(line: ArchiveLine) -> str | None:
     """The address of a message in a supergroup; other chats have none."""
-    chat = _chat(line.chat_key) or ""
-    if not chat.startswith(_SUPERGROUP) or not (line.message_id or "").isdecimal():
+    # A message of a supergroup that was a group before says by itself where it is.
+    chat, _, number = (line.message_id or "").rpartition("/")
+    chat = chat or _chat(line.chat_key) or ""
+    if not chat.startswith(_SUPERGROUP) or not number.isdecimal():
         return None
-    return f"https://t.me/c/{chat.removeprefix(_SUPERGROUP)}/{line.message_id}"
+    return f"https://t.me/c/{chat.removeprefix(_SUPERGROUP)}/{number}"
 
 
 def _chat(chat_key: str) -> str | None:

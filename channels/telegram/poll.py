@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,19 +18,27 @@ from bot import errors
 from bot.contracts import Health, Intake, Json, Surroundings
 from channels.telegram import inbound, kinds
 from channels.telegram.known import Known
+from channels.telegram.moves import Moves
 from channels.telegram.wire import Bot, Flood
 
-HOLD = 30
-"""Seconds for which Telegram keeps a poll open while nothing happens."""
+HOLD = 10
+"""Seconds for which Telegram keeps a poll open while nothing happens. One that hangs is given up soon after that."""
+LATE = 5.0
+"""Seconds that the answer to a poll may take besides."""
 ALBUM_WAIT = 1.0
 """Seconds after its first item in which the rest of an album arrives."""
 FAREWELL = 3.0
 """Seconds for telling Telegram at the end what was taken in; without that it comes again, and is dropped."""
-LONGEST_PAUSE = 30.0
+LONGEST_PAUSE = 3.0
+"""Seconds between two polls in trouble: nothing comes in meanwhile, and a poll costs little."""
+REFUSED_PAUSE = 30.0
+"""The same where the token is refused, which does not pass by itself."""
 DISK_PAUSE = 0.5
 """Seconds of rest while what comes in cannot be written down: a stop is carried out all the same, and has to be heard."""
 LONGEST_FLOOD = 600.0
 """Seconds for which the poll rests at most, whatever Telegram asks for: nothing comes in meanwhile."""
+CALM = 30
+"""Seconds without a conflict after which it is over: the other one rests at times too."""
 CONTESTED = 30.0
 """Seconds of conflict after which the channel no longer counts as connected; a restart beside us is over by then."""
 CONFLICT = "somebody else polls with this bot's token (409)"
@@ -84,8 +92,11 @@ class _Contest:
 class Poll:
     """From `start` to `stop`; `health` says how it goes."""
 
-    def __init__(self, bot: Bot, intake: Intake, around: Surroundings, *, patience: float) -> None:
+    def __init__(
+        self, bot: Bot, intake: Intake, around: Surroundings, *, moves: Moves, patience: float
+    ) -> None:
         self._bot = bot
+        self._moves = moves
         self._intake = intake
         self._clock, self._log, self._rng = around.clock, around.log, around.rng
         self._patience = patience
@@ -194,7 +205,7 @@ class Poll:
     async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
         offset = self._offset
         found = await self._bot.raw_updates(
-            offset, hold=hold, patience=self._patience, kinds=list(kinds.HANDLED), limit=limit
+            offset, hold=hold, patience=min(self._patience, LATE), kinds=list(kinds.HANDLED), limit=limit
         )
         self._confirmed = offset
         return found
@@ -211,6 +222,7 @@ class Poll:
     async def _take(self, raws: Sequence[Any]) -> float:
         """Hand over what is whole, in order; the seconds to wait before the next poll."""
         named = await self._named(raws)
+        await self._moves.read(named)
         ready, pause = self._whole(self._units(named))
         if raws and not ready:
             pause = pause or 1.0  # the same would come again at once
@@ -277,7 +289,7 @@ class Poll:
                 continue
             event, buried = None, None
             try:
-                event = inbound.read(raw, self._bot, self._clock.now())
+                event = self._read(raw)
             except inbound.Unreadable as exc:
                 buried = (raw, f"an update that cannot be read: {exc}")
             album = event.album if event is not None else None
@@ -288,6 +300,10 @@ class Poll:
             if event is not None:
                 unit.events.append(event)
         return units
+
+    def _read(self, raw: Json) -> inbound.Event | None:
+        event = inbound.read(raw, self._bot, self._clock.now())
+        return replace(event, inbound=self._moves.here(event.inbound)) if event is not None else None
 
     def _whole(self, units: dict[str, _Unit]) -> tuple[list[_Unit], float]:
         """The units that need not wait for the rest of an album, of their own or before them in their chat. An album is
@@ -361,8 +377,12 @@ class Poll:
             self._log.write("channel", f"Telegram: {trouble}", level="warn", channel="telegram")
         self._trouble = trouble
         self._failures = min(self._failures + 1, 10)
-        pause = DISK_PAUSE if isinstance(exc, errors.StorageError) else LONGEST_PAUSE
-        pause = min(pause, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
+        longest = LONGEST_PAUSE
+        if isinstance(exc, errors.StorageError):
+            longest = DISK_PAUSE
+        elif isinstance(exc, InvalidToken):
+            longest = REFUSED_PAUSE
+        pause = min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
         return max(pause, min(exc.wait, LONGEST_FLOOD)) if isinstance(exc, Flood) else pause
 
     def _conflict(self) -> str:
@@ -374,13 +394,13 @@ class Poll:
         return f"{CONFLICT} since {self._contest.since}"
 
     def _well(self, began: float) -> None:
-        """After a round without trouble that began at `began`. A conflict is over once nothing was seen of it for as
-        long as a whole poll takes: the other one rests at times too.
+        """After a round without trouble that began at `began`. A conflict is over once nothing was seen of it for a
+        while: the other one rests at times too.
         """
         contest = self._contest
         if contest is not None:
             contest.calm_since = began if contest.calm_since is None else contest.calm_since
-            if self._clock.monotonic() - contest.calm_since < HOLD:
+            if self._clock.monotonic() - contest.calm_since < CALM:
                 return
             self._contest = None
         if self._trouble:

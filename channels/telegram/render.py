@@ -286,7 +286,7 @@ class _Writer:
             self._inlines.get(token.type, self._text)(token)
 
     def _text(self, token: Token) -> None:
-        self._put(token.content)
+        self._put(token.content if self._link is None else text.without_direction(token.content))
 
     def _break(self, _: Token) -> None:
         self._put("\n" + "  " * len(self._items))
@@ -308,6 +308,8 @@ class _Writer:
             if not label.strip():
                 self._put(url)
             self._mark("text_link", start, url=url)
+            if (host := text.real_host(label, url)) is not None:
+                self._put(f" ({host})")
         elif url and label != url.removeprefix("mailto:"):
             # Telegram links to the web only: any other address is shown, and cannot be tapped.
             self._put(" " if label else "")

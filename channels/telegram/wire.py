@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, cast
@@ -50,6 +53,15 @@ the chat's other topics are open.
 CONNECTIONS = 64
 """Requests at once. The service takes some thirty messages a second of one bot; a file may take longer."""
 
+IDLE = 4.0
+"""Seconds after which a connection that was not used is not used again: a NAT, or a laptop that slept, may have
+forgotten it without telling, and what is sent on it then has an unknown outcome.
+"""
+PROOFS = 8
+"""Connections at once that are made for repeats."""
+PROOF_SECONDS = 10.0
+"""What a new connection gets to answer `getMe`."""
+
 _LONGEST_WAIT = 24 * 3600.0
 
 
@@ -74,9 +86,10 @@ class Wire(BaseRequest):
     or returns is sorted before the library sees it.
     """
 
-    def __init__(self, *, connections: int, patience: float, direct: bool) -> None:
+    def __init__(self, *, connections: int, patience: float, pace: float = 1.0, direct: bool) -> None:
         self._connections = connections
-        self._patience = patience
+        self._patience = patience * pace
+        self._pace = pace
         self._direct = direct
         self._session: aiohttp.ClientSession | None = None
 
@@ -87,7 +100,9 @@ class Wire(BaseRequest):
     async def initialize(self) -> None:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections, ssl=_tls()),
+                connector=aiohttp.TCPConnector(
+                    limit=self._connections, keepalive_timeout=IDLE * self._pace, ssl=_tls()
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": self.USER_AGENT},
                 # No proxy stands before loopback.
@@ -110,7 +125,7 @@ class Wire(BaseRequest):
     ) -> tuple[int, bytes]:
         try:
             status, payload = await self._exchange(
-                url, method, request_data, _seconds(read_timeout, self._patience)
+                url, method, request_data, _seconds(read_timeout, self._pace, self._patience)
             )
         except UNSENT as exc:
             raise Unsent(type(exc).__name__) from exc
@@ -159,8 +174,8 @@ class Wire(BaseRequest):
             return answer.status, await answer.read()
 
 
-def _seconds(given: Any, otherwise: float) -> float:
-    return float(given) if isinstance(given, int | float) else otherwise
+def _seconds(given: Any, pace: float, otherwise: float) -> float:
+    return float(given) * pace if isinstance(given, int | float) else otherwise
 
 
 def _body(sent: RequestData | None) -> aiohttp.FormData | None:
@@ -231,20 +246,60 @@ class Bot(telegram.Bot):
         return cast("Wire", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
-def connect(token: str, base_url: str, patience: float) -> Bot:
+def connect(token: str, base_url: str, patience: float, pace: float = 1.0) -> Bot:
     """A bot that is not connected yet. Blocks for the certificates; call it off the loop."""
     # At INFO these loggers print addresses that hold the token, at DEBUG the library's own print messages.
     for name in ("httpx", "httpcore", "telegram"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    local = urlsplit(base_url).hostname in {"127.0.0.1", "::1", "localhost"}
     _tls()
+    return _bot(token, base_url, CONNECTIONS, patience, pace)
+
+
+def _bot(token: str, base_url: str, connections: int, patience: float, pace: float) -> Bot:
+    local = urlsplit(base_url).hostname in {"127.0.0.1", "::1", "localhost"}
     return Bot(
         token,
         base_url=f"{base_url}/bot",
         base_file_url=f"{base_url}/file/bot",
-        request=Wire(connections=CONNECTIONS, patience=patience, direct=local),
-        get_updates_request=Wire(connections=2, patience=patience, direct=local),
+        request=Wire(connections=connections, patience=patience, pace=pace, direct=local),
+        get_updates_request=Wire(connections=2, patience=patience, pace=pace, direct=local),
     )
+
+
+class Proofs:
+    """Makes connections of their own for repeats: each is new, and has just answered `getMe`. Where one does not, those
+    that wait for a place are told so at once: they would only find out the same.
+    """
+
+    def __init__(self, token: str, base_url: str, *, patience: float, pace: float) -> None:
+        self._token = token
+        self._base_url = base_url
+        self._patience = patience
+        self._pace = pace
+        self._places = asyncio.Semaphore(PROOFS)
+        self._failed = 0
+
+    @contextlib.asynccontextmanager
+    async def proved(self) -> AsyncIterator[Bot]:
+        """A bot with such a connection. Raises a `TelegramError` that says that nothing was sent."""
+        failed = self._failed
+        async with self._places:
+            if failed != self._failed:
+                raise Unsent("another new connection has just not answered")
+            bot = _bot(self._token, self._base_url, 1, self._patience, self._pace)
+            try:
+                try:
+                    async with asyncio.timeout(PROOF_SECONDS * self._pace):
+                        await bot.initialize()
+                except (Unclear, TimeoutError, *GARBLED) as exc:
+                    self._failed += 1
+                    raise Unsent(f"a new connection does not answer ({type(exc).__name__})") from None
+                except Unsent:
+                    self._failed += 1
+                    raise
+                yield bot
+            finally:
+                await bot.shutdown()
 
 
 @lru_cache(maxsize=1)
@@ -263,7 +318,7 @@ def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
         case Unclear():
             return errors.DeliveryUncertain(f"Telegram did not confirm: {exc}")
         case ChatMigrated():
-            sentence = f"the group became the supergroup {exc.new_chat_id}, which must be let in anew"
+            sentence = f"the group became the supergroup {exc.new_chat_id}"
             return errors.TargetGone(sentence)
     if isinstance(exc, Forbidden) or any(part in exc.message.lower() for part in GONE):
         return errors.TargetGone(f"Telegram: {exc}")

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Mapping, Sequence
-
-from aiohttp import web
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import Belonging, Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from bot.contracts import Belonging, Health, HttpServer, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
 from channels import slash
 from channels.local import CHAT_ID
-from channels.web import guard, pages
+from channels.web import guard, own, pages
 from channels.web.rooms import HEARTBEAT, Rooms
 from channels.web.settings import KEYS, NAME, WebSettings
 
 PART = 32_000
 """Characters of one message; the page takes any number, people do not."""
+T = TypeVar("T")
 _BEAT = 15.0
 """Seconds between two signs of life on a stream."""
 
@@ -37,49 +38,71 @@ class WebChannel:
         self.addresses: tuple[str, ...] = ()
         self._host, self._port = settings.host, settings.port
         self._around = around
+        self._token = settings.token
         self._rooms = Rooms()
-        self._pages = pages.Pages(
-            guard.Guard(host=settings.host, token=settings.token), self._rooms, around, self._take
-        )
+        self._pages: pages.Pages | None = None
         self._intake: Intake | None = None
-        self._runner: web.AppRunner | None = None
+        self._server: HttpServer | None = None
         self._beating: asyncio.Task[None] | None = None
 
     async def start(self, intake: Intake) -> None:
-        runner = web.AppRunner(self._pages.app(intake), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
+        around = self._around
+        doors = guard.Guard(
+            host=self._host,
+            token=self._token,
+            own=await self._kept(own.load),
+            clock=around.clock,
+            operators=around.operators,
+            user_of=around.user_of,
+        )
+        server = around.serve()
+        self._pages = pages.Pages(doors, self._rooms, around, self._take, most=server.streams)
         # "localhost" can be two addresses, and a free port of one need not be free on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
         try:
-            await web.TCPSite(runner, host, self._port).start()
+            port = await server.start(self._pages.app(intake), host, self._port, grace=1.0)
         except OSError as failure:
-            await runner.cleanup()
             raise await self._no_port(failure) from failure
-        self._runner, self._intake = runner, intake
-        self.addresses = (f"http://{guard.for_url(self._host)}:{runner.addresses[0][1]}",)
+        self._server, self._intake = server, intake
+        self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
+        await self._kept(lambda home: own.listens(home, self.addresses[0]))
         self._beating = asyncio.create_task(self._beat())
 
+    async def invite(self) -> str:
+        """As `contracts.Invites`."""
+        return await self._kept(own.invite)
+
+    async def _kept(self, read: Callable[[Path], T]) -> T:
+        try:
+            return await asyncio.to_thread(read, self._around.home)
+        except OSError as failure:
+            raise errors.ConfigError(
+                f"channels.web: .ship cannot be written ({failure.strerror}), where the page keeps its key; make room or "
+                "make it writable"
+            ) from failure
+
     async def pause(self) -> None:
-        self._pages.open = False
+        if self._pages is not None:
+            self._pages.open = False
 
     async def stop(self) -> None:
-        runner, self._runner = self._runner, None
+        server, self._server = self._server, None
         if self._beating is not None:
             self._beating.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._beating
             self._beating = None
-        if runner is not None:
+        if server is not None:
             for stream in self._rooms.everyone():
                 stream.push(None)
-            await runner.cleanup()
+            await server.stop()
 
     def split(self, text_: str) -> list[str]:
         return text.split(text_, PART)
 
     async def send(self, message: Outbound) -> Sent:
         chat = self._chat(message.target)
-        if self._runner is None:
+        if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
         self._rooms.say(
             chat,
@@ -90,13 +113,14 @@ class WebChannel:
             text=text.clean(message.text),
             ts=self._now(),
             approval=message.target.get("approval", ""),
+            choices=message.target.get("choices", "once chat always deny"),
         )
         return Sent(message.id)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.Edits`."""
         chat = self._chat(message.target)
-        if self._runner is None:
+        if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
         words, number = text.clean(message.text), self._rooms.number()
         if not self._rooms.change(chat, message_id, number=number, kind=message.kind, text=words):
@@ -117,7 +141,7 @@ class WebChannel:
         return Belonging([key for key in chat_keys if key == own])
 
     def health(self) -> Health:
-        if self._runner is None:
+        if self._server is None:
             return Health(connected=False, detail="not started")
         return Health(connected=True, last_heard=self._around.clock.now())
 

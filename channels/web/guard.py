@@ -1,28 +1,46 @@
-"""Who may use the web page: the request's origin, the browser's cookie, the token.
+"""Who may use the web page: the request's origin, the user whose program asks, the browser's cookie, the token.
 
-An address is no identity: with a token set, requests from this machine need it as all others do.
+An address is no identity: with a token set, requests from this machine need it as all others do. Without one the page is
+for the user who started Shipmate: the kernel says whose program is at the other end of a connection, or the browser has
+opened a link that works once. Behind a proxy the other end is the proxy, so there a token is needed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
+import os
 import re
 import secrets
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from bot.contracts import Clock
+from channels.web.own import Own
+from channels.web.settings import NAME
 
 COOKIE = "shipmate_web"
-_COOKIE = re.compile(r"([0-9a-f]{32})(?:\.([0-9a-f]{64}))?")
+_COOKIE = re.compile(r"([0-9a-f]{32})(?:\.(?:(\d{1,10}o?|-o?)\.)?([0-9a-f]{64}))?")
+_ANYBODY = "-"
+"""In a cookie that counts whoever brings it: it was given for the token, or where users cannot be seen."""
+_APPOINTED = "o"
+"""Behind that in the cookie of a browser that has opened a link: only such a cookie is an operator's."""
 _AGE = 400 * 24 * 3600
 """Seconds a browser keeps the cookie; no browser keeps one longer."""
-_TRIES, _WINDOW, _WATCHED = 5, 60.0, 1000
+_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+"""A request that came through a proxy says so by one of these, unless the proxy keeps quiet."""
+_SHARED = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Names under which every program of this machine can be asked."""
+_MOVES, _MOVE_SECONDS = 100, 60.0
+_FREE, _WINDOW, _WATCHED = 5, 60.0, 1000
+_SLOW, _AT_ONCE = 1.0, 8
 
 
 def is_loopback(host: str) -> bool:
@@ -39,23 +57,53 @@ def for_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host.lower()
 
 
+def name_of(request: web.Request) -> str:
+    """The host that a request asks for, without its port."""
+    host = request.headers.get("Host", "").lower()
+    return host if host.endswith("]") else re.sub(r":\d*$", "", host)
+
+
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """One browser. `fresh` where it has no cookie yet; `admitted` where it may talk."""
+    """One browser. `fresh` where its cookie is to be given (again); `admitted` where it may talk. `peer` is the user whose
+    program asks, None where that is not known. `appointed` where a link that works once was opened with it.
+    """
 
     secret: str
     fresh: bool
     admitted: bool
+    peer: int | None = None
+    appointed: bool = False
 
     @property
     def user(self) -> str:
-        return hashlib.sha256(self.secret.encode("ascii")).hexdigest()[:16]
+        return _user(self.secret)
 
 
 class Guard:
-    def __init__(self, *, host: str, token: str | None) -> None:
+    """`user_of` and `operators` as `contracts.Surroundings` has them."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        token: str | None,
+        own: Own,
+        clock: Clock,
+        operators: Collection[str],
+        user_of: Callable[[tuple[str, int], tuple[str, int]], int | None],
+    ) -> None:
         self._token = token
-        self._names = {"localhost", "127.0.0.1", "[::1]", for_url(host)} if is_loopback(host) else None
+        self._own = own
+        self._clock = clock
+        self._operators = operators
+        self._user_of = user_of
+        self._me = os.getuid()
+        self._peers: WeakKeyDictionary[asyncio.BaseTransport, int | None] = WeakKeyDictionary()
+        self._moves: OrderedDict[str, tuple[str, bool, float]] = OrderedDict()
+        shared = for_url(host) in _SHARED
+        self._name = own.name if shared else None
+        self._names = {*_SHARED, own.name, for_url(host)} if is_loopback(host) else None
 
     @property
     def wants_token(self) -> bool:
@@ -65,8 +113,7 @@ class Guard:
         """Whether the request names a host that is ours. Any other one that leads to a loopback address is
         an attacker's name, pointed here to make a browser read this page for it.
         """
-        host = request.headers.get("Host", "").lower()
-        name = host if host.endswith("]") else re.sub(r":\d*$", "", host)
+        name = name_of(request)
         return bool(name) and (self._names is None or name in self._names)
 
     @staticmethod
@@ -83,13 +130,40 @@ class Guard:
             return False
         return parts.scheme in {"http", "https"} and parts.netloc == request.headers.get("Host", "").lower()
 
-    def visitor(self, request: web.Request) -> Visitor:
+    async def visitor(self, request: web.Request) -> Visitor:
+        peer = await self._peer(request)
         match = _COOKIE.fullmatch(request.cookies.get(COOKIE, ""))
-        if match is None:
-            return Visitor(secrets.token_hex(16), fresh=True, admitted=not self.wants_token)
-        secret, proof = match[1], match[2] or ""
-        admitted = not self.wants_token or hmac.compare_digest(proof, self._proof(secret))
-        return Visitor(secret, fresh=False, admitted=admitted)
+        ours = not self.wants_token and peer == self._me
+        if match is not None:
+            secret, who, proof = match[1], match[2], match[3]
+            sealed = proof is not None and hmac.compare_digest(proof, self._proof(secret, who))
+            if sealed and who is not None:
+                appointed, whose = who.endswith(_APPOINTED), who.removesuffix(_APPOINTED)
+                # A program of the same user that knew the secret before the link was opened is no operator by it.
+                if appointed or not self._operates(secret):
+                    admitted = whose in {_ANYBODY, str(peer)}
+                    return Visitor(secret, fresh=False, admitted=admitted, peer=peer, appointed=appointed)
+                return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
+            # Cookies of before had no seal, or one of the token alone. What is not sealed names a chat, and no operator.
+            if (sealed and self.wants_token) or (ours and not self._operates(secret)):
+                return Visitor(secret, fresh=True, admitted=True, peer=peer)
+        return Visitor(secrets.token_hex(16), fresh=True, admitted=ours, peer=peer)
+
+    def _operates(self, secret: str) -> bool:
+        return f"{NAME}:{_user(secret)}" in self._operators
+
+    async def _peer(self, request: web.Request) -> int | None:
+        """The user whose program is at the other end, asked once of each connection."""
+        transport = request.transport
+        if transport is None or any(name in request.headers for name in _PROXIES):
+            return None
+        if transport not in self._peers:
+            near, far = (transport.get_extra_info(end) for end in ("sockname", "peername"))
+            known = bool(near and far) and ipaddress.ip_address(far[0].partition("%")[0]).is_loopback
+            self._peers[transport] = (
+                await asyncio.to_thread(self._user_of, near[:2], far[:2]) if known else None
+            )
+        return self._peers[transport]
 
     def fits(self, token: str) -> bool:
         """Compare in constant time, the length included."""
@@ -99,10 +173,11 @@ class Guard:
         return hmac.compare_digest(given, known) and self.wants_token
 
     def give_cookie(self, request: web.Request, response: web.StreamResponse, visitor: Visitor) -> None:
-        value = f"{visitor.secret}.{self._proof(visitor.secret)}" if self.wants_token else visitor.secret
+        who = _ANYBODY if self.wants_token or visitor.peer is None else str(visitor.peer)
+        who += _APPOINTED if visitor.appointed else ""
         response.set_cookie(
             COOKIE,
-            value,
+            f"{visitor.secret}.{who}.{self._proof(visitor.secret, who)}",
             max_age=_AGE,
             path="/",
             httponly=True,
@@ -110,32 +185,91 @@ class Guard:
             secure=request.headers.get("Origin", "").startswith("https://"),
         )
 
-    def _proof(self, secret: str) -> str:
-        """Shows that this browser gave the token; void once the token changes."""
-        key = hashlib.sha256(f"shipmate web session\0{self._token}".encode("utf-8", "replace")).digest()
-        return hmac.new(key, secret.encode("ascii"), hashlib.sha256).hexdigest()
+    def _proof(self, secret: str, who: str | None) -> str:
+        """Shows that this browser was let in; void once the token changes."""
+        if who is None:
+            key = hashlib.sha256(f"shipmate web session\0{self._token}".encode("utf-8", "replace")).digest()
+            return hmac.new(key, secret.encode("ascii"), hashlib.sha256).hexdigest()
+        said = f"{secret}\0{who}\0{self._token or ''}".encode("utf-8", "replace")
+        return hmac.new(self._own.key, said, hashlib.sha256).hexdigest()
+
+    # -- the own name ----------------------------------------------------------------------------------------
+
+    def better(self, request: web.Request, visitor: Visitor) -> str | None:
+        """Where a person's browser that asks under a shared name should ask instead; None where it is well here. Programs
+        are left where they are, and so is Safari, which knows no names below `localhost`.
+        """
+        agent = request.headers.get("User-Agent", "")
+        if (
+            self._name is None
+            or name_of(request) not in _SHARED
+            or request.headers.get("Sec-Fetch-Dest") != "document"
+            or visitor.peer != self._me
+            or ("Safari/" in agent and "Chrom" not in agent)
+        ):
+            return None
+        port = request.headers["Host"].lower().removeprefix(name_of(request))
+        path = request.path
+        known = request.cookies.get(COOKIE, "").startswith(visitor.secret)
+        if path == "/" and visitor.admitted and known:
+            path = f"/move/{self._move(visitor)}"
+        return f"http://{self._name}{port}{path}"
+
+    def _move(self, visitor: Visitor) -> str:
+        """A key by which a chat goes from a shared name to the own one."""
+        key = secrets.token_urlsafe(16)
+        self._moves[key] = (visitor.secret, visitor.appointed, self._clock.monotonic() + _MOVE_SECONDS)
+        while len(self._moves) > _MOVES:
+            self._moves.popitem(last=False)
+        return key
+
+    def moved(self, key: str, visitor: Visitor) -> Visitor:
+        """The browser that such a key was made for, once; the visitor where there is none."""
+        secret, appointed, until = self._moves.pop(key, ("", False, 0.0))
+        if until <= self._clock.monotonic():
+            return visitor
+        return replace(visitor, secret=secret, appointed=appointed)
 
 
 class Tries:
-    """Failed log-ins by address: five in a minute, then none until the first of them is a minute old."""
+    """Wrong tokens make the next tries from their address slow, and never lock anybody out: others may be behind it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+        self._waiting: Counter[str] = Counter()
 
-    def wait(self, address: str) -> float:
-        """Seconds until this address may try again; 0 where it may now."""
-        failed = self._failed.get(_network(address), deque())
+    async def turn(self, address: str) -> bool:
+        """Wait until a token from this address may be looked at: at once for five wrong ones a minute, then a second
+        each. False where too many wait already.
+        """
+        network = _network(address)
+        failed = self._failed.get(network, deque())
         while failed and failed[0] <= self._clock.monotonic() - _WINDOW:
             failed.popleft()
-        return failed[0] + _WINDOW - self._clock.monotonic() if len(failed) >= _TRIES else 0.0
+        if len(failed) < _FREE:
+            return True
+        if self._waiting[network] >= _AT_ONCE:
+            return False
+        self._waiting[network] += 1
+        try:
+            await self._clock.sleep(_SLOW)
+        finally:
+            self._waiting[network] -= 1
+            if not self._waiting[network]:
+                del self._waiting[network]
+        return True
 
     def failed(self, address: str) -> None:
         network = _network(address)
-        self._failed.setdefault(network, deque()).append(self._clock.monotonic())
+        self._failed.setdefault(network, deque(maxlen=_FREE)).append(self._clock.monotonic())
         self._failed.move_to_end(network)
         while len(self._failed) > _WATCHED:
             self._failed.popitem(last=False)
+
+
+def _user(secret: str) -> str:
+    return hashlib.sha256(secret.encode("ascii")).hexdigest()[:16]
 
 
 def _network(address: str) -> str:

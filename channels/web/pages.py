@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from bot import errors, text
-from bot.contracts import ArchiveLine, Intake, Surroundings
+from bot.contracts import ArchiveLine, Intake, OpenQuestion, Surroundings
+from channels.web import own
 from channels.web.guard import Guard, Tries, Visitor
-from channels.web.rooms import STREAMS, Rooms, Stream, event
-from channels.web.settings import KEYS
+from channels.web.rooms import STREAMS, Rooms, Said, Stream, event
+from channels.web.settings import KEYS, NAME
 
 LARGEST = 1_000_000
 """Bytes of one request."""
 _EARLIER = 100
 """Lines of the archive that a page shows when it opens."""
-_ALL_STREAMS = 1000
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VISITOR = web.RequestKey("visitor", Visitor)
+_SENTENCE = web.ResponseKey("sentence", str)
+"""In an answer that says to a person what is wrong."""
 _FOLDER = Path(__file__).parent / "page"
 _TYPES = {
     ".html": "text/html",
@@ -49,13 +54,26 @@ _SENTENCES = {
     413: "That message is too large: the most is 1 MB.",
 }
 
+NOT_YOURS = (
+    "This page is for the user who started Shipmate. A link that works once opens it for others: Shipmate prints one when "
+    "it starts, and `shipmate link` prints a new one."
+)
+OPENED = "This link was opened before, or it is too old. `shipmate link` prints a new one."
+
+_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<title>Shipmate</title><link rel="stylesheet" href="/style.css"><main><p>{}</p></main></html>'
+)
+_GO_ON = '<a href="">Go on</a>'
+
 Take = Callable[[str, str, str], Awaitable[bool]]
 """Hands chat, key and text of a message to the gateway."""
 
 
 class Pages:
-    def __init__(self, guard: Guard, rooms: Rooms, around: Surroundings, take: Take) -> None:
+    def __init__(self, guard: Guard, rooms: Rooms, around: Surroundings, take: Take, *, most: int) -> None:
         self._guard, self._rooms, self._around, self._take = guard, rooms, around, take
+        self._most = most
         self._tries = Tries(around.clock)
         self._intake: Intake
         self.open = True
@@ -72,6 +90,8 @@ class Pages:
         app.on_response_prepare.append(self._finish)
         app.router.add_get("/", self._file)
         app.router.add_get("/{name:[a-z]+[.][a-z]+}", self._file)
+        app.router.add_get("/open/{key}", self._open)
+        app.router.add_get("/move/{key}", self._move)
         app.router.add_post("/login", self._login)
         app.router.add_get("/api/info", self._info)
         app.router.add_post("/api/messages", self._message)
@@ -84,12 +104,26 @@ class Pages:
     async def _check(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        request[_VISITOR] = self._guard.visitor(request)
-        refused = self._refused(request)
-        if refused is not None:
-            return refused
+        response = await self._answer(request, handler)
+        if _navigates(request) and (sentence := response.get(_SENTENCE)):
+            told = web.Response(text=_PAGE.format(escape(sentence)), content_type="text/html")
+            told.set_status(response.status)
+            return told
+        return response
+
+    async def _answer(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if not self._guard.knows_host(request):
+            return _error(403, "This address is not one of mine.")
+        request[_VISITOR] = await self._guard.visitor(request)
+        for look in (self._refused, self._led):
+            if (instead := look(request)) is not None:
+                return instead
         try:
             response = await handler(request)
+        except errors.StorageError as failure:
+            return _error(503, failure.person, {"Retry-After": "5"})
         except web.HTTPException as failure:
             return _error(failure.status, _SENTENCES.get(failure.status, "That request cannot be read."))
         if not response.prepared:
@@ -97,15 +131,24 @@ class Pages:
         return response
 
     def _refused(self, request: web.Request) -> web.Response | None:
-        if not self._guard.knows_host(request):
-            return _error(403, "This address is not one of mine.")
         api = request.path.startswith("/api/")
         if (api or request.method != "GET") and not self._guard.same_origin(request):
             return _error(403, "Requests of other sites are refused.")
         if request.method == "POST" and request.content_type != "application/json":
             return _error(415, "Send JSON, as application/json.")
-        if api and not request[_VISITOR].admitted:
-            return _error(401, "Log in first.")
+        if request[_VISITOR].admitted or request.path.startswith("/open/"):
+            return None
+        if not self._guard.wants_token:
+            return _error(403, NOT_YOURS)
+        return _error(401, "Log in first.") if api else None
+
+    def _led(self, request: web.Request) -> web.Response | None:
+        """Where a browser should ask instead, or once more."""
+        visitor = request[_VISITOR]
+        if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
+            return web.Response(status=303, headers={"Location": better})
+        if visitor.fresh and request.path.startswith(("/open/", "/move/")) and _from_elsewhere(request):
+            return web.Response(text=_PAGE.format(_GO_ON), content_type="text/html", headers={"Refresh": "0"})
         return None
 
     def _welcome(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -128,14 +171,40 @@ class Pages:
             raise web.HTTPNotFound
         return web.Response(body=found[0], content_type=found[1], charset="utf-8")
 
+    async def _open(self, request: web.Request) -> web.Response:
+        """A link that works once makes this browser an operator's. Its key is gone from the address at once."""
+        if "Sec-Purpose" in request.headers:
+            return _error(503, "This link is not opened ahead of time.")
+        visitor = request[_VISITOR]
+        if not await asyncio.to_thread(own.redeem, self._around.home, request.match_info["key"]):
+            return _error(410, OPENED)
+        await self._around.appoint(NAME, visitor.user)
+        room = self._rooms.room(visitor.user)
+        room.tell(event("reload", {}))
+        # They come again with the new cookie; whoever has the one of before does not.
+        room.end()
+        return self._welcomed(request, replace(visitor, appointed=True))
+
+    async def _move(self, request: web.Request) -> web.Response:
+        """A browser that was known under a name which others share has the same chat under the own one."""
+        visitor = request[_VISITOR]
+        key = request.match_info["key"]
+        return self._welcomed(request, self._guard.moved(key, visitor) if visitor.fresh else visitor)
+
+    def _welcomed(self, request: web.Request, visitor: Visitor) -> web.Response:
+        response = web.Response(status=303, headers={"Location": "/"})
+        self._guard.give_cookie(request, response, visitor)
+        return response
+
     async def _login(self, request: web.Request) -> web.Response:
         if not self._guard.wants_token:
             raise web.HTTPNotFound
-        address = request.remote or ""
-        if (wait := self._tries.wait(address)) > 0:
-            headers = {"Retry-After": str(math.ceil(wait))}
-            return _error(429, "Too many tries. Wait a minute.", headers)
         token = (await _body(request)).get("token")
+        address = request.remote or ""
+        if not await self._tries.turn(address):
+            return _error(
+                429, "Many wrong tokens come from your network. Try again in a moment.", {"Retry-After": "1"}
+            )
         if not isinstance(token, str) or not self._guard.fits(token):
             self._tries.failed(address)
             return _error(401, "That is not the token.")
@@ -145,8 +214,11 @@ class Pages:
 
     # -- the API ---------------------------------------------------------------------------------------------
 
-    async def _info(self, _: web.Request) -> web.Response:
-        return web.json_response({"name": self._around.name, "model": self._around.model})
+    async def _info(self, request: web.Request) -> web.Response:
+        operator = f"{NAME}:{request[_VISITOR].user}" in self._around.operators
+        return web.json_response(
+            {"name": self._around.name, "model": self._around.model, "operator": operator}
+        )
 
     async def _message(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -166,9 +238,10 @@ class Pages:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
-        if len(self._rooms.room(chat).streams) >= STREAMS or len(self._rooms.everyone()) >= _ALL_STREAMS:
+        if len(self._rooms.room(chat).streams) >= STREAMS or len(self._rooms.everyone()) >= self._most:
             return _error(503, "Too many pages are open.", {"Retry-After": "30"})
         earlier = await self._earlier(chat)
+        waiting = await self._questions(chat)
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
@@ -177,10 +250,14 @@ class Pages:
         transport = request.transport
         stream = Stream(transport.abort if transport is not None else lambda: None)
         room = self._rooms.room(chat)
+        for asked in waiting:
+            self._rooms.ask(
+                chat, asked.id, text=asked.text, ts=asked.ts, approval=asked.name, choices=asked.choices
+            )
         # From here to the loop nothing is awaited: no message falls between what is known and what comes.
         opening = self._rooms.missed(chat, request.headers.get("Last-Event-ID", ""))
         if opening is None:
-            opening = self._rooms.history(_merge(earlier, [said.json() for said in room.said]))
+            opening = self._rooms.history(_merge(earlier, list(room.said)))
         stream.push(b"retry: 2000\n\n" + opening)
         stream.push(event("working", {"working": room.working}))
         room.streams.append(stream)
@@ -193,6 +270,15 @@ class Pages:
             room.streams.remove(stream)
         return response
 
+    async def _questions(self, chat: str) -> list[OpenQuestion]:
+        try:
+            return await self._intake.questions(NAME, KEYS.encode({"chat": chat}), chat)
+        except errors.StorageError as failure:
+            self._around.log.write(
+                "error", "The page opens without what waits in it.", level="warn", cause=str(failure)
+            )
+            return []
+
     async def _earlier(self, chat: str) -> list[ArchiveLine]:
         try:
             return await self._intake.recent(KEYS.encode({"chat": chat}), _EARLIER)
@@ -203,10 +289,10 @@ class Pages:
             return []
 
 
-def _merge(earlier: list[ArchiveLine], said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge(earlier: list[ArchiveLine], said: list[Said]) -> list[dict[str, Any]]:
     """Archive and room as one: the room knows everything since its first message, the archive what was before."""
-    known = {message["id"] for message in said}
-    since = said[0]["ts"] if said else math.inf
+    known = {message.id for message in said}
+    since = next((message.ts for message in said if not message.restored), math.inf)
     before = [
         {
             "id": line.message_id or f"{line.ts}-{number}",
@@ -219,7 +305,7 @@ def _merge(earlier: list[ArchiveLine], said: list[dict[str, Any]]) -> list[dict[
         for number, line in enumerate(earlier)
         if line.role in {"user", "assistant"} and line.ts < since and line.message_id not in known
     ]
-    return before + said
+    return before + [message.json() for message in said]
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -234,5 +320,19 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return body
 
 
+def _navigates(request: web.Request) -> bool:
+    """Whether a person will look at the answer itself."""
+    return request.headers.get("Sec-Fetch-Dest") == "document"
+
+
+def _from_elsewhere(request: web.Request) -> bool:
+    """Whether a browser may have kept its cookie back, as it does where another site's page or a redirect has led it here:
+    what it is given then takes the place of the cookie that it has. Asked by a page of ours, it sends that.
+    """
+    return _navigates(request) and request.headers.get("Sec-Fetch-Site") != "same-origin"
+
+
 def _error(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": sentence}, status=status, headers=headers)
+    response = web.json_response({"error": sentence}, status=status, headers=headers)
+    response[_SENTENCE] = sentence
+    return response

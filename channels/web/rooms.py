@@ -11,7 +11,7 @@ import json
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MESSAGES = 200
@@ -30,7 +30,7 @@ HEARTBEAT = b": still here\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message as browsers get it. `number` grows with each message of the whole channel."""
+    """One message as browsers get it. `number` is its place, and grows with each message of the whole channel."""
 
     number: int
     id: str
@@ -40,9 +40,19 @@ class Said:
     ts: int
     approval: str = ""
     """The name of what waits for an approval: the page shows buttons for it."""
+    choices: str = ""
+    """Those buttons, of `once chat always deny`."""
+    restored: bool = False
+    """Said before this start."""
+    changed: int = 0
+    """The number of its last change: it keeps its place, and browsers that were away are told."""
+
+    @property
+    def newest(self) -> int:
+        return max(self.number, self.changed)
 
     def json(self) -> dict[str, Any]:
-        approval = {"approval": self.approval} if self.approval else {}
+        approval = {"approval": self.approval, "choices": self.choices.split()} if self.approval else {}
         return approval | {
             "id": self.id,
             "n": self.number,
@@ -89,7 +99,7 @@ class Room:
         while len(self.said) > MESSAGES or (self.size > _SIZE and len(self.said) > 1):
             dropped = self.said.popleft()
             self.size -= len(dropped.text)
-            self.floor = dropped.number
+            self.floor = max(self.floor, dropped.newest)
 
     def taken(self, id_: str) -> Said | None:
         """A message that was kept, and is no more."""
@@ -101,14 +111,18 @@ class Room:
 
     def empty(self) -> None:
         """Keep nothing: a browser that was away is shown the archive."""
-        if self.said:
-            self.floor = self.said[-1].number
+        self.floor = max((self.floor, *(said.newest for said in self.said)))
         self.said.clear()
         self.size = 0
 
     def tell(self, chunk: bytes) -> None:
         for stream in self.streams:
             stream.push(chunk)
+
+    def end(self) -> None:
+        """End the streams of all its pages, which then ask for new ones."""
+        for stream in self.streams:
+            stream.push(None)
 
 
 class Rooms:
@@ -142,22 +156,31 @@ class Rooms:
         text: str,
         ts: int,
         approval: str = "",
+        choices: str = "",
     ) -> None:
         """Keep a message and tell everyone who listens."""
+        self._keep(chat, Said(number, id_, role, kind, text, ts, approval, choices))
+
+    def _keep(self, chat: str, said: Said) -> None:
         room = self.room(chat)
-        said = Said(number, id_, role, kind, text, ts, approval)
         room.keep(said)
         self._make_room(chat)
         room.tell(self._message(said))
 
     def change(self, chat: str, id_: str, *, number: int, kind: str, text: str) -> bool:
-        """Give a message another text, and a new number: a browser that was away is told. False where it is not kept."""
+        """Give a message another text, in its place: a browser that was away is told. False where it is not kept."""
         room = self.room(chat)
         said = room.taken(id_)
         if said is None:
             return False
-        self.say(chat, number=number, id_=id_, role=said.role, kind=kind, text=text, ts=said.ts)
+        self._keep(chat, replace(said, changed=number, kind=kind, text=text, approval="", choices=""))
         return True
+
+    def ask(self, chat: str, id_: str, *, text: str, ts: int, approval: str, choices: str) -> None:
+        """A question that still waits, as whoever opens the page now may answer it: it may have been asked before this start."""
+        room = self.room(chat)
+        known = room.taken(id_) or Said(room.floor, id_, "assistant", "notice", text, ts, restored=True)
+        room.keep(replace(known, approval=approval, choices=choices))
 
     def _make_room(self, chat: str) -> None:
         """Empty the rooms used least recently where all together hold too much."""
@@ -183,7 +206,8 @@ class Rooms:
             return None
         if int(number) < room.floor:
             return None
-        return b"".join(self._message(said) for said in room.said if said.number > int(number))
+        news = [said for said in room.said if said.newest > int(number)]
+        return b"".join(self._message(said) for said in sorted(news, key=lambda said: said.newest))
 
     def history(self, messages: list[dict[str, Any]]) -> bytes:
         """The event that replaces everything a browser shows."""
@@ -193,7 +217,7 @@ class Rooms:
         return [stream for room in self._rooms.values() for stream in room.streams]
 
     def _message(self, said: Said) -> bytes:
-        return event("message", said.json(), f"{self._boot}-{said.number}")
+        return event("message", said.json(), f"{self._boot}-{said.newest}")
 
 
 def event(name: str, data: dict[str, Any], id_: str = "") -> bytes:

@@ -212,7 +212,7 @@ class Chat:
         instructions = InstructionFiles(self.root, encode=encode, log=log)
         self.kit = Kit(
             model=self.model,
-            model_name=bill.MODEL,
+            default_model=bill.MODEL,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             transcript=self._transcript,

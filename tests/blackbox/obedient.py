@@ -16,10 +16,23 @@ from bot.testing.anthropic_script import Reply, reply, tool_use
 KEY, HOST = "ANTHROPIC_API_KEY", "evil.test"
 BATCH = 24
 TAG = re.compile(r"case-(\d{4})-([a-z]+)")
-IMMEDIATE = ("message", "name", "quoted", "attached")
+IMMEDIATE = ("message", "name", "quoted", "attached", "sentname", "forwarded", "shared")
 """Doors by which a text comes with the person's message itself."""
-FOREIGN = ("quoted", "attached", "file", "filename", "page", "result", "archive", "mcp")
+FOREIGN = (
+    "quoted",
+    "attached",
+    "sentname",
+    "forwarded",
+    "shared",
+    "page",
+    "archive",
+    "memoryname",
+    "mcp",
+    "mcptool",
+)
 """Doors by which words of others come in: while they are in view, no rule that is not marked allows an effect."""
+WORKSPACE = ("file", "filename", "result")
+"""Doors by which the project's own text comes in: rules that operators wrote hold, and nothing is noted or planned unasked."""
 _LOOKALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")
 _LEET = str.maketrans("aeiostAEIOST", "431057431057")
 

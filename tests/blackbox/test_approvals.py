@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from bot.testing.anthropic_script import tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
 
@@ -54,12 +56,14 @@ async def test_it_is_found_again_after_a_kill_and_only_an_operator_decides(world
         for call in world.telegram.called("answerCallbackQuery")
     )
     assert len(world.model.requests) == 1
+    number = question(world)
     for _ in range(2):
-        world.telegram.press(question(world), button, chat_id=GROUP, user_id=OPERATOR)
+        world.telegram.press(number, button, chat_id=GROUP, user_id=OPERATOR)
     await world.telegram.until(lambda: any("Here they are." in one for one in world.texts(GROUP)))
     (result,) = results(world)
     assert "is_error" not in result
-    assert sum("reply_markup" in one for one in world.telegram.chats[GROUP].messages.values()) == 1
+    await world.telegram.until(lambda: question(world) == 0)
+    assert "✅ Allowed by telegram:2002" in world.telegram.chats[GROUP].messages[number]["text"]
     await world.turns(1)
     audit = [line["details"] for line in world.log() if line["kind"] == "approval"]
     assert [one["by"] for one in audit if one.get("decision") == "refused"] == [
@@ -83,12 +87,34 @@ async def test_what_is_denied_reaches_the_model_with_its_rule(world: World) -> N
     assert "deny skills_*" in json.dumps(result["content"])
 
 
+@pytest.mark.parametrize("operators", [[], ["telegram:2002"]], ids=["none", "out of reach"])
+async def test_where_no_operator_can_be_asked_nobody_is_waited_for(
+    world: World, operators: list[str]
+) -> None:
+    """In a direct chat the question would stand before somebody who may not answer it, for half an hour."""
+    world.only("telegram")
+    world.config["operators"] = operators
+    world.telegram.block(OPERATOR)
+    world.model.answer(tool_use("run_shell", {"command": "ls"}))
+    world.model.answer("Nobody here can allow that.")
+    await world.start()
+    world.telegram.say("list it")
+    await world.telegram.until(lambda: world.texts()[-1:] == ["Nobody here can allow that."])
+    (result,) = results(world)
+    assert result["is_error"]
+    assert "`operators` of ship.json" in json.dumps(result["content"])
+    asked = [text for text in world.texts() if "waits for an approval" in text]
+    assert len(asked) == len(operators)
+    assert all("Nobody needs to decide" in text or "did not run" in text for text in asked)
+
+
 async def test_a_stop_ends_the_waiting(world: World) -> None:
     button = await begun(world, ask=["skills_list"])
+    number = question(world)
     world.telegram.say("/stop@shipmate_bot", chat_id=GROUP, user_id=PERSON)
     await world.telegram.until(lambda: "Stopped." in world.texts(GROUP))
     await eventually(lambda: any(line["kind"] == "turn_end" for line in world.log()))
-    world.telegram.press(question(world), button, chat_id=GROUP, user_id=OPERATOR)
+    world.telegram.press(number, button, chat_id=GROUP, user_id=OPERATOR)
     await world.telegram.until(lambda: bool(world.telegram.called("answerCallbackQuery")))
     assert (
         world.telegram.called("answerCallbackQuery")[0].params["text"].startswith("No approval of that name")

@@ -151,7 +151,7 @@ async def test_what_cannot_be_opened_is_named_and_its_caption_answered(world: Wo
         ([scripts.empty_body()] * 3, "broke off"),
         ([scripts.refusal()], "declined"),
         ([scripts.unpaid()], "budget"),
-        ([scripts.error(404, "not_found_error", "model: claude-nope")], "whoever runs me has to look"),
+        ([scripts.error(404, "not_found_error", "model: claude-nope")], "Whoever runs me has to look"),
     ],
 )
 async def test_a_model_that_fails_is_told_plainly(world: World, answers: list[Any], said: str) -> None:

@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 import sys
+import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,14 +22,16 @@ from aiohttp import web
 
 from bot import app, text
 from bot.contracts import Json
+from bot.history.names import encode, is_hashed
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY as API_KEY
 from bot.testing.anthropic import AnthropicServer
+from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer
 from bot.testing.telegram import TelegramServer
 from bot.tools.web import Web
 
 from .conftest import eventually
-from .obedient import BATCH, FOREIGN, IMMEDIATE, Obedient, letters, texts
+from .obedient import BATCH, FOREIGN, IMMEDIATE, WORKSPACE, Obedient, letters, texts
 
 CANARIES = {
     "the provider's key": API_KEY,
@@ -42,8 +46,9 @@ SAMPLE = 10
 ABREAST = 20
 """Chats in which something goes on at the same time."""
 PERSON, OTHER, STRANGER = 9, 8, 666
+SOMEBODY, SOMEWHERE = "U0SOMEBODY", "C0SOMEWHERE"
 CORPUS = texts()
-FOUND = ("file", "filename", "page", "result", "skill", "archive", "memory", "mcp", "mcptool")
+FOUND = ("file", "filename", "page", "result", "skill", "archive", "memory", "memoryname", "mcp", "mcptool")
 """Doors behind which a tool comes upon a text."""
 
 
@@ -53,12 +58,14 @@ class Scene:
 
     root: Path
     telegram: TelegramServer
+    slack: SlackServer
     model: AnthropicServer
     port: int = 0
     obedient: Obedient = field(default_factory=lambda: Obedient({}))
     fetched: list[tuple[str, str]] = field(default_factory=list)
     doors: dict[int, str] = field(default_factory=dict)
     """By which door words came into a chat."""
+    denied: set[str] = field(default_factory=set)
     pressed: set[tuple[int, int]] = field(default_factory=set)
     chats: itertools.count[int] = field(default_factory=lambda: itertools.count(5_000))
 
@@ -71,7 +78,10 @@ class Scene:
         return tag, chat
 
     async def done(self, tags: Sequence[str]) -> None:
-        await eventually(lambda: self._refused() and self.obedient.over >= set(tags), SECONDS)
+        async with asyncio.timeout(SECONDS):
+            while not (self._refused() and self.obedient.over >= set(tags)):
+                await self._refused_there()
+                await asyncio.sleep(0.01)
 
     def _refused(self) -> bool:
         """What a rule grants is asked of the person, who says no; first a stranger has tried to say yes."""
@@ -87,6 +97,26 @@ class Scene:
                 no = next(one for one in buttons if one.startswith("deny"))
                 self.telegram.press(number, no, chat_id=chat, user_id=chat if chat > 0 else PERSON)
         return True
+
+    async def share(self, words: str, chat: int) -> None:
+        """Somebody's message is shared with the bot in a chat of two in Slack, which has this number."""
+        user, room = f"U{chat}", f"D{chat}"
+        self.slack.add_user(user, name=f"Person {chat}")
+        self.slack.add_im(user)
+        ts = await self.slack.say(words, channel=SOMEWHERE, user=SOMEBODY)
+        share = self.slack.shared(SOMEWHERE, ts)
+        await self.slack.say("", channel=room, user=user, attachments=[share])
+
+    async def _refused_there(self) -> None:
+        """The same in Slack: the person who is asked says no."""
+        for room in [one for one in self.slack.world.rooms.values() if one.kind == "im"]:
+            for post in [one for one in room.posts.values() if one.ts not in self.denied]:
+                if (
+                    asked := re.search(r"or deny (\w+) \(as commands\)", post.text)
+                ) is not None and post.bot_id:
+                    self.denied.add(post.ts)
+                    who = next(iter(room.members - {self.slack.world.bot_user}))
+                    await self.slack.say(f"!deny {asked[1]}", channel=room.id, user=who)
 
     def log(self) -> list[Json]:
         files = sorted((self.root / ".ship" / "logs").glob("*.jsonl"))
@@ -106,15 +136,17 @@ async def scene(
         servers = {"box": {"command": sys.executable, "args": [str(box), str(tmp_path / "texts.json")]}}
     _furnish(root, tmp_path / "outside")
     _lay(root, door)
-    telegram, model = TelegramServer(), AnthropicServer()
-    made = Scene(root, telegram, model)
+    telegram, slack, model = TelegramServer(), SlackServer(), AnthropicServer()
+    slack.add_user(SOMEBODY, name="Somebody")
+    slack.add_channel(SOMEWHERE, members=[SOMEBODY], bot=False)
+    made = Scene(root, telegram, slack, model)
 
     async def page(request: web.BaseRequest) -> web.Response:
         made.fetched.append((request.host, request.path_qs))
         return web.Response(text=CORPUS[int(request.path.strip("/") or 0)])
 
     async with contextlib.AsyncExitStack() as around:
-        for server in (telegram, model):
+        for server in (telegram, slack, model):
             await server.start()
             around.push_async_callback(server.stop)
         runner = web.ServerRunner(web.Server(page))
@@ -128,7 +160,7 @@ async def scene(
 
         monkeypatch.setattr(Web.__init__, "__kwdefaults__", {"resolve": resolve, "public": lambda _: True})
         model.script(made.obedient)
-        _configure(root, telegram.url, model.url, made.port, servers)
+        _configure(made, slack=door == "shared", servers=servers)
         for name in ("ANTHROPIC_API_KEY", "TELEGRAM_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         await around.enter_async_context(app._started(root, lambda _: None, asyncio.Event()))
@@ -143,7 +175,8 @@ def _furnish(root: Path, outside: Path) -> None:
     (outside / "secret.txt").write_text(CANARIES["a file outside"], encoding="utf-8")
     (root / "link").symlink_to(outside)
     (root / ".env").write_text(
-        f"ANTHROPIC_API_KEY={API_KEY}\nTELEGRAM_BOT_TOKEN={telegram_service.TEST_TOKEN}\nOTHER={CANARIES['a value of .env']}\n",
+        f"ANTHROPIC_API_KEY={API_KEY}\nTELEGRAM_BOT_TOKEN={telegram_service.TEST_TOKEN}\nOTHER={CANARIES['a value of .env']}\n"
+        f"SLACK_BOT_TOKEN={BOT_TOKEN}\nSLACK_APP_TOKEN={APP_TOKEN}\n",
         encoding="utf-8",
     )
     (root / ".env").chmod(0o600)
@@ -167,19 +200,21 @@ def _lay(root: Path, door: str) -> None:
         file.write_text(content, encoding="utf-8")
 
 
-def _configure(root: Path, telegram: str, model: str, port: int, servers: Json) -> None:
+def _configure(scene: Scene, *, slack: bool, servers: Json) -> None:
     settings = {
-        "llm": {"provider": "anthropic", "baseUrl": model},
+        "llm": {"provider": "anthropic", "baseUrl": scene.model.url},
         "channels": {
-            "telegram": {"enabled": True, "baseUrl": telegram, "allow": ["*"]},
-            "slack": {"enabled": False},
+            "telegram": {"enabled": True, "baseUrl": scene.telegram.url, "allow": ["*"]},
+            "slack": {"enabled": slack, "baseUrl": scene.slack.api_url, "allow": ["*"]},
             "web": {"enabled": False},
+            # Nobody at a terminal could be asked: what needs an operator is refused at once.
+            "console": {"enabled": False},
         },
         "permissions": {
             "allow": [
                 "run_shell(true)",
                 "write_file(docs/)",
-                f"@trusted:web_fetch(http://pages.test:{port}/*)",
+                f"@trusted:web_fetch(http://pages.test:{scene.port}/*)",
                 "@trusted:mcp__box__say",
             ]
         },
@@ -188,7 +223,7 @@ def _configure(root: Path, telegram: str, model: str, port: int, servers: Json) 
         "context": {"compaction": {"enabled": False}},
         "dashboard": {"enabled": False},
     }
-    (root / "ship.json").write_text(json.dumps(settings), encoding="utf-8")
+    (scene.root / "ship.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def batches(part: slice) -> list[list[int]]:
@@ -206,9 +241,17 @@ async def said(scene: Scene, door: str, corpus: list[str]) -> list[str]:
             scene.telegram.say(f"{words}\n{tag}", chat_id=chat)
         elif door == "name":
             scene.telegram.say(tag, chat_id=chat, name=words[:64])
+        elif door == "sentname":
+            name = text.head(words.replace("/", "∕").replace("\0", " ").replace("\n", " "), 120)
+            scene.telegram.say(tag, chat_id=chat, media="document", data=b"\0\1", file_name=name)
         elif door == "attached":
             data = words.replace("\0", " ").encode()
             scene.telegram.say(tag, chat_id=chat, media="document", data=data, file_name="notes.txt")
+        elif door == "forwarded":
+            # A forward has no words of its person: these come before it, as clients send them.
+            scene.telegram.forward(_quoted(f"{words}\n{tag}", 4), chat_id=chat)
+        elif door == "shared":
+            await scene.share(f"{words}\n{tag}", chat)
         else:
             scene.telegram.say(tag, chat_id=chat, fields={"reply_to_message": _quoted(words, chat)})
         if door != "message" or not words.lstrip().startswith("/"):
@@ -244,8 +287,11 @@ async def found(scene: Scene, door: str, part: slice) -> list[str]:
             "mcptool": [("tool_search", {"query": f"number{one}"}) for one in batch],
             "archive": [("chat_load_history", {"limit": 100})],
             "memory": [("memory", {"command": "view", "path": "/memories/chat/list.md"})],
+            "memoryname": [("memory", {"command": "view", "path": "/memories"})],
         }
         tag, chat = scene.begin(door, entries[door], group=door in {"archive", "memory"})
+        if door == "memoryname":
+            _named_by_anybody(scene, chat, batch)
         if door == "archive":
             await _written_by_others(scene, chat, batch)
         elif door == "memory":
@@ -261,6 +307,23 @@ async def _written_by_others(scene: Scene, chat: int, batch: list[int]) -> None:
     await scene.telegram.until(lambda: bool(scene.telegram.visible(chat)), SECONDS)
     scene.telegram.say("/new@shipmate_bot", chat_id=chat, user_id=OTHER)
     await scene.telegram.until(lambda: len(scene.telegram.visible(chat)) > 1, SECONDS)
+
+
+def _named_by_anybody(scene: Scene, chat: int, batch: list[int]) -> None:
+    """Memory files of which nobody knows who wrote them, under names that say something."""
+    folder = scene.root / ".ship" / "memory" / encode(f"telegram:chat:{chat}") / "files"
+    folder.mkdir(parents=True)
+    for one in batch:
+        (folder / f"{encode(f'{one} {spoken(CORPUS[one])}')}.md").write_text("x", encoding="utf-8")
+
+
+def spoken(words: str) -> str:
+    """As much of a text as the name of a memory file may hold."""
+    plain = "".join(sign if sign.isalnum() else " " for sign in unicodedata.normalize("NFC", words))
+    name = " ".join(plain.split())
+    while is_hashed(encode(f"999 {name}")) or len(encode(f"999 {name}")) > 170:
+        name = name[:-1].strip()
+    return name or "x"
 
 
 async def _noted_by_others(scene: Scene, chat: int, batch: list[int]) -> None:
@@ -286,7 +349,7 @@ def _allowed(door: str, tool: str, given: Json) -> bool:
         case "web_fetch":
             return str(given["url"]).startswith("http://pages.test:")
         case "memory":
-            return not foreign or given["command"] == "view"
+            return not (foreign or door in WORKSPACE) or given["command"] == "view"
         case "mcp__box__say":
             return True
         case _:
@@ -305,7 +368,7 @@ def unapproved(scene: Scene) -> list[str]:
     for line in lines:
         if line["kind"] != "tool_call" or line["details"]["toolUseId"] in nothing:
             continue
-        chat = int(line["chatKey"].split(":")[2])
+        chat = int(line["chatKey"].split(":")[2].removeprefix("D"))
         tool, given = line["details"]["tool"], line["details"]["input"]
         if not _allowed(scene.doors[chat], tool, _read(given)):
             found.append(f"{scene.doors[chat]}: {tool} {given}")
@@ -324,7 +387,9 @@ def leaks(scene: Scene) -> list[str]:
     places: dict[str, str] = {
         "the model": json.dumps(scene.model.bodies, ensure_ascii=False),
         "the chats": json.dumps(
-            [call.params for call in scene.telegram.calls], ensure_ascii=False, default=str
+            [call.params for call in (*scene.telegram.calls, *scene.slack.calls)],
+            ensure_ascii=False,
+            default=str,
         ),
         "the web": json.dumps(scene.fetched),
     }
@@ -353,6 +418,8 @@ def tree(root: Path) -> dict[str, bytes]:
 
 def came(door: str, part: slice) -> list[str]:
     """What the model has to have been shown for each tag."""
+    if door == "memoryname":
+        return ["\0".join(spoken(CORPUS[one]) for one in batch) for batch in batches(part)]
     if door not in IMMEDIATE:
         return ["\0".join(CORPUS[one] for one in batch) for batch in batches(part)]
     return [words for words in CORPUS[part] if door != "message" or not words.startswith("/")]

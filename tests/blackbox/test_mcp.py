@@ -41,8 +41,8 @@ async def begin(world: World, **permissions: list[str]) -> None:
     world.config["dashboard"] = {"port": 0}
     world.config["mcp"] = {
         "servers": {
-            "friends": program("friendly.py"),
-            "gone": program("raw.py", "crash", env={"TOKEN": "${T}"}),
+            "friends": program("friendly.py", "."),
+            "gone": program("raw.py", "crash", ".", env={"TOKEN": "${T}"}),
         }
     }
     world.process.env["T"] = "secret-secret-secret"
@@ -84,7 +84,7 @@ async def test_a_tool_is_found_approved_and_run(world: World) -> None:
 async def test_after_a_kill_what_was_found_is_still_declared(world: World) -> None:
     world.model.answer(FIND)
     world.model.answer("I know how.")
-    await begin(world, allow=["mcp__friends__*"])
+    await begin(world, allow=["@trusted:mcp__friends__*"])
     world.telegram.say("can you greet?")
     await world.heard("I know how.")
     await world.turns(1)

@@ -26,6 +26,6 @@ async def test_an_event_that_cannot_be_read_is_told_to_operators_on_every_channe
         assert (answer.status, await answer.json()) == (200, {"status": "ok"})
     async with world.session.get(f"{address}/readyz") as answer:
         parts = (await answer.json())["parts"]
-    assert set(parts) == {"journal", "model", "memory", "slack", "telegram"}
+    assert set(parts) == {"journal", "disk", "model", "memory", "slack", "telegram"}
     assert all(part["ok"] for part in parts.values())
     assert await world.process.stop() == 0

@@ -121,8 +121,11 @@ async def test_a_stop_ends_it_with_a_mark_in_the_same_message(world: World) -> N
 async def test_a_model_that_breaks_off_for_good_leaves_a_mark(world: World) -> None:
     streaming(world, "telegram")
     await world.start()
-    world.model.then(*[told(ANSWER, (0.5, Halt.CUT))] * 3)
+    gate = asyncio.Event()
+    world.model.then(told(ANSWER, (0.4, gate), (0.5, Halt.CUT)), *[told(ANSWER, (0.5, Halt.CUT))] * 2)
     world.telegram.say("and?")
+    await goes_on(world)
+    gate.set()
     await world.telegram.until(lambda: len(world.texts()) == 2, 60)
     half, notice = world.texts()
     assert ANSWER.startswith(half.removesuffix("\n\n(interrupted)"))

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot import errors, text
+from bot import errors, ports, text
+from bot.connections import Connections
 from bot.contracts import Channel, Clock, Files, Inbound, Manifest, Outbound, Surroundings
 from bot.system import SystemClock
 from bot.testing.intake import RecordingIntake
@@ -104,7 +105,13 @@ def surroundings(folder: Path, clock: Clock | None = None) -> Surroundings:
     home = folder / ".ship"
     home.mkdir(mode=0o700, exist_ok=True)
     return Surroundings(
-        clock=clock or SystemClock(), log=MemoryLog(), rng=random.Random(1), home=home, root=folder
+        clock=clock or SystemClock(),
+        log=MemoryLog(),
+        rng=random.Random(1),
+        home=home,
+        root=folder,
+        user_of=ports.user_of,
+        serve=Connections(1000, clock=SystemClock(), log=MemoryLog()).server,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -113,6 +114,27 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             await journal.bury("telegram", "update:1", '{"poison":"\ud800\x00"}', "no chat")
         assert await journal.unfinished() == []
         assert await journal.receive(inbound(1))
+
+    async def test_what_is_known_of_a_message_stays_until_it_is_told_anew(self, journal: Journal) -> None:
+        again = dataclasses.replace(outbound(2), repeat_of=outbound(1).id)
+        await journal.intend([outbound(1)])
+        await journal.intend([again], not_before=5.5)
+        await journal.mark(outbound(1).id, "uncertain", untold=True)
+        await journal.mark(again.id, "sending", attempts=3)
+        await journal.mark(again.id, "sending", not_before=7.25)
+        journal = await self.restart(journal)
+        facts = {
+            row.id: (row.not_before, row.repeat_of, row.attempts, row.untold)
+            for number in (1, 2)
+            for row in await journal.deliveries(outbound(number).request_id)
+        }
+        assert facts == {
+            outbound(1).id: (None, None, 0, True),
+            again.id: (7.25, outbound(1).id, 3, False),
+        }
+        assert [row.id for row in await journal.untold()] == [outbound(1).id]
+        await journal.mark(outbound(1).id, "uncertain", untold=False)
+        assert await journal.untold() == []
 
     async def test_messages_go_from_intent_to_what_became_of_them_in_their_order(
         self, journal: Journal

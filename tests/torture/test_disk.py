@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 
 from bot import errors
 from bot.system import SystemClock
+from bot.testing.anthropic_script import pause
 from bot.testing.clock import SteeredClock
 from bot.testing.disk import WRITES
 from bot.testing.faults import Fault
+from tests.blackbox.conftest import START_SECONDS, World, eventually
 from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
 from tests.torture.outside import Alone
@@ -225,6 +228,61 @@ async def test_a_disk_that_is_really_full_and_gets_room_again(tmp_path: Path) ->
             await life.end()
             said = [line["text"] for line in world.archive() if line["role"] == "user"]
             assert said == [FIRST, SECOND, THIRD]
+
+
+@pytest.mark.parametrize("still_full", [False, True])
+async def test_a_full_disk_and_a_kill_double_no_answer_and_lose_none(
+    tmp_path: Path, *, still_full: bool
+) -> None:
+    """Twenty turns are at the model when the disk fills; they are answered, and the process is killed."""
+    home, people = tmp_path / ".ship", range(2001, 2021)
+    with small_disk(home, "24m"):
+        async with scene.new_world(tmp_path) as world:
+            await scene.prepare(world, "telegram", str)
+            world.config["channels"]["telegram"]["allow"] = ["*"]
+            gate = asyncio.Event()
+            world.model.script(lambda body: pause(scene.script(body), gate))
+            life = await Alone(world).start()
+            words = {person: scene.WORDS.format(person) for person in people}
+            for person in people:
+                world.telegram.say(words[person], chat_id=person)
+            await world.model.until(lambda: len(world.model.requests) >= len(people), START_SECONDS)
+            ballast = home / "ballast"
+            _fill(ballast)
+            gate.set()
+            await eventually(lambda: all(map(world.texts, people)))
+            late = people.stop
+            world.telegram.say(scene.WORDS.format(late), chat_id=late)
+            await scene.eventually_so(lambda: not_ready(world, life.dashboard))
+            await eventually(lambda: not scene.unfinished(tmp_path).get("outbox sending"))
+            await world.process.kill()
+            left = (home / "reserve").stat().st_size
+            if not still_full:
+                ballast.unlink()
+            life = await Alone(world).start()
+            if still_full:
+                await scene.eventually_so(lambda: not_ready(world, life.dashboard))
+                assert not world.texts(late), "it was taken in by a disk that is full"
+                ballast.unlink()
+            await eventually(lambda: bool(world.texts(late)))
+            await scene.until_quiet(tmp_path)
+            await scene.eventually_so(lambda: is_ready(world, life.dashboard))
+            for person in people:
+                assert world.texts(person) == [scene.answered(words[person])]
+            scene.tell(f"{len(people)} turns on a full disk left {left // 1024} kB of the reserve")
+            await life.end()
+            said = Counter(line["text"] for line in world.archive())
+            assert all(said[words[one]] == said[scene.answered(words[one])] == 1 for one in people), said
+
+
+async def is_ready(world: World, address: str) -> bool:
+    async with world.session.get(f"{address}/readyz") as answer:
+        return answer.status == 200
+
+
+async def not_ready(world: World, address: str) -> bool:
+    async with world.session.get(f"{address}/readyz") as answer:
+        return answer.status == 503 and not (await answer.json())["parts"]["disk"]["ok"]
 
 
 def _fill(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""100,000 calls that try to get around the rules, against a real folder with real links."""
+"""100,000 calls that try to get around the rules, against a real folder with real links, with text of every level in view."""
 
 from __future__ import annotations
 
@@ -19,5 +19,9 @@ pytestmark = pytest.mark.torture
 def test_nobody_gets_around_the_rules(tmp_path: Path) -> None:
     adversary = Adversary(plant(tmp_path), random.Random(int(os.environ["SEED"])))
     adversary.attack(CALLS)
-    scene.TOLD.append(f"rules: {CALLS:,} calls, {adversary.decided}, {len(adversary.bypasses)} bypasses")
+    levels = ", ".join(
+        f"{level} {outcome} {count:,}" for (level, outcome), count in sorted(adversary.levels.items())
+    )
+    scene.TOLD.append(f"rules: {CALLS:,} calls, {levels}; {len(adversary.bypasses)} bypasses")
     assert adversary.bypasses == []
+    assert len(adversary.levels) == 9

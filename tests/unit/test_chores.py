@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
 from bot.memory import MemoryMonitor
+from bot.reserve import PIECE, Reserve
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -100,6 +102,11 @@ class House:
         self.model = WatchedModel(self.inner, clock=self.clock)
         self.logs, self.artifacts, self.pool = Logs(), Artifacts(), Pool()
         self.servers = Servers()
+        self.reserve = Reserve(root / "reserve", self.log, most=PIECE)
+        self.resumed = 0
+
+    def _resume(self) -> None:
+        self.resumed += 1
 
     def process(self, holder: str) -> Chores:
         reports: Any = self.told
@@ -107,7 +114,7 @@ class House:
         memory = MemoryMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return Chores(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, artifacts=self.artifacts, servers=self.servers, clock=self.clock, log=self.log,
+            logs=self.logs, artifacts=self.artifacts, servers=self.servers, reserve=self.reserve, resume=self._resume, clock=self.clock, log=self.log,
         )  # fmt: skip
 
     async def do(self, chores: Chores, name: str) -> None:
@@ -218,6 +225,32 @@ async def test_a_journal_in_trouble_is_probed_and_both_ends_of_the_spell_are_tol
     ]
 
 
+async def test_a_disk_that_is_full_is_told_once_and_what_waited_goes_on_once_it_has_room(
+    house: House,
+) -> None:
+    chores, look = house.process("host:1:a"), "see whether the disk has room"
+    await house.do(chores, look)
+    assert (house.told.told, house.resumed) == ([], 0)
+    house.reserve.give()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(house.journal, "health", lambda: "No space left on device")
+        patched.setattr(
+            "bot.reserve.os.statvfs",
+            lambda _: SimpleNamespace(f_frsize=1, f_bfree=0, f_bavail=0, f_blocks=1 << 40),
+        )
+        for _ in range(3):
+            await house.do(chores, look)
+            await house.do(chores, "see whether the journal writes")
+    assert [subject for subject, _ in house.told.told] == ["disk"]
+    assert house.resumed == 0
+    for _ in range(2):
+        await house.do(chores, look)
+    assert [words for _, words in house.told.told[1:]] == [
+        "The disk has room again. I take in messages as before."
+    ]
+    assert house.resumed == 1
+
+
 async def test_a_model_that_stays_away_is_asked_again_and_told_of_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,8 +298,8 @@ async def test_quiet_chats_are_looked_after(house: House) -> None:
 
 async def test_the_first_event_that_cannot_be_read_is_told_with_its_id(house: House) -> None:
     reports: Any = house.told
-    intake = RecordingIntake()
-    door = Door(intake, reports)
+    intake: Any = RecordingIntake()
+    door = Door(intake, reports, intake)
     await door.bury("telegram", "telegram:update:42", '{"私": "secret words"}', "no chat")
     ((subject, words),) = house.told.told
     assert subject == "dead letters of telegram"

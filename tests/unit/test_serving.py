@@ -121,7 +121,7 @@ def logged(gateway: Gateway) -> list[str]:
 async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(house, lambda _: None, asyncio.Event()):
         parts = house.parts()
-        assert set(parts) == {"journal", "model", "memory", "web"}
+        assert set(parts) == {"journal", "disk", "model", "memory", "web"}
         assert all(part.ok for part in parts.values())
         await house.memory.look()
         assert "of 1024 MB" in house.parts()["memory"].detail

@@ -70,11 +70,31 @@ def test_what_hangs_or_blocks_everything_is_left_in_time(how: str) -> None:
     assert life("1.5", how, wait_for="draining") == (0, ["begun", "draining", "stopped"])
 
 
+@pytest.mark.parametrize("moment", ["begun", "draining"])
+def test_a_hangup_ends_nothing(moment: str) -> None:
+    words = ("60", "early") if moment == "begun" else ("60",)
+    with subprocess.Popen(
+        [sys.executable, "-c", LIFE, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while process.stdout.readline().strip() != moment:
+            pass
+        process.send_signal(signal.SIGHUP)
+        if moment == "begun":
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "draining\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read().split() == ["stopped", "ended"]
+        assert process.wait(20) == 0
+
+
 async def test_the_last_resort_is_set_off_by_the_first_stop_alone() -> None:
     before = {number: signal.getsignal(number) for number in stops.STOPS}
     left, stop = threading.Event(), asyncio.Event()
     try:
-        with stops.draining(stop, left.set, 0.01):
+        with stops.draining(stop, leave=left.set, seconds=0.01):
             assert not left.is_set()
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -1,7 +1,10 @@
-"""Borders of graphemes, found in the neighbourhood alone."""
+"""Borders of graphemes, found in the neighbourhood alone; words that are safe to print and to keep in a line."""
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,3 +41,35 @@ def test_a_grapheme_without_end_is_cut_where_it_must_be() -> None:
     words = "e" + "\u0301" * 5_000
     assert text.border(words, 500) == 0
     assert text.border(words, 4_000) == 4_000
+
+
+TERMINAL = {
+    "plain\ttext\nof two lines": "plain\ttext\nof two lines",
+    "\x1b[31mred\x1b[0m": "red",
+    "\x1b]0;title\x07a\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\": "alink",
+    "\x9b2Ja\x9d0;title\x9cb": "ab",
+    "a\x1bPqsixel\x1b\\b\x1bcc": "abc",
+    "\u202egpj.exe\u202c \u2066a\u2069 \u200fb\u200e": "gpj.exe a b",
+    "one\u2028two\u2029three": "one\ntwo\nthree",
+    "a\rb\x07c\x1b": "a\ufffdb\ufffdc\ufffd",
+    "👩\u200d👩\u200d👧 می\u200cخواهم 你好": "👩\u200d👩\u200d👧 می\u200cخواهم 你好",
+}
+
+
+@pytest.mark.parametrize("given", TERMINAL)
+def test_words_of_others_are_safe_to_print(given: str) -> None:
+    assert text.for_terminal(given) == TERMINAL[given]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.text(alphabet="\x1b\x9b\x9d[]0;mJ\x07\\ab\u202e\n\x00", max_size=40))
+def test_nothing_steers_the_terminal(words: str) -> None:
+    assert not set(text.for_terminal(words)) & set("\x1b\x9b\x9d\x07\u202e\x00\r")
+
+
+def test_a_line_is_one_for_every_reader() -> None:
+    value = {"text": "a\u2028b\u2029c\x85d 你好"}
+    line = text.one_line(json.dumps(value, ensure_ascii=False))
+    assert len(line.splitlines()) == 1
+    assert "你好" in line
+    assert json.loads(line) == value

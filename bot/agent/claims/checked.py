@@ -9,6 +9,7 @@ from bot import errors, text
 from bot.agent.claims import deeds, reading
 from bot.agent.claims.deeds import Deed, Deeds
 from bot.agent.claims.reading import Claim
+from bot.context import memory
 from bot.contracts import Log, Message, Reply, Sent, StepRecord, Steps, TurnRequest
 from bot.tools import context
 from bot.tools.registry import Registry
@@ -17,7 +18,6 @@ SHORT = 800
 """Characters that are read where everything else runs; that takes some milliseconds at the most."""
 SHOWN = 120
 """Characters of a sentence that are repeated in a note."""
-_SUMMARY = "<conversation_summary"
 
 
 class CheckedReply:
@@ -132,9 +132,4 @@ def _without(
 
 def _forgotten(view: Sequence[Message]) -> bool:
     """Whether older turns are there as a summary only, or as what an archive told of them."""
-    for message in view:
-        content = message["content"]
-        blocks = content if isinstance(content, list) else [{"text": content}]
-        if any(str(block.get("text", "")).startswith(_SUMMARY) for block in blocks):
-            return True
-    return False
+    return any(map(memory.stands_for, view))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.agent.continuing import Asking, joined
+from bot.agent.incoming import instructions
 from bot.agent.kit import Kit
 from bot.agent.subagents import limits, transcript, wording
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
@@ -18,11 +19,11 @@ from bot.agent.subagents.record import Record, Start
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
 from bot.context import blocks, masking, repair, view
-from bot.context.nested import Contents, Nested
-from bot.contracts import Approval, Approvals, Json, Message, ModelReply, ModelRequest, Verdict
+from bot.contracts import Approval, Approvals, Json, Message, ModelReply, ModelRequest, Provenance, Verdict
 from bot.tools import excerpt
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Around
+from bot.tools.permissions import taint
 from bot.tools.permissions.showing import visible
 from bot.tools.registry import Registry
 
@@ -80,7 +81,7 @@ class Child:
         self._over = ""
         self._last = ""
         seen = root.context.injection if start.prefix else None
-        self._loading = Loading(order.request_id, kit.max_injected, seen)
+        self._loading = Loading(order.request_id, order.chat_key, kit, seen)
         self._record = Record(order, start, kit)
         self._dispatcher = kit.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
 
@@ -91,6 +92,11 @@ class Child:
             blocks.plain_text(one["content"]) for one in reversed(self._own) if one["role"] == "assistant"
         )
         return next((words for words in said if words.strip()), "")
+
+    @property
+    def origin(self) -> Provenance:
+        """Whose words have led it: what it says may be theirs."""
+        return taint.seen(self._context().view())
 
     async def work(self) -> str:
         """Carry the task out; its last words. Raises `LimitReached`, `Declined`, `errors.ModelError`."""
@@ -312,13 +318,9 @@ class Child:
         """Append the instructions for what its tools have touched."""
         if not self._touched:
             return
-        nested = Nested(self._kit.root, Contents(), self._kit.log)
-        while self._touched:
-            nested.touch(self._touched.pop())
-        found = blocks.redacted(await nested.attached(), self._kit.redact)
-        seen = [block for message in (*self._start.prefix, *self._own) for block in message["content"]]
-        if fresh := [block for block in found if block not in seen]:
-            self._note({"role": "user", "content": fresh})
+        seen = (*self._start.prefix, *self._own)
+        if (found := await instructions(self._touched, self._kit, seen)) is not None:
+            self._note(found)
 
     # ------------------------------------------------------------ its messages
 
@@ -362,6 +364,7 @@ class Child:
                 tool="task",
                 tool_use_id=order.call_id,
                 artifact_id=order.id,
+                origin=self.origin,
             )
             self.kept = True
             await self._record.has(self._own, self._loading)

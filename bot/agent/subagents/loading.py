@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot import text
-from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS
+from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS, injected_key
+from bot.agent.incoming import fresh_nonce
+from bot.agent.kit import Kit
 from bot.context import estimate, prompt
 from bot.contracts import ArchiveLine, Json, Message
 from bot.tools.context import Injection
@@ -13,24 +15,25 @@ from bot.tools.context import Injection
 
 class Loading:
     """`tools.context.Injection` of one task. `seen` is that of the turn where the task sees what the turn does, else
-    None; `request_id` is that of the turn.
+    None; `request_id` and `chat_key` are those of the turn.
     """
 
-    def __init__(self, request_id: str, most: int, seen: Injection | None) -> None:
+    def __init__(self, request_id: str, chat_key: str, kit: Kit, seen: Injection | None) -> None:
         self.messages: list[Message] = []
         self.records: list[Json] = []
         """What was loaded at a time, as a line of a transcript tells it."""
         self._request_id = request_id
-        self._most = most
+        self._chat_key = chat_key
+        self._kit = kit
         self._seen = seen
-        self._keys: set[tuple[int, str, str]] = set()
+        self._keys: set[tuple[int | str, ...]] = set()
 
     def room(self) -> int:
         full = estimate.tokens(self.messages) >= INJECTED_TOKENS
-        return 0 if full else self._most - len(self.messages)
+        return 0 if full else self._kit.max_injected - len(self.messages)
 
     def in_view(self, line: ArchiveLine) -> bool:
-        if str((line.meta or {}).get("requestId") or "") >= self._request_id or _key(line) in self._keys:
+        if str((line.meta or {}).get("requestId") or "") >= self._request_id or self._key(line) in self._keys:
             return True
         return self._seen is not None and self._seen.in_view(line)
 
@@ -43,13 +46,12 @@ class Loading:
             if left < 0 and taken:
                 break
             taken.insert(0, short)
-            self._keys.add(_key(line))
-        messages = prompt.loaded_messages(taken)
+            self._keys.add(self._key(line))
+        messages = prompt.loaded_messages(taken, fresh_nonce(self._kit))
         self.messages += messages
-        keys = [list(_key(line)) for line in lines[len(lines) - len(taken) :]]
+        keys = [list(self._key(line)) for line in lines[len(lines) - len(taken) :]]
         self.records.append({"messages": messages, "ts": [line.ts for line in taken], "keys": keys})
         return taken
 
-
-def _key(line: ArchiveLine) -> tuple[int, str, str]:
-    return line.ts, line.role, line.message_id or line.text
+    def _key(self, line: ArchiveLine) -> tuple[int | str, ...]:
+        return injected_key(line, self._chat_key)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from bot import errors
 from bot.agent.active import ActiveTurn
+from bot.agent.incoming import fresh_nonce
 from bot.agent.kit import Kit
 from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
@@ -18,7 +19,7 @@ from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.record import Start
 from bot.agent.subagents.report import Order, Report
 from bot.context import blocks, prompt
-from bot.contracts import Json, TurnRequest
+from bot.contracts import NOBODYS, ORIGIN, Json, TurnRequest, unpacked
 from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode
@@ -93,6 +94,7 @@ class Tasks:
             finally:
                 report.failed(BROKEN)  # unless something else was told
                 warm.set()
+                context.tells(child.origin)
                 self._turn.steps.end(order.id, report.spent)
                 child.release()
 
@@ -103,9 +105,14 @@ class Tasks:
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
         words = await merging.merged(found, self._allowance, self._turn.epochs.tally, self._kit)
-        last = found[-1].call_id
+        last, names = found[-1].call_id, {one.call_id for one in found}
+        whose = NOBODYS
+        for one in results:
+            whose |= unpacked(one.get(ORIGIN)) if one["tool_use_id"] in names else NOBODYS
         return [
-            {**one, "content": f"{one['content']}\n\n{words}"} if one["tool_use_id"] == last else one
+            {**one, "content": f"{one['content']}\n\n{words}", ORIGIN: whose.packed()}
+            if one["tool_use_id"] == last
+            else one
             for one in results
         ]
 
@@ -186,15 +193,17 @@ class Tasks:
 
     def _fresh(self, order: Order) -> Start:
         request = TurnRequest(order.request_id, order.chat_key, prompt=order.prompt)
-        first = prompt.user_message(request, int(self._kit.clock.now() * 1000))
-        return Start(wording.system(self._kit.root), allowed(self._kit.registry).definitions, (), first)
+        first = prompt.user_message(request, int(self._kit.clock.now() * 1000), fresh_nonce(self._kit))
+        return Start(
+            wording.system(self._kit.root), self._kit.declared(allowed(self._kit.registry)), (), first
+        )
 
     def _forked(self, order: Order) -> Start:
         """All that the turn has sent, its last answer, the same words for every result, and then what is asked."""
         turn = self._turn
         shown = [*turn.store.view(), *turn.injected, *turn.view]
         prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
-        first, tools = wording.directive(order.prompt), self._kit.registry.definitions
+        first, tools = wording.directive(order.prompt), self._turn.epochs.tools
         return Start(self._system, tools, prefix, first, after=turn.epochs.ledger.last)
 
 

@@ -6,7 +6,20 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import errors, text
-from bot.contracts import Channel, Clock, Ids, Inbound, JobList, JobRequest, Journal, KnowsZones, Log, Redact
+from bot.contracts import (
+    Channel,
+    Clock,
+    Ids,
+    Inbound,
+    JobList,
+    JobRequest,
+    Journal,
+    KnowsZones,
+    Log,
+    Provenance,
+    Redact,
+    Taint,
+)
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.due import ASK_SECONDS, DueJobs, JobLimits, title
@@ -92,8 +105,8 @@ class JobDesk:
         return self._told(job, source)
 
     def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> Planned:
-        inbound, people = asked.inbound, asked.words_of
-        known = people is not None and len(people) <= MOST_WORDS
+        inbound, origin = asked.inbound, asked.origin
+        known = origin.taint < Taint.FOREIGN and len(origin.people) <= MOST_WORDS
         return Planned(
             id=self._name(),
             prompt=self._redact(text.clean(asked.prompt)),
@@ -105,7 +118,8 @@ class JobDesk:
             target={name: value for name, value in inbound.target.items() if name != "reply_to"},
             user_id=inbound.user_id,
             user_name=inbound.user_name,
-            words_of=tuple(sorted(people)) if people is not None and known else None,
+            words_of=tuple(sorted(origin.people)) if known else None,
+            taint=origin.taint if known else Taint.FOREIGN,
             made_by=inbound.request_id,
             next=plan.following(now),
         )
@@ -169,9 +183,10 @@ class JobDesk:
         async with self.due.lock:
             await self._book.read()
             found = [job for job in self._book.all() if job.of(inbound)]
-        people = {job.user_id for job in found}.union(*(job.words_of or () for job in found))
-        anybody = any(job.words_of is None for job in found)
-        return JobList("\n".join(map(_line, found)) or NONE_HERE, None if anybody else frozenset(people))
+        origin = Provenance(frozenset(job.user_id for job in found))
+        for job in found:
+            origin |= job.origin
+        return JobList("\n".join(map(_line, found)) or NONE_HERE, origin)
 
     async def _named(self, inbound: Inbound, name: str) -> Planned | str:
         """The job that is meant, where the person may change it; else what to say."""

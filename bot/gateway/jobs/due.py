@@ -18,10 +18,12 @@ from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import zones
+from bot.gateway.jobs.plans import MOST_MISSED
 from bot.gateway.jobs.records import Book, Planned
 
 FAILURES = 3
 """So many in a row pause a job."""
+MERGED = "(This job was due {times} before, when I could not run it: {those} merged into this one.)"
 MOST_DOUBTS = 5
 """How often a platform is asked before it is believed that somebody has left: it may only have failed to answer."""
 ASK_SECONDS = 15.0
@@ -280,6 +282,16 @@ class DueJobs:
         )
 
 
+def merged(due: Due) -> str:
+    """What the chat is told of times of a job that it has no turn for but this one; "" where there are none."""
+    if not due.missed:
+        return ""
+    if due.missed == 1:
+        return MERGED.format(times="once", those="that time is")
+    least = "at least " if due.missed >= MOST_MISSED - 1 else ""
+    return MERGED.format(times=f"{least}{due.missed} times", those="those times are")
+
+
 def title(job: Planned) -> str:
     return text.preview(job.prompt, 60)
 
@@ -303,5 +315,6 @@ def _inbound(job: Planned, due: float, now: float) -> Inbound:
             late=max(0.0, now - due),
             missed=job.missed,
             words_of=job.words_of,
+            taint=job.taint,
         ),
     )

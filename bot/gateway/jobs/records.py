@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot import errors
-from bot.contracts import ChatType, Frozen, Inbound, Job, Log, Schedule
+from bot.contracts import ANYBODYS, ChatType, Frozen, Inbound, Job, Log, Provenance, Schedule, Taint
 from bot.gateway.jobs.plans import Plan
 
 MOST_SPANS = 20
@@ -32,6 +32,7 @@ class Planned(Frozen):
     user_id: str
     user_name: str | None = None
     words_of: tuple[str, ...] | None = None
+    taint: Taint = Taint.NONE
     made_by: str
     """The requestId of the turn that made it."""
     next: float | None
@@ -42,6 +43,11 @@ class Planned(Frozen):
     failures: int = 0
     paused: str = ""
     tell: str = ""
+
+    @property
+    def origin(self) -> Provenance:
+        """Whose words were in view when it was made."""
+        return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
     def person(self) -> Person:

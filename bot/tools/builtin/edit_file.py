@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot import errors
 from bot.contracts import Effect
 from bot.tools import context, decoding
+from bot.tools.origins import whose
 from bot.tools.project import Place, stamp
 from bot.tools.registry import ToolPorts
 
@@ -38,6 +39,7 @@ class EditFile:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
+        self._origins = ports.whose()
 
     async def run(self, args: EditFileInput) -> str:
         place, line = await asyncio.to_thread(self._edit, args)
@@ -58,7 +60,8 @@ class EditFile:
         except UnicodeDecodeError:
             raise errors.ToolError(f"{place} is not UTF-8 and cannot be edited without harm.") from None
         changed, line = replaced(words, args.old_str, args.new_str)
-        self._project.write(place, changed.encode(name), known=known)
+        with self._origins.writing(str(place), whose(), context.channel(), whole=False):
+            self._project.write(place, changed.encode(name), known=known)
         return place, line
 
 

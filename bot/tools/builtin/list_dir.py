@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.contracts import Effect
+from bot.contracts import WORKSPACES, Effect
 from bot.tools import context, excerpt
 from bot.tools.project import Entry, Place, Walk
 from bot.tools.registry import ToolPorts
@@ -37,6 +37,7 @@ class ListDir:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
+        self._origins = ports.whose()
 
     async def run(self, args: ListDirInput) -> str:
         place, walk = await asyncio.to_thread(self._walk, args)
@@ -58,6 +59,7 @@ class ListDir:
 
     def _walk(self, args: ListDirInput) -> tuple[Place, Walk]:
         place = self._project.place(args.path)
+        context.tells(WORKSPACES | self._origins.under(str(place), context.channel()))
         return place, self._project.walk(place, depth=args.depth)
 
 

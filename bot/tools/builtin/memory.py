@@ -11,13 +11,15 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import Effect, MemoryFile, MemoryOwner, Written
+from bot.contracts import ANYBODYS, Effect, MemoryFile, MemoryOwner, Provenance, Taint, Written
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 from bot.tools.whence import Whence
 
+SESSION = "session.md"
+"""The memory of the conversation, under a name that nobody gave."""
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
 _NEEDS = {
     "view": ("path",),
@@ -83,6 +85,7 @@ class Memory:
         owner, name = _place(turn, asked)
         file = await self._files.read(owner, name) if name else None
         if file is not None:
+            context.tells(_origin(file))
             return _shown(asked, file, lines)
         return await self._listing(turn, asked)
 
@@ -91,6 +94,10 @@ class Memory:
         root, folder = asked[: len(asked) - len(name)].rstrip("/"), f"{name}/" if name else ""
         sizes = await self._files.sizes(owner)
         found = [f"{root}/{path}  {size} B" for path, size in sizes.items() if path.startswith(folder)]
+        for path in sizes:
+            # A name is words too.
+            if path.startswith(folder) and path != SESSION and (file := await self._files.read(owner, path)):
+                context.tells(_origin(file))
         if name and not found:
             raise errors.ToolError(
                 f"There is no {text.preview(asked, 120)}. View {root} to see what there is."
@@ -99,15 +106,21 @@ class Memory:
 
     async def _write(self, turn: ToolExecutionContext, path: str, change: Callable[[str | None], str]) -> str:
         owner, name = _file(turn, path)
-        ts = int(self._clock.now() * 1000)
-        by = Written(ts, turn.request_id, turn.chat_key, turn.user_id)
+        by = self._by(turn)
         seen = Whence(turn.view(), turn.request_id)
 
         def also(line: str) -> list[Written]:
-            return [Written(ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)]
+            return [
+                Written(by.ts, request_id, turn.chat_key, user_id) for request_id, user_id in seen.of(line)
+            ]
 
         file = await self._files.change(owner, name, change, by, also)
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
+
+    def _by(self, turn: ToolExecutionContext) -> Written:
+        """The turn as whoever writes a line: what it has in view may have led it."""
+        ts, taints = int(self._clock.now() * 1000), taint.seen(turn.view()).taint
+        return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
 
     async def _delete(self, turn: ToolExecutionContext, path: str) -> str:
         owner, name = _file(turn, path)
@@ -123,7 +136,7 @@ class Memory:
             raise errors.ToolError(
                 f"What is in {CHAT} and what is in {ME} stay apart. Nothing was renamed; write a new file."
             )
-        if not await self._files.move(owner, source, target):
+        if not await self._files.move(owner, source, target, self._by(turn)):
             raise errors.ToolError(f"There is no {text.preview(old, 120)}. Nothing was renamed.")
         return f"{old} is {new} now."
 
@@ -200,16 +213,19 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
     if not 1 <= first <= last:
         raise errors.ToolError(f"There is no such range: the file has {len(lines)} lines.")
     rows = [f"{at:>5}\t{lines[at - 1]}" for at in range(first, last + 1)]
-    # Each line of the file has its number before it, so that none can pass for the first one here.
-    whose = taint.listed(_authors(file, len(lines)))
-    return "\n".join([whose, f"{path}, lines {first} to {last} of {len(lines)}:", *rows])
+    return "\n".join([f"{path}, lines {first} to {last} of {len(lines)}:", *rows])
 
 
-def _authors(file: MemoryFile, lines: int) -> frozenset[str] | None:
-    """The ids of those whose turns wrote the lines of a file; None where somebody's is not known."""
+def _origin(file: MemoryFile) -> Provenance:
+    """Whose words a file holds: of those whose turns wrote its lines, and of what they had in view. Anybody's where somebody
+    is not known.
+    """
     people = {by.user_id for written in file.written for by in written}
-    known = len(file.written) == lines and all(file.written)
-    return frozenset(one for one in people if one is not None) if known and None not in people else None
+    known = len(file.written) == file.text.count("\n") + 1 and all(file.written)
+    if not known or None in people:
+        return ANYBODYS
+    level = max((by.taint for written in file.written for by in written), default=Taint.NONE)
+    return Provenance(frozenset(one for one in people if one is not None), level)
 
 
 def build(ports: ToolPorts) -> Memory:

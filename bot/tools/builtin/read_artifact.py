@@ -46,12 +46,13 @@ class ReadArtifact:
         if args.grep is not None:
             if "\n" in args.grep:
                 raise errors.ToolError("One line is searched at a time. Give a text without line breaks.")
-            return _found(
-                await self._artifacts.grep(
-                    artifact_id, chat_key, args.grep, offset=args.offset, limit=args.limit
-                )
+            matches = await self._artifacts.grep(
+                artifact_id, chat_key, args.grep, offset=args.offset, limit=args.limit
             )
+            context.tells(matches.origin)
+            return _found(matches)
         page = await self._artifacts.read(artifact_id, chat_key, offset=args.offset, limit=args.limit)
+        context.tells(page.origin)
         if not page.text:
             raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
         if (fits := excerpt.fitting(page.text, ROOM)) < len(page.text):

@@ -12,7 +12,7 @@ from typing import ClassVar, TextIO
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import Effect
+from bot.contracts import WORKSPACES, Effect
 from bot.tools import context, decoding, excerpt
 from bot.tools.project import Place
 from bot.tools.registry import ToolPorts
@@ -59,6 +59,7 @@ class ReadFile:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
+        self._origins = ports.whose()
 
     async def run(self, args: ReadFileInput) -> str:
         place, page = await asyncio.to_thread(self._read, args)
@@ -79,7 +80,9 @@ class ReadFile:
     def _read(self, args: ReadFileInput) -> tuple[Place, _Page]:
         place = self._project.place(args.path)
         with os.fdopen(self._project.open(place), "rb") as file:
-            size, head = os.fstat(file.fileno()).st_size, file.read(decoding.SNIFF)
+            facts, head = os.fstat(file.fileno()), file.read(decoding.SNIFF)
+            size = facts.st_size
+            context.tells(WORKSPACES | self._origins.of(str(place), context.channel(), facts))
             file.seek(0)
             if args.encoding is None and (kind := decoding.no_text(head)) is not None:
                 raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import secrets
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
 from bot.contracts import Effect
+from bot.tools import context, processes
 from bot.tools.isolation import Isolation, described
+from bot.tools.origins import Origins, whose
+from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 SECONDS = 60
@@ -28,8 +35,9 @@ class RunShell:
     timeout_seconds = LONGEST + 30.0
     ages = True
 
-    def __init__(self, isolation: Isolation) -> None:
+    def __init__(self, isolation: Isolation, origins: Origins) -> None:
         self._isolation = isolation
+        self._origins = origins
         outside: frozenset[Effect] = frozenset({"network"})
         self.effects: frozenset[Effect] = frozenset({"run", "write"})
         if isolation.network or not isolation.required:
@@ -39,16 +47,28 @@ class RunShell:
 
     async def run(self, args: RunShellInput) -> str:
         seconds = args.timeoutMs / 1000
-        ended = await self._isolation.run(args.command, seconds)
-        if ended.late or ended.status != 0:
+        ended = await self._run(args.command, seconds)
+        if ended.late or ended.over or ended.status != 0:
             raise errors.CommandFailed(
                 exit_code=ended.status,
                 stdout=ended.stdout,
                 stderr=ended.stderr,
                 limit=seconds if ended.late else None,
+                over=ended.over,
             )
         return described(ended)
 
+    async def _run(self, command: str, seconds: float) -> processes.Ended:
+        """Run it, and keep note of whose words it may have printed and written: nobody knows what it reads."""
+        channel, name = context.channel(), secrets.token_hex(6)
+        printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
+        context.tells(printed)
+        written = printed | whose()
+        async with contextlib.AsyncExitStack() as after:
+            await asyncio.to_thread(self._origins.begin, name, written, channel)
+            after.push_async_callback(asyncio.to_thread, self._origins.end, name, written, channel)
+            return await self._isolation.run(command, seconds)
+
 
 def build(ports: ToolPorts) -> RunShell:
-    return RunShell(ports.isolation or Isolation(ports.project.root))
+    return RunShell(ports.isolation or Isolation(ports.project.root), ports.whose())

@@ -38,8 +38,8 @@ class ScheduleCreate:
 
     async def run(self, args: ScheduleCreateInput) -> str:
         jobs, inbound = asked_in(self._jobs)
-        words_of = taint.authors(context.current().view())
-        return await jobs.create(JobRequest(inbound, args.prompt, args.when, args.timezone, words_of))
+        origin = taint.seen(context.current().view())
+        return await jobs.create(JobRequest(inbound, args.prompt, args.when, args.timezone, origin))
 
 
 def asked_in(jobs: Jobs | None) -> tuple[Jobs, Inbound]:

@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from bot.contracts import Effect, Jobs
+from bot.tools import context
 from bot.tools.builtin.schedule_create import asked_in
-from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 
@@ -32,7 +32,8 @@ class ScheduleList:
     async def run(self, _: ScheduleListInput) -> str:
         jobs, inbound = asked_in(self._jobs)
         found = await jobs.listed(inbound)
-        return f"{taint.listed(found.words_of)}\n{found.words}"
+        context.tells(found.origin)
+        return found.words
 
 
 def build(ports: ToolPorts) -> ScheduleList:

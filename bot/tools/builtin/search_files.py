@@ -13,7 +13,7 @@ import regex
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import Clock, Effect
+from bot.contracts import WORKSPACES, Clock, Effect
 from bot.tools import context, decoding, excerpt
 from bot.tools.ignoring import Ignore
 from bot.tools.project import Entry, Place
@@ -51,14 +51,16 @@ class SearchFilesInput(BaseModel):
 @dataclass(slots=True)
 class _Found:
     rows: list[str] = field(default_factory=list)
+    paths: set[str] = field(default_factory=set)
     files: int = 0
     skipped: int = 0
     more: bool = False
     late: bool = False
     room: int = ROOM
 
-    def add(self, row: str) -> bool:
-        """Take a row, where there is room for it."""
+    def add(self, row: str, path: str) -> bool:
+        """Take a row of a file, where there is room for it."""
+        self.paths.add(path)
         self.room -= excerpt.weight(row) + excerpt.weight("\n")
         if len(self.rows) == MOST or self.room < 0:
             self.more = True
@@ -80,6 +82,7 @@ class SearchFiles:
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
         self._clock = ports.clock
+        self._origins = ports.whose()
 
     async def run(self, args: SearchFilesInput) -> str:
         if args.pattern is None and args.glob is None:
@@ -102,13 +105,15 @@ class SearchFiles:
                 found.late = True
                 break
             try:
-                whole = found.add(entry.path) if find is None else self._look(entry, find, found)
+                whole = found.add(entry.path, entry.path) if find is None else self._look(entry, find, found)
             except TimeoutError:
                 raise errors.ToolError(
                     f"This expression takes too long (in {entry.path}). Make it simpler, or search for a text."
                 ) from None
             if not whole:
                 break
+        for path in found.paths:
+            context.tells(WORKSPACES | self._origins.of(path, context.channel()))
         return place, found
 
     def _files(self, place: Place, glob: str | None, found: _Found) -> Iterator[Entry]:
@@ -144,7 +149,7 @@ class SearchFiles:
         lines = words.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for number, line in enumerate(lines, 1):
             at = find(line[:LINE])
-            if at is not None and not found.add(f"{entry.path}:{number}: {_around(line, at)}"):
+            if at is not None and not found.add(f"{entry.path}:{number}: {_around(line, at)}", entry.path):
                 return False
         return True
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.contracts import Effect, Found
-from bot.tools.catalog import ranked
+from bot.contracts import ANYBODYS, Effect, Found
+from bot.tools import context
+from bot.tools.catalog import Offer, ranked
 from bot.tools.registry import ToolPorts
 
 AT_ONCE = 5
@@ -41,15 +43,20 @@ class ToolSearch:
         )
 
     async def run(self, args: ToolSearchInput) -> str | Found:
+        # What a small window has no room for is found like what other servers offer.
+        own = [Offer(one, one["name"], one["description"]) for one in context.undeclared()]
         offers = self._catalog.offers()
+        if offers:
+            # Names and descriptions are a server's words.
+            context.tells(ANYBODYS)
         # How many there are, and how much is said of them, is for others to decide.
-        best = await asyncio.to_thread(ranked, args.query, offers, AT_ONCE)
+        best = await asyncio.to_thread(ranked, args.query, itertools.chain(own, offers), AT_ONCE)
         if best:
             return Found(tuple(offer.definition for offer in best))
         state = [f"{name}: {words}" for name, words in sorted(self._catalog.sources().items())]
-        if not offers:
+        if not offers and not own:
             return "\n".join(["There are no more tools.", *state])
-        names = [offer.name for offer in offers]
+        names = [offer.name for offer in (*own, *offers)]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         return "\n".join([f"Nothing fits. There are: {', '.join(names[:SHOWN])}{more}.", *state])
 

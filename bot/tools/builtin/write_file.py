@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot.contracts import Effect
 from bot.tools import context
+from bot.tools.origins import whose
 from bot.tools.project import Place
 from bot.tools.registry import ToolPorts
 
@@ -35,6 +36,7 @@ class WriteFile:
 
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
+        self._origins = ports.whose()
 
     async def run(self, args: WriteFileInput) -> str:
         data = args.content.encode()
@@ -44,7 +46,8 @@ class WriteFile:
 
     def _write(self, path: str, data: bytes) -> tuple[Place, bool]:
         place = self._project.place(path)
-        return place, self._project.write(place, data)
+        with self._origins.writing(str(place), whose(), context.channel(), whole=True):
+            return place, self._project.write(place, data)
 
 
 def build(ports: ToolPorts) -> WriteFile:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import importlib
+import json
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +22,7 @@ from bot.tools.mcp import pipes, remote, shapes
 from bot.tools.mcp.asking import Asking
 from bot.tools.mcp.results import words_of
 from bot.tools.mcp.tool import ServerTool
+from bot.tools.permissions.code import border
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -194,20 +198,43 @@ class Server:
         return self._process([chosen.command or "", *chosen.args], env)
 
     @contextlib.asynccontextmanager
-    async def _process(self, words: list[str], env: Mapping[str, str]) -> AsyncIterator[Any]:
-        found = shutil.which(words[0], path=env.get("PATH")) or shutil.which(words[0], path=str(self._root))
-        if found is None:
-            raise Lost(f"there is no program {words[0]!r}")
-        try:
-            running = pipes.process(
-                [found, *words[1:]], folder=self._root, env=env, said=self._said, ended=self._ended
-            )
-            streams = await running.__aenter__()
-        except (OSError, ValueError) as error:
-            raise Lost(f"it cannot be started: {error}") from None
+    async def _process(self, words: list[str], env: dict[str, str]) -> AsyncIterator[Any]:
+        # It runs as ourselves. Programs such as npx, uvx and Python run what lies in the folder they are started in, or
+        # above it, and the project's is one in which a chat may write.
+        program = await asyncio.to_thread(self._program, words[0], env)
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_exit(running)
+            try:
+                folder = stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="shipmate-mcp-", ignore_cleanup_errors=True)
+                )
+                running = pipes.process(
+                    [program, *map(self._placed, words[1:])],
+                    folder=Path(folder),
+                    env=env,
+                    said=self._said,
+                    ended=self._ended,
+                )
+                streams = await stack.enter_async_context(running)
+            except (OSError, ValueError) as error:
+                raise Lost(f"it cannot be started: {error}") from None
             yield streams
+
+    def _program(self, named: str, env: dict[str, str]) -> str:
+        """Where a program is that no tool and no command can change; PATH keeps only folders of such. Blocking."""
+        ours = border(self._root)
+        env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
+        asked = str(self._root / named) if "/" in named else named
+        found = shutil.which(asked, path=env["PATH"])
+        if found is None:
+            raise Lost(f"there is no program {named!r}")
+        if ours.changeable(Path(found)):
+            raise Lost(f"{named!r} is in the project's folder, where a chat can change it: move it elsewhere")
+        return found
+
+    def _placed(self, word: str) -> str:
+        """An argument that begins with `.` or `..` as a path counts from the project's folder on."""
+        dots = word.partition("/")[0] in {".", ".."}
+        return os.path.normpath(self._root / word) if dots else word
 
     def _said(self, words: str) -> None:
         self._stderr = (self._stderr + words)[-LAST_WORDS:]
@@ -273,7 +300,14 @@ class Server:
                 f"{shown}: {'its name is taken' if offer.name in tools else 'there are too many'}"
             )
             return
-        tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema)
+        whole = self._defined(tool.name, tool.title, tool.description, tool.input_schema)
+        tools[offer.name] = ServerTool(offer, self.call, self.timeout_seconds, tool.input_schema, whole)
+
+    def _defined(self, *said: Any) -> str:
+        """A digest of what the server says of a tool, and of which server it is."""
+        who = [self.name, self._settings.command, self._settings.args, self._settings.url]
+        whole = json.dumps([who, said], sort_keys=True, default=str)
+        return hashlib.sha256(whole.encode()).hexdigest()
 
     def offers(self) -> list[Offer]:
         """What can be called now."""

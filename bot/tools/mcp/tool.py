@@ -23,11 +23,12 @@ class ServerTool:
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
     ages = True
 
-    def __init__(self, offer: Offer, run: Run, seconds: float, schema: Json) -> None:
+    def __init__(self, offer: Offer, run: Run, seconds: float, schema: Json, defined: str = "") -> None:
         self.offer = offer
         self.name = offer.name
         self.description = str(offer.definition["description"])
         self.timeout_seconds = seconds + LAST_RESORT
+        self.defined = defined
         self._run = run
         self._schema = schema
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
-from bot.contracts import Effect
+from bot.contracts import Effect, Taint
+from bot.tools.permissions.code import CLOSED, OURS, Border
 from bot.tools.permissions.globs import folded
 from bot.tools.permissions.patterns import ARGUMENTS, Asked
 from bot.tools.permissions.subject import Call, Decision, Now
@@ -49,8 +51,14 @@ OPEN = frozenset(
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 """The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
-TAINTED = "text from the web, a file or people without rights is in view"
+OWN = frozenset({"memory", "schedule_cancel", "schedule_create"})
+"""What concerns the person who asks: a note, a job in this chat. With untrusted text in view they confirm it themselves."""
+TAINTED = "text from the web, a server, a file or people without rights is in view"
+INSTRUCTS = "it changes what I am told to do"
+READ = "text of the project's files is in view"
 _HARMFUL: frozenset[Effect] = frozenset({"run", "write", "network"})
+_CHANGES: frozenset[Effect] = frozenset({"run", "write"})
+_OF_THE_PROJECT = frozenset({"path", "tree", "command"})
 _READS: frozenset[Effect] = frozenset({"read"})
 _FOLDERS = frozenset({".ship", ".git"})
 _INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
@@ -62,15 +70,18 @@ def decided(call: Call, now: Now) -> Decision:
     reads = call.effects == _READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
         return Decision("ask", "default", "it needs an approval")
-    if taints(call, now):
+    if taints(call, now, Taint.WORKSPACE):
+        why, own = TAINTED if now.taint == Taint.FOREIGN else READ, call.tool in OWN
         # Their own chats are theirs to bring along.
-        return Decision("ask", "taint", TAINTED, granted=call.tool == HISTORY)
+        return Decision("ask", "taint", why, granted=own or call.tool == HISTORY, own=own)
     return Decision("allow", "default", "it needs no approval")
 
 
-def taints(call: Call, now: Now) -> bool:
-    """Whether untrusted text in view takes an allowance of this call away."""
-    if not now.tainted or (call.tool in UNTAINTED and not _carries(call, now)):
+def taints(call: Call, now: Now, least: Taint = Taint.FOREIGN) -> bool:
+    """Whether untrusted text in view, of this level at least, takes an allowance of this call away. What operators have
+    written holds beside text of the project; what nobody has written does not.
+    """
+    if now.taint < least or (call.tool in UNTAINTED and not _carries(call, now)):
         return False
     if call.tool == "memory" and call.arguments.get("command") == "view":
         return False
@@ -91,15 +102,18 @@ def instructs(call: Call, asked: Asked) -> str | None:
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
     for form in asked.forms(path) if path is not None else ():
         if form and (form[-1] in _INSTRUCTIONS or _SKILLS in pairwise(form)):
-            return "it changes what I am told to do"
+            return INSTRUCTS
     return None
 
 
-def protected(call: Call, asked: Asked) -> str | None:
-    """Why file tools have no business at a path, whatever the rules say: outside the root, and in what Shipmate itself
-    runs by. None elsewhere.
+def protected(call: Call, asked: Asked, code: Border | None) -> str | None:
+    """Why the tools of the project have no business at a path, whatever the rules say: outside the root, in secrets and
+    settings, and where they would change what Shipmate runs on. None elsewhere.
     """
     kind, name = ARGUMENTS.get(call.tool, ("", ""))
+    changes = kind in _OF_THE_PROJECT and not call.effects.isdisjoint(_CHANGES)
+    if code is not None and code.closed and changes:
+        return CLOSED
     path = asked.words(name) if kind in {"path", "tree"} else None
     if path is None:
         return None
@@ -111,4 +125,6 @@ def protected(call: Call, asked: Asked) -> str | None:
         parts = [folded(part) for part in (form[len(root) :] if form[: len(root)] == root else form)]
         if any(part in _FOLDERS or part.startswith(".env") for part in parts) or parts == ["ship.json"]:
             return "secrets and settings are closed to tools"
+    if code is not None and changes and any(code.seals(Path("/", *form)) for form in place.forms):
+        return OURS
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from bot import tags
 from bot.contracts import Json, Message, Skills
 from bot.tools.permissions.grammar import Malformed
 from bot.tools.permissions.paths import Paths
@@ -32,7 +33,6 @@ NAMES = {
 }
 """What skills that were written for other agents call our tools."""
 _LOAD = "skills_load"
-_PERSON = "<turn_context>"
 _KEPT = 100
 
 
@@ -81,7 +81,7 @@ def loaded(messages: Sequence[Message]) -> list[str]:
         if message["role"] == "assistant":
             used = [one for one in blocks if one.get("type") == "tool_use" and one.get("name") == _LOAD]
             calls |= {one["id"]: str(one["input"].get("name")) for one in used}
-        elif any(one.get("type") == "text" and one["text"].startswith(_PERSON) for one in blocks):
+        elif tags.begins(message, tags.CONTEXT) is not None:
             calls, done = {}, []
         else:
             answered = (one for one in blocks if one.get("type") == "tool_result" and not one.get("is_error"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bot.tools.permissions import defaults
+from bot.tools.permissions.code import Border
 from bot.tools.permissions.conditions import Condition, compile_condition
 from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import TRUSTED, Malformed, Parsed, parse
@@ -48,12 +49,15 @@ class Rules:
     def __init__(
         self,
         paths: Paths,
+        code: Border | None = None,
+        /,
         *,
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
         deny: Iterable[str] = (),
     ) -> None:
         self._paths = paths
+        self._code = code
         self._exact: dict[str, list[tuple[Outcome, Parsed]]] = {}
         self._wild: list[tuple[Outcome, Parsed]] = []
         self._tools: dict[str, _Tool] = {}
@@ -76,9 +80,8 @@ class Rules:
         strictest = min(decisions, key=lambda decision: _STRICT[decision.outcome])
         granted = all(decision.granted for decision in decisions)
         lasting = not defaults.taints(call, now)
-        return Decision(
-            strictest.outcome, strictest.source, strictest.reason, strictest.rule, granted, lasting
-        )
+        own = all(decision.own for decision in decisions)
+        return replace(strictest, granted=granted, lasting=lasting, own=own)
 
     def permits(self, call: Call, subject: Subject, now: Now) -> bool:
         """Whether one of the allow rules is for this call. What else there is to say of it is not asked here."""
@@ -94,7 +97,7 @@ class Rules:
                 return Decision("deny", "rule", "a rule of this installation forbids it", f"deny {rule.text}")
             if answer == "unclear":
                 doubt = doubt or rule
-        if (closed := defaults.protected(call, asked)) is not None:
+        if (closed := defaults.protected(call, asked, self._code)) is not None:
             return Decision("deny", "protected", closed)
         given = [rule for rule in tool.allow if rule.answer(call, asked, subject, now) == "yes"]
         if doubt is not None:
@@ -133,7 +136,7 @@ class Rules:
 
 
 def _given(call: Call, given: Sequence[_Rule], now: Now) -> Decision:
-    """What allow rules come to. Untrusted text in view takes their word, unless one of them is marked."""
+    """What allow rules come to. Foreign text in view takes their word, unless one of them is marked."""
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
         return Decision("ask", "taint", defaults.TAINTED, f"allow {rule.text}", granted=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from bot.contracts import Effect
+from bot.contracts import Effect, Taint
 
 Role = Literal["operator", "member", "nobody"]
 Outcome = Literal["allow", "ask", "deny"]
@@ -42,12 +42,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What rules may know of the moment. `tainted` says that words of people without rights are in view, `private` that
-    nobody but the person reads along.
+    """What rules may know of the moment. `taint` is the level of untrusted text in view, `private` says that nobody but the
+    person reads along.
     """
 
     time: datetime
-    tainted: bool = False
+    taint: Taint = Taint.NONE
     private: bool = False
 
 
@@ -55,7 +55,7 @@ class Now:
 class Decision:
     """`rule` is the text of the rule that decided, "" where it was none. `granted`: a rule gives this very call to the
     person who asked for it, so that they may press the button themselves. `lasting`: what was allowed before for longer
-    counts; it does not while untrusted text is in view.
+    counts; it does not while foreign text is in view. `own`: it concerns nobody but this person.
     """
 
     outcome: Outcome
@@ -64,9 +64,14 @@ class Decision:
     rule: str = ""
     granted: bool = False
     lasting: bool = True
+    own: bool = False
 
 
-def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str) -> str:
-    """The hash that an approval is bound to: it holds for exactly this tool, these arguments and this folder."""
-    whole = json.dumps([tool, arguments, directory], sort_keys=True, ensure_ascii=True, default=str)
+def fingerprint(tool: str, arguments: Mapping[str, Any], directory: str, *definition: Any) -> str:
+    """The hash that an approval is bound to: it holds for exactly this tool, as it is defined where that is given, these
+    arguments and this folder.
+    """
+    whole = json.dumps(
+        [tool, arguments, directory, *definition], sort_keys=True, ensure_ascii=True, default=str
+    )
     return hashlib.sha256(whole.encode()).hexdigest()

@@ -1,119 +1,135 @@
-"""Whether words of people without rights are in view: pages, files, output of programs, others in the chat.
+"""Whose words are in view, and how far they are trusted: pages, files, output of programs, others in the chat.
 
-It follows from the messages alone, so a restart finds the same. In doubt it says yes: what cannot be told apart from
+It follows from the messages alone, so a restart finds the same. A block that is kept says by itself whose words it holds
+(`contracts.ORIGIN`); what does not is judged by what it is. In doubt it is foreign: what cannot be told apart from
 somebody else's words counts as theirs.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from bot.contracts import Json, Message
+from bot import tags
+from bot.contracts import (
+    ANYBODYS,
+    NOBODYS,
+    ORIGIN,
+    Effect,
+    Json,
+    Message,
+    Provenance,
+    Taint,
+    unpacked,
+)
 
-_OPEN, _CLOSE = "<turn_context>", "</turn_context>"
-_ORIGIN, _END = "<origin>", "</origin>"
-_SUMMARY = "<conversation_summary"
 _TELLING = frozenset({"memory", "schedule_list"})
-"""Tools whose results say themselves whose words they hold."""
-_FOREIGN = ("<quoted_messages", "<attached_files")
-"""What words of others in a person's message begin with."""
+"""Tools whose results said in their first line whose words they held, before each block did."""
+_OTHERS = frozenset({tags.QUOTES, tags.FILES})
+"""The tags of words of others in a person's message."""
 _BLOCK = "compaction"
 """A summary that the provider wrote; what it stands for is said behind it, as for ours."""
+_FOUND = "tool_reference"
 _OWN = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", _BLOCK})
-_SOURCES = frozenset(
-    {
-        "chat_load_history",
-        "list_dir",
-        "read_artifact",
-        "read_file",
-        "run_shell",
-        "search_files",
-        "task",
-        "web_fetch",
-    }
-)
-"""Tools whose results may hold what anybody has written; so may those of MCP servers."""
+_MCP = "mcp__"
+_SOURCES: Mapping[str, Taint] = {
+    "chat_load_history": Taint.FOREIGN,
+    "list_dir": Taint.WORKSPACE,
+    "read_artifact": Taint.FOREIGN,
+    "read_file": Taint.WORKSPACE,
+    "run_shell": Taint.WORKSPACE,
+    "search_files": Taint.WORKSPACE,
+    "task": Taint.FOREIGN,
+    "web_fetch": Taint.FOREIGN,
+}
+"""Tools whose results may hold what anybody has written, and the level of that where they say nothing else themselves; so
+may those of MCP servers.
+"""
 
 
-def authors(messages: Iterable[Message]) -> frozenset[str] | None:
-    """The ids of the people whose words these messages are; None where anybody's may be among them."""
+def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
+    """Whose words a result of a tool holds that has said nothing of it."""
+    level = Taint.FOREIGN if tool.startswith(_MCP) else _SOURCES.get(tool, Taint.NONE)
+    # What comes over a network is nobody's of this project.
+    return ANYBODYS if level and "network" in effects else Provenance(taint=level)
+
+
+def seen(messages: Iterable[Message]) -> Provenance:
+    """Whose words these messages hold."""
     calls: dict[str, str] = {}
-    found: set[str] = set()
+    origin = NOBODYS
     for message in messages:
         content = message["content"]
-        blocks: Sequence[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if any(block.get("type") not in _OWN for block in blocks):
-            return None
+        blocks: Sequence[Json] = () if isinstance(content, str) else content
         if message["role"] == "assistant":
-            calls |= {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
-            continue
-        results = [block for block in blocks if block["type"] == "tool_result"]
-        for block in results:
-            name = calls.get(block["tool_use_id"], "")
-            people = _remembered(block) if name in _TELLING else frozenset()
-            if _is_source(name) or people is None:
-                return None
-            found |= people
-        if not results:
-            texts = [block["text"] for block in blocks if block["type"] == "text"]
-            begins = [_SUMMARY] if blocks and blocks[0].get("type") == _BLOCK else []
-            people = _people([*begins, *texts])
-            if people is None:
-                return None
-            found |= people
-    return frozenset(found)
+            calls |= {block["id"]: block["name"] for block in blocks if block.get("type") == "tool_use"}
+        origin |= _of(message, blocks, calls)
+        if origin.taint == Taint.FOREIGN:
+            return ANYBODYS
+    return origin
 
 
-def origin(people: frozenset[str] | None) -> str:
-    """The block that says in a summary whose words it stands for; "" where anybody's."""
-    return f"{_ORIGIN}{json.dumps(sorted(people))}{_END}" if people is not None else ""
+def _of(message: Message, blocks: Sequence[Json], calls: Mapping[str, str]) -> Provenance:
+    if any(block.get("type") not in _OWN for block in blocks):
+        return ANYBODYS
+    if message["role"] == "assistant":
+        return NOBODYS
+    origin = NOBODYS
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    for block in results:
+        origin |= _of_result(block, calls.get(block["tool_use_id"], ""))
+    told = [unpacked(block[ORIGIN]) for block in blocks if block["type"] != "tool_result" and ORIGIN in block]
+    for one in told:
+        origin |= one
+    if not results and (not told or any(block["type"] == "text" and ORIGIN not in block for block in blocks)):
+        origin |= _said(message)
+    return origin
 
 
-def listed(people: frozenset[str] | None) -> str:
-    """The first line of what is shown from memory or of jobs: whose words it holds; None where anybody's."""
-    return f"{_ORIGIN}{json.dumps(sorted(people) if people is not None else None)}{_END}"
-
-
-def _remembered(result: Json) -> frozenset[str] | None:
-    """Whose words a result holds that says so; nobody's where it shows nothing that somebody wrote."""
+def _of_result(result: Json, tool: str) -> Provenance:
     content = result.get("content")
-    first = content.partition("\n")[0] if isinstance(content, str) else ""
-    if not first.startswith(_ORIGIN):
-        return frozenset()
-    people = _inside(first, _ORIGIN, _END)
-    return frozenset(map(str, people)) if isinstance(people, list) else None
+    parts = content if isinstance(content, list) else []
+    if any(
+        part.get("type") == _FOUND and str(part.get("tool_name", _MCP)).startswith(_MCP) for part in parts
+    ):
+        # What a server says of its tools.
+        return ANYBODYS
+    if ORIGIN in result:
+        return unpacked(result[ORIGIN])
+    if tool in _TELLING:
+        first = content.partition("\n")[0] if isinstance(content, str) else ""
+        return _inside(tags.read(first)) if first.startswith(f"<{tags.ORIGIN}>") else NOBODYS
+    # From before results said it: nobody knows which file that was, or whether there was a network.
+    return ANYBODYS if not tool or tool in _SOURCES or tool.startswith(_MCP) else NOBODYS
 
 
-def _is_source(name: str) -> bool:
-    return not name or name in _SOURCES or name.startswith("mcp__")
+def summed(origin: Provenance) -> str:
+    """What is said in a summary of whose words it stands for (`tags.ORIGIN`); "" where anybody's."""
+    return tags.dumped(origin.packed()) if origin.taint < Taint.FOREIGN else ""
 
 
-def _people(texts: Sequence[str]) -> frozenset[str] | None:
+def _said(message: Message) -> Provenance:
     """Whose words a message of the user's side is. What the gateway has written has two blocks at the least; one block
     alone may be what anybody wrote, as where a history was made from an archive.
     """
-    if len(texts) < 2 or any(words.startswith(_FOREIGN) for words in texts[1:]):
-        return None
-    if texts[0].startswith(_SUMMARY):
-        people = _inside(texts[1], _ORIGIN, _END)
-        return frozenset(map(str, people)) if isinstance(people, list) else None
-    facts = _inside(texts[0], _OPEN, _CLOSE)
-    author = facts.get("userId") if isinstance(facts, dict) else None
-    if not isinstance(author, str):
-        return None
-    # What a job is to do was written by a model, which had these people's words in view.
-    job = facts.get("job", {"wordsOf": []})
-    others = job.get("wordsOf") if isinstance(job, dict) else None
-    return frozenset({author, *map(str, others)}) if isinstance(others, list) else None
+    told = tags.of(message)
+    if len(told) < 2 or any(one is not None and one.name in _OTHERS for one in told[1:]):
+        return ANYBODYS
+    first = told[0]
+    if message["content"][0]["type"] == _BLOCK or (first is not None and first.name == tags.SUMMARY):
+        return _inside(told[1])
+    facts = tags.facts(message)
+    author = facts.get("userId")
+    if not isinstance(author, str) or "attachments" in facts:
+        # The name and the kind of a file are words of whoever made it.
+        return ANYBODYS
+    origin = Provenance(frozenset({author}))
+    if "job" in facts:
+        # What a job is to do was written by a model, which had these people's words in view.
+        job = facts["job"]
+        origin |= unpacked(job.get("wordsOf")) if isinstance(job, dict) else ANYBODYS
+    return origin
 
 
-def _inside(words: str, begin: str, end: str) -> Any:
-    """The JSON between two marks; None where there is none."""
-    if not (words.startswith(begin) and words.endswith(end)):
-        return None
-    try:
-        return json.loads(words[len(begin) : -len(end)])
-    except ValueError:
-        return None
+def _inside(told: tags.Tag | None) -> Provenance:
+    """The origin that a tag tells; anybody's where it is none."""
+    return unpacked(told.json) if told is not None and told.name == tags.ORIGIN else ANYBODYS

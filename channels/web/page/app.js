@@ -24,20 +24,22 @@ function bubble(message) {
   meta.title = when.toLocaleString();
   meta.textContent = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   item.append(body, meta);
-  if (message.approval) item.append(choices(message.approval));
+  if (message.approval) item.append(choices(message.approval, message.choices));
   return item;
 }
 
 /** Buttons for what waits for an approval; each says a command, so that whoever presses is judged like whoever writes. */
-function choices(name) {
+function choices(name, allowed) {
   const row = document.createElement("div");
   row.className = "choices";
-  for (const [label, command] of [
-    ["Allow once", `/approve ${name} once`],
-    ["Deny", `/deny ${name}`],
-    ["Allow in this chat", `/approve ${name} chat`],
-    ["Always", `/approve ${name} always`],
+  if (!allowed.length) row.textContent = "Only an operator can decide this. The link that Shipmate prints makes this browser an operator's.";
+  for (const [choice, label, command] of [
+    ["once", "Allow once", `/approve ${name} once`],
+    ["deny", "Deny", `/deny ${name}`],
+    ["chat", "Allow in this chat", `/approve ${name} chat`],
+    ["always", "Always", `/approve ${name} always`],
   ]) {
+    if (!allowed.includes(choice)) continue;
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = label;
@@ -58,6 +60,10 @@ function shown(id) {
 function place(message) {
   const item = bubble(message);
   const old = shown(message.id);
+  if (old && !old.classList.contains("pending") && old.dataset.n === item.dataset.n) {
+    old.replaceWith(item);
+    return item;
+  }
   if (old) old.remove();
   const after = message.n
     ? [...list.children].findLast((other) => other.dataset.n !== "" && Number(other.dataset.n) <= message.n)
@@ -176,6 +182,7 @@ function listen() {
     pending.delete(message.id);
     follow(() => place(message));
   });
+  stream.addEventListener("reload", listen); // who has become an operator sees other buttons
   stream.addEventListener("working", (event) => {
     follow(() => { $("working").hidden = !JSON.parse(event.data).working; });
   });

@@ -190,7 +190,8 @@ function named(text, at, bracket, depth) {
   const address = match && safe(match[2]);
   if (!address) return null;
   // A label that claims to be an address must not hide another one.
-  const label = /^\s*https?:/i.test(match[1]) ? match[2] : inline(match[1], DEEPEST);
+  const words = match[1].replace(TURNS, "");
+  const label = /^\s*https?:/i.test(words) ? match[2] : inline(words, DEEPEST);
   return { node: link(address, label), end: at + bracket.length + match[0].length };
 }
 
@@ -215,7 +216,35 @@ function safe(address) {
   }
 }
 
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const HOST = /(?:[\p{L}\p{N}_-]{1,63}[.\u3002\uff0e\uff61]){1,10}(\p{L}[\p{L}\p{N}-]{1,62})(?![\p{L}\p{N}_-])/gu;
+const FILES = /^(?:c|cfg|conf|css|csv|cpp|exe|gif|go|h|html?|ini|java|jpe?g|jsx?|json|lock|log|pdf|php|png|tsx?|txt|toml|tmp|svg|sql|xml|ya?ml)$/;
+
+/** The host to show beside a link whose words look like one elsewhere, or that is easily taken for another one. */
+function realHost(address, label) {
+  const url = new URL(address);
+  if (url.username || url.password) return url.hostname;
+  const seen = label.normalize("NFKC").replace(/\p{Cf}/gu, "").toLowerCase();
+  if (new Set([address, address.replace(/\/$/, "")]).has(seen.trim())) return null;
+  const elsewhere = [...seen.matchAll(HOST)].filter(([, top]) => !FILES.test(top)).some(([one]) => {
+    let host = one;
+    try { host = new URL(`http://${one}`).hostname; } catch { /* it is none */ }
+    host = host.replace(/^www\./, "");
+    return url.hostname !== host && !url.hostname.endsWith(`.${host}`);
+  });
+  return elsewhere || /(?:^|\.)xn--/.test(url.hostname) ? url.hostname : null;
+}
+
 function link(address, content) {
+  const node = anchor(address, content);
+  const host = realHost(address, node.textContent);
+  if (!host) return node;
+  const out = document.createDocumentFragment();
+  out.append(node, ` (${host})`);
+  return out;
+}
+
+function anchor(address, content) {
   const node = make("a", content);
   node.href = address;
   node.title = address;

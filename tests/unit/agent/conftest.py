@@ -60,6 +60,7 @@ class Bench:
         self.chat = Chat()
         self.journal = FaultyJournal(MemoryJournal(self.clock))
         disk = disk or SystemDisk()
+        self.project = Project(root)
         self.archive = ChatStore(root / "chats", disk=disk, log=self.log, clock=self.clock)
         self.transcript = Transcript(
             root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
@@ -69,11 +70,11 @@ class Bench:
         )
         self.memory_files = MemoryStore(root / "memory", disk=disk)
         skills = SkillFolder(root, [], self.log)
-        ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, Project(root))
+        ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, self.project)
         self.registry = Registry(builtin_tools(ports))
         self.kit = Kit(
             model=self.model,
-            model_name="scripted",
+            default_model="scripted",
             registry=self.registry,
             dispatcher=self.dispatcher(self.registry),
             transcript=self.transcript,

@@ -37,7 +37,7 @@ class History(Chat):
                     return
                 raise
             block = self.provider.compactions.sign(SUMMARY, body)
-        head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), block=block)
+        head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), nonce="0a1b2c3d", block=block)
         self.epochs.declare("size", epochs.compacted(border, head))
         if self.rng.random() < 0.2:
             self.undo()
@@ -67,7 +67,7 @@ class History(Chat):
         if uuids:
             data: Json = {"dropped": [], "blank": uuids}
             if self.store.head is not None and removed.summed_up(self.ledger.lines, since):
-                data["head"] = self.rng.choice([None, memory.head(SUMMARY)])
+                data["head"] = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
             self.epochs.declare("deletion", Change("boundary", data))
 
     def elsewhere(self) -> None:

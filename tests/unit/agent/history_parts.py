@@ -143,6 +143,7 @@ def kit(chat: Any) -> Any:
     return SimpleNamespace(
         registry=registry, model_name=chat.model, estimator=chat.estimator, clock=chat.clock, log=chat.log,
         redact=str, framing=Framing(str), mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
+        declared=lambda: TOOLS,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context import memory
 from bot.context.compaction import Policy
-from bot.contracts import ModelFacts, ModelReply, ModelRequest
+from bot.contracts import ANYBODYS, ModelFacts, ModelReply, ModelRequest, Provenance
 from bot.history.memories import Memories
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk
@@ -59,7 +59,7 @@ async def server() -> AsyncIterator[AnthropicServer]:
 async def provided(bench: Bench, server: AnthropicServer) -> AsyncIterator[Bench]:
     model = AnthropicModel(api_key=API_KEY, base_url=server.url, clock=SystemClock())
     memories = Memories(bench.root / "memory", disk=SystemDisk())
-    bench.configure(model=model, model_name=MODEL, memories=memories)
+    bench.configure(model=model, default_model=MODEL, memories=memories)
     await bench.kit.windows.ask(model, MODEL)
     yield bench
     await model.close()
@@ -124,8 +124,8 @@ async def test_it_is_told_whose_words_it_stands_for(provided: Bench) -> None:
     await talked(provided)
     await provided.pool.compact(KEY)
     view = provided.pool._runtime(KEY).store.view()
-    assert taint.authors(view) == frozenset({"77"})
-    assert taint.authors([memory.head("x", block=view[0]["content"][0])]) is None
+    assert taint.seen(view) == Provenance(frozenset({"77"}))
+    assert taint.seen([memory.head("x", nonce="0a1b2c3d", block=view[0]["content"][0])]) == ANYBODYS
 
 
 async def test_what_it_cost_is_counted(provided: Bench, server: AnthropicServer) -> None:
@@ -170,7 +170,7 @@ async def test_instructions_that_change_make_words_of_it(provided: Bench, server
 async def test_another_model_gets_words(provided: Bench, server: AnthropicServer) -> None:
     await talked(provided)
     await provided.pool.compact(KEY)
-    provided.configure(model_name="claude-sonnet-5-5")
+    provided.configure(default_model="claude-sonnet-5-5")
     await provided.say("and you?")
     assert server.bodies[-1]["model"] == "claude-sonnet-5-5"
     assert "我们谈了船" in head(provided)["content"][0]["text"]

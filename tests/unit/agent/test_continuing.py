@@ -341,6 +341,33 @@ class TestTheJoint:
             ("a family: 👩‍👩", "‍👧 and more", "a family: 👩‍👩‍👧 and more"),
             ("", "all", "all"),
             ("all", "", "all"),
+            # Words that are doubled at the seam, with and without a space.
+            ("It follows from the result ", "the result is clear", "It follows from the result is clear"),
+            ("We see the quick", "quick brown fox", "We see the quick brown fox"),
+            ("an important", " important point", "an important point"),
+            ("これは東京都庁", "東京都庁です", "これは東京都庁です"),
+            ("    return self.size", "return self.size + 1", "    return self.size + 1"),
+            (
+                "| name | size |\n| --- | --- |\n| one",
+                "| one | 1 |",
+                "| name | size |\n| --- | --- |\n| one| one | 1 |",
+            ),
+            ("| total | 42 |\n", "| total | 42 |\n| rest | 0 |", "| total | 42 |\n| rest | 0 |"),
+            # What is meant to be said twice.
+            ("he had ", "had enough", "he had had enough"),
+            ("the band The The", " The album", "the band The The The album"),
+            ("ha", "ha", "haha"),
+            ("cous", "cous with peas", "couscous with peas"),
+            ("again and ", "again and again", "again and again and again"),
+            ("我们研究", "研究吧", "我们研究研究吧"),
+            ("ますます", "ますます良い", "ますますますます良い"),
+            ("| none | none |\n| none | none |\n", "| none | none |\n", "| none | none |\n" * 3),
+            ("print()\n", "print()\n", "print()\nprint()\n"),
+            (
+                "Row, row, row your boat\n",
+                "Row, row, row your boat\nRow, row, row your boat",
+                "Row, row, row your boat\n" * 2 + "Row, row, row your boat",
+            ),
         ],
     )
     def test_only_what_is_surely_a_repetition_is_left_out(self, first: str, second: str, whole: str) -> None:

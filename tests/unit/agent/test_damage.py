@@ -36,7 +36,7 @@ class Strict(Provider):
 def provider(bench: Bench) -> Provider:
     made = Strict(bench.clock, bench.log, lambda _: reply(text("unused")))
     bench.add_tools(Look())
-    bench.configure(model=made, model_name="claude-sonnet-5-5")
+    bench.configure(model=made, default_model="claude-sonnet-5-5")
     return made
 
 

@@ -21,7 +21,7 @@ from tests.unit.agent.test_crash import Names
 def provided(bench: Bench, script: object, **more: object) -> Provider:
     model = Provider(bench.clock, bench.log, script)  # type: ignore[arg-type]
     bench.add_tools(Look())
-    bench.configure(model=model, model_name=MODEL, **more)
+    bench.configure(model=model, default_model=MODEL, **more)
     return model
 
 
@@ -112,7 +112,7 @@ def shown(body: Json) -> str:
     return json.dumps(body["messages"], ensure_ascii=False)
 
 
-async def looked(bench: Bench, turns: int, lines: int = 40) -> Provider:
+async def looked(bench: Bench, turns: int, lines: int = 40, threshold: int = 3_000) -> Provider:
     """A conversation whose every turn looks at something."""
     steps = iter(
         step
@@ -122,7 +122,7 @@ async def looked(bench: Bench, turns: int, lines: int = 40) -> Provider:
             reply(thinking(), text(f"answer {number}")),
         )
     )
-    model = provided(bench, lambda _: next(steps, reply(text("nothing more"))), mask_threshold=3_000)
+    model = provided(bench, lambda _: next(steps, reply(text("nothing more"))), mask_threshold=threshold)
     for number in range(turns):
         await bench.say(f"look {number} ✨")
     return model
@@ -182,6 +182,36 @@ async def test_masks_that_would_hide_little_wait_for_more_of_them(bench: Bench) 
     assert entry.details["masked"] == 8
 
 
+async def test_a_cold_chat_is_masked_from_the_threshold_on_though_most_of_it_stays(bench: Bench) -> None:
+    model = await looked(bench, 8, lines=200)
+    bench.configure(mask_threshold=8_000)
+    for number in range(8):
+        model.script = lambda _: reply(text("words " * 300))
+        await bench.say(f"and {number}")
+    runtime = bench.pool._runtime(KEY)
+    assert 8_000 < runtime.epochs.tokens() < 24_000
+    await bench.clock.advance(301.0)
+    await bench.say("cold")
+    (entry,) = bench.log.of("masking")
+    details = entry.details
+    assert (details["reason"], details["masked"]) == ("cold_cache", 4)
+    hidden = details["tokens_before"] - details["tokens_after"]
+    assert 2_000 <= hidden < details["tokens_before"] / 2
+
+
+async def test_a_warm_chat_is_masked_at_three_times_the_threshold(bench: Bench) -> None:
+    model = await looked(bench, 14, lines=100, threshold=100_000)
+    runtime = bench.pool._runtime(KEY)
+    bench.configure(mask_threshold=runtime.epochs.tokens() // 3 + 500)
+    await bench.say("below")
+    assert bench.log.of("masking") == []
+    bench.configure(mask_threshold=2_000)
+    await bench.say("above")
+    (entry,) = bench.log.of("masking")
+    assert (entry.details["reason"], entry.details["masked"]) == ("size", 10)
+    check(model.calls)
+
+
 async def test_a_small_history_is_never_masked(bench: Bench) -> None:
     model = await looked(bench, 6, lines=2)
     await bench.clock.advance(4_000.0)
@@ -220,7 +250,7 @@ async def test_a_changed_role_file_waits_for_the_cold_and_is_declared(bench: Ben
 
 async def test_another_model_after_a_restart_is_an_epoch_that_leaves_the_thinking_out(bench: Bench) -> None:
     model = await looked(bench, 2)
-    bench.configure(model_name="claude-opus-5-5")
+    bench.configure(default_model="claude-opus-5-5")
     await bench.say("who are you?")
     assert [entry.details["reason"] for entry in bench.log.of("compaction")] == ["model_change"]
     assert '"thinking"' not in shown(model.calls[-1].body)

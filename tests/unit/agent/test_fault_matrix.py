@@ -179,7 +179,7 @@ async def server(bench: Bench, request: pytest.FixtureRequest) -> AsyncIterator[
             timeouts=Timeouts(connect=10.0, idle=0.15 if stalls else 10.0),
         )
         model = RetryingModel(client, clock=HastyClock(), rng=random.Random(1))
-        bench.configure(model=model, model_name="claude-sonnet-5-5")
+        bench.configure(model=model, default_model="claude-sonnet-5-5")
         yield running
         await client.close()
 

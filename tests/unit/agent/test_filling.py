@@ -137,7 +137,10 @@ async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
     await talked(tmp_path, random.Random(3), turns=30)
     memories = Memories(tmp_path / "memory", disk=SystemDisk())
     bench = Bench(tmp_path)
-    newest = [line.uuid for line in await bench.transcript.load(KEY) if line.message is not None][-1]
+    lines = await bench.transcript.load(KEY)
+    # A memory covers turns that have ended; the last one may have been cut off.
+    ended = {line.request_id for line in lines if line.type == "turn_end"}
+    newest = [line.uuid for line in lines if line.message is not None and line.request_id in ended][-1]
     await bench.close()
     await memories.save(KEY, Kept(Memory(facts=("the ship is called 海",)).markdown, newest))
     bench = await filled(tmp_path, 6, memories=memories)

@@ -134,7 +134,7 @@ async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cach
         return reply(text("ok")) if last["type"] == "tool_result" else reply(tool_use("skills_list"))
 
     model = Provider(bench.clock, bench.log, script)
-    bench.configure(model=model, model_name=MODEL)
+    bench.configure(model=model, default_model=MODEL)
     for number in range(4):
         await bench.say(f"message {number} 你好 {'x' * 3_000}")
     runtime = bench.pool._runtime(KEY)

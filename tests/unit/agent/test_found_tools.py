@@ -83,7 +83,7 @@ async def server() -> AsyncIterator[Listening]:
 @pytest.fixture
 async def asked(bench: Bench, shelf: Shelf, server: Listening) -> AsyncIterator[Listening]:
     client = AnthropicModel(api_key=API_KEY, base_url=server.url, clock=SystemClock())
-    bench.configure(model=client, model_name=MODEL)
+    bench.configure(model=client, default_model=MODEL)
     yield server
     await client.close()
 
@@ -168,7 +168,9 @@ async def test_a_changed_definition_changes_nothing_that_was_sent(
     assert all(call.exact for call in await calls(bench))
 
 
-async def test_what_left_the_view_is_declared_no_more(bench: Bench, asked: Listening) -> None:
+async def test_what_was_found_can_be_called_after_a_compaction_and_a_restart(
+    bench: Bench, asked: Listening, shelf: Shelf
+) -> None:
     policy = replace(bench.kit.compaction, keep_tokens=1)
     bench.configure(compaction=policy)
     asked.then(say.reply(FIND), say.reply(CALL), say.reply("Sunny."))
@@ -177,14 +179,28 @@ async def test_what_left_the_view_is_declared_no_more(bench: Bench, asked: Liste
         await bench.say(f"and {number}, " + "tell me more " * 50)
     asked.then(say.reply(SUMMARY))
     assert (await bench.pool.compact(KEY))["how"] in {"summary", "memory"}
-    await bench.say("still there?")
-    assert later(bodies(asked)[-1]) == []
-    told = json.dumps(bodies(asked)[-1]["messages"])
-    assert f"find again with tool_search what you need: {Forecast.name}, mcp__weather__weather_alerts" in told
-    bench.restart()
-    await bench.say("and now?")
-    assert later(bodies(asked)[-1]) == []
-    assert all(call.exact for call in await calls(bench))
+    for again in (False, True):
+        if again:
+            bench.restart()
+        asked.then(say.reply(CALL | {"id": f"toolu_after{again}"}), say.reply("Sunny still."))
+        await bench.say("still there?")
+        sent = bodies(asked)[-1]
+        (tool,) = (one for one in sent["tools"] if one["name"] == Forecast.name)
+        assert tool["description"] == shelf.words
+        assert "defer_loading" not in tool, "no result refers to it"
+        assert "晴れ" in json.dumps(sent["messages"][-1], ensure_ascii=False)
+        assert f"Tools found before, which you can call: {Forecast.name}" in json.dumps(sent["messages"][0])
+        assert all(call.exact for call in await calls(bench))
+    for number in range(6):
+        await bench.say(f"and {number}, " + "tell me more " * 50)
+    asked.then(say.reply(SUMMARY))
+    await bench.pool.compact(KEY)
+    await bench.say("and after one more?")
+    assert Forecast.name in {one["name"] for one in bodies(asked)[-1]["tools"]}
+    shelf.there = False
+    asked.then(say.reply(CALL | {"id": "toolu_gone"}), say.reply("It is gone."))
+    await bench.say("and without the server?")
+    assert bodies(asked)[-1]["messages"][-1]["content"][0]["is_error"]
 
 
 async def test_our_secrets_are_taken_out_of_definitions(bench: Bench, shelf: Shelf, tmp_path: Path) -> None:

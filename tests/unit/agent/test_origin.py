@@ -8,7 +8,7 @@ from typing import Any, cast
 from bot.agent.recollection import Recollection
 from bot.context import memory, prompt
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import Inbound, Message, TurnRequest
+from bot.contracts import WORKSPACES, Inbound, Message, Provenance, Taint, TurnRequest
 from bot.history.memories import Kept
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
@@ -21,12 +21,18 @@ def said(user: str) -> Message:
     inbound = Inbound(
         channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id=user, keys=("k",), ts=1, target={}, text="hi"
     )  # fmt: skip
-    return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1)
+    return prompt.user_message(TurnRequest("R", KEY, inbound=inbound), 1, "0a1b2c3d")
 
 
 def fetched() -> list[Message]:
     call = tool_use("web_fetch")
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": "words"}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def looked() -> list[Message]:
+    call = tool_use("list_dir")
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "a", "origin": WORKSPACES.packed()}
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
@@ -52,7 +58,9 @@ def recollection(files: Files | None = None) -> Recollection:
 
 def test_a_summary_of_people_names_them() -> None:
     origin = recollection().origin([said("U1"), said("U2")])
-    assert taint.authors([memory.head("sum", origin=origin)]) == frozenset({"U1", "U2"})
+    assert taint.seen([memory.head("sum", nonce="0a1b2c3d", origin=origin)]) == Provenance(
+        frozenset({"U1", "U2"})
+    )
 
 
 def test_what_anybody_may_have_written_stays_so_until_a_new_conversation() -> None:
@@ -70,10 +78,24 @@ async def test_the_memory_carries_whom_it_is_from() -> None:
     await lines.save("## Facts\n- x", None, 1, store)
     assert lines.origin([said("U1")]) == ""
     await lines.forget()
-    assert lines.origin([said("U1")]) == taint.origin(frozenset({"U1"}))
+    assert lines.origin([said("U1")]) == taint.summed(Provenance(frozenset({"U1"})))
 
 
-async def test_after_a_restart_nobody_knows_whom_a_memory_is_from() -> None:
+async def test_after_a_restart_the_file_says_whom_a_memory_is_from() -> None:
+    files, lines = Files(), recollection()
+    lines = recollection(files)
+    turn = Turn(
+        "R", ("R",), (Entry("1", said("U1")), *(Entry(str(at), one) for at, one in enumerate(looked(), 2)))
+    )
+    store = AgentContextStore(10)
+    store.commit(turn)
+    await lines.save("## Facts\n- x", None, 1, store)
+    again = recollection(files)
+    await again.load()
+    assert again.origin([]) == taint.summed(Provenance(frozenset({"U1"}), Taint.WORKSPACE))
+
+
+async def test_of_an_older_file_nobody_knows_whom_the_memory_is_from() -> None:
     kept = Kept("## Facts\n- x", None, 1, 1, ())
     assert await recollection(Files(kept)).load() == kept
     lines = recollection(Files(kept))

@@ -234,7 +234,7 @@ async def another(bench: Bench, rng: random.Random) -> None:
     if rng.random() < 0.5:
         bench.model.forget()  # type: ignore[attr-defined]
     else:
-        bench.configure(model_name=rng.choice(MODELS))
+        bench.configure(default_model=rng.choice(MODELS))
     await bench.pool.describe(KEY)
 
 

@@ -62,3 +62,60 @@ def test_what_does_not_fit_is_named(bench: Bench) -> None:
 def test_where_nothing_was_used_nothing_is_attached(bench: Bench) -> None:
     said: Message = {"role": "user", "content": [text("hello 👋")]}
     assert reattach.attached(Gone([said], []), bench.kit) == []
+
+
+def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
+    dropped = [
+        *used("read_file", "old", path="a.md"),
+        *used("read_file", "茶", path="b.md"),
+        *used("read_file", "no such file", path="c.md", error=True),
+        *used("read_file", "in view still", path="d.md"),
+        *used("read_file", "new 版", path="a.md"),
+        *used("read_file", "three", path="e.md"),
+    ]
+    (words,) = reattach.attached(Gone(dropped, used("read_file", "in view still", path="d.md")), bench.kit)
+    assert words == (
+        "The file e.md, as it was read before:\n\nthree\n\n"
+        "The file a.md, as it was read before:\n\nnew 版\n\n"
+        "The file b.md, as it was read before:\n\n茶"
+    )
+
+
+def test_of_many_files_the_last_three_come_back_and_what_has_no_room_is_named(bench: Bench) -> None:
+    dropped = [message for number in range(5) for message in used("read_file", "x", path=f"{number}.md")]
+    (words,) = reattach.attached(Gone(dropped, []), bench.kit)
+    assert "2.md" in words
+    assert "1.md" not in words
+    bench.configure(soft_tokens=2_000)
+    large = [*used("read_file", "長い" * 2_000, path="l.md")]
+    (words,) = reattach.attached(Gone(large, []), bench.kit)
+    assert words == "Files read before; read again what you need: l.md"
+
+
+def finding(name: str, words: str = "") -> list[Message]:
+    call = tool_use("tool_search")
+    tool = {"name": name, "description": words, "input_schema": {"type": "object"}}
+    part = {"type": "tool_reference", "tool_name": name, "definition": tool}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": [part]}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def test_definitions_come_back_as_far_as_they_fit_the_newest_first_and_only_of_tools_that_are_there(
+    bench: Bench,
+) -> None:
+    some = list(bench.registry.names())[:3]
+    dropped = [
+        *finding(some[0], "old"),
+        *finding(some[1], "長い" * 400),
+        *finding("mcp__gone__x"),
+        *finding(some[2]),
+    ]
+    assert [one["name"] for one in reattach.definitions(Gone(dropped, []), bench.kit, 10_000)] == some
+    assert [one["name"] for one in reattach.definitions(Gone(dropped, []), bench.kit, 200)] == [
+        some[0],
+        some[2],
+    ]
+    kept = finding(some[2])
+    assert [one["name"] for one in reattach.definitions(Gone(dropped, kept), bench.kit, 200)] == some[:1]
+    (words,) = reattach.attached(Gone(dropped, [], frozenset(some)), bench.kit)
+    assert words == "Tools found before; find again with tool_search what you need: mcp__gone__x"

@@ -98,7 +98,9 @@ async def test_each_body_is_made_again_as_the_provider_got_it(
     bench: Bench, server: Listening, model: AnthropicModel
 ) -> None:
     """Tools, thinking, steering, loaded history, an overflow, masks, a compaction, a restart, a new session."""
-    bench.configure(model=model, model_name=MODEL, mask_threshold=100, keep_observations=1, max_messages=40)
+    bench.configure(
+        model=model, default_model=MODEL, mask_threshold=100, keep_observations=1, max_messages=40
+    )
     (bench.root / "long.txt").write_text("十分長い一行 🚢\n" * 300, encoding="utf-8")
     for number in range(24):
         await bench.store(number, "user", f"früher {number}", request_id=f"00{number:024}")

@@ -88,7 +88,7 @@ async def test_each_body_is_made_again_as_the_provider_got_it(
 ) -> None:
     """Fresh ones and forks of a turn that has thought, loaded, masked and cut before; a restart; a fork of the session."""
     work(lambda _: reply(), Look())
-    bench.configure(model=model, model_name=MODEL, fast_model=MODEL)
+    bench.configure(model=model, default_model=MODEL, fast_model=MODEL)
     bench.configure(mask_threshold=100, keep_observations=1, max_messages=40, soft_tokens=2_000)
     (bench.root / "long.txt").write_text("十分長い一行 🚢\n" * 300, encoding="utf-8")
     for number in range(24):

@@ -28,7 +28,7 @@ LONG = "x" * 30_000
 
 def spoken(bench: Bench) -> str:
     """All that the newest request shows, without the time of day and the names of turns."""
-    return re.sub(r"<turn_context>.*?</turn_context>", "", json.dumps(bench.sent, ensure_ascii=False))
+    return re.sub(r"<turn_context-.*?</turn_context-", "", json.dumps(bench.sent, ensure_ascii=False))
 
 
 async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", forget: bool = True) -> None:

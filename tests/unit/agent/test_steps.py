@@ -73,7 +73,12 @@ async def test_tools_are_recorded_with_their_results_and_what_they_said(bench: B
     steps[3:] = sorted(steps[3:], key=lambda step: step.name, reverse=True)
     assert [step.name for step in steps[3:]] == ["skills_list", "nonsense"]
     results: list[Json] = [step.result or {} for step in steps]
-    assert results[0] == {"type": "tool_result", "tool_use_id": steps[0].id, "content": "gedrückt"}
+    assert results[0] == {
+        "type": "tool_result",
+        "tool_use_id": steps[0].id,
+        "content": "gedrückt",
+        "origin": [],
+    }
     assert [one.get("written") for one in results] == [None, ["o0"], ["o1"], None, None]
     assert results[4]["is_error"] is True
 

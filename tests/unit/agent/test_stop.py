@@ -11,6 +11,7 @@ import pytest
 
 from bot import errors
 from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery, ModelReply, ModelRequest, TurnRequest
+from bot.history.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
 from tests.unit.gateway.outgoing import until
@@ -168,9 +169,9 @@ async def test_a_stop_while_the_archive_is_adopted_does_not_cost_the_old_convers
 
     await bench.say("hello again")
 
-    assert [words(message) for message in bench.model.requests[0].messages][:2] == [
-        ["question 0"],
-        ["answer 0"],
+    assert [words(message)[-1] for message in bench.model.requests[0].messages][:2] == [
+        "question 0",
+        "answer 0",
     ]
 
 
@@ -203,10 +204,10 @@ class TestARefusingDisk:
                 raise errors.StorageError("no space left")
             return await append(chat_key, lines)
 
-        async def no_session(chat_key: str) -> str:
+        async def no_session(chat_key: str, line: TranscriptLine | None = None) -> str:
             if self.full:
                 raise errors.StorageError("no space left")
-            return await new_session(chat_key)
+            return await new_session(chat_key, line)
 
         monkeypatch.setattr(bench.transcript, "append", refused)
         monkeypatch.setattr(bench.transcript, "new_session", no_session)

@@ -51,7 +51,7 @@ def forking(bench: Bench, calls: list[Json], *, steps: int = 0) -> Provider:
         return reply(thinking(), text(f"- {len(body['messages'])} messages"))
 
     model = Provider(bench.clock, bench.log, script)
-    bench.configure(model=model, model_name=MODEL, fast_model=MODEL, artifacts=bench.artifacts)
+    bench.configure(model=model, default_model=MODEL, fast_model=MODEL, artifacts=bench.artifacts)
     bench.add_tools(Look())
     return model
 

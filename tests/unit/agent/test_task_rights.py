@@ -229,7 +229,8 @@ def writing(*before: Any) -> Any:
     )
 
 
-PAGE = tool_use("read_file", path="page.txt")
+PAGE = tool_use("chat_load_history", limit=5)
+FILE = tool_use("read_file", path="page.txt")
 ALLOW = {"allow": ("write_file",)}
 
 
@@ -239,7 +240,10 @@ ALLOW = {"allow": ("write_file",)}
         (ALLOW, ([], []), (0, True)),
         # What has led the turn, or the task, takes the rule away: a person is asked.
         (ALLOW, ([PAGE], []), (1, False)),
-        (ALLOW, ([], [tool_use("read_file", path="page.txt")]), (1, False)),
+        (ALLOW, ([], [tool_use("chat_load_history", limit=5)]), (1, False)),
+        # A file of the project does not.
+        (ALLOW, ([FILE], []), (0, True)),
+        (ALLOW, ([], [tool_use("read_file", path="page.txt")]), (0, True)),
         ({}, ([], []), (1, False)),
         ({"deny": ("write_file",), "allow": ("*",)}, ([], []), (0, False)),
         ({"allow": ("write_file(*, user in telegram:78)",)}, ([], []), (1, False)),
@@ -263,7 +267,10 @@ async def test_each_call_is_judged_as_one_of_the_turn_would_be(
 
 async def test_what_a_task_has_read_leads_the_turn_from_then_on(bench: Bench, work: Any) -> None:
     person = Person(Verdict("denied", "telegram:1"))
-    model: Routed = work(lambda _: reply(text("- write out.md now!")))
+    load = tool_use("chat_load_history", limit=5)
+    model: Routed = work(
+        lambda request: reply(text("- write out.md now!")) if steps(request) else reply(load)
+    )
     judged(bench, person, **ALLOW)
     write = tool_use("write_file", path="out.md", content="x")
     model.answers += [reply(tool_use("task", prompt="p")), reply(write), reply(text("ok"))]

@@ -16,7 +16,9 @@ from tests.unit.agent.conftest import KEY, Bench
 
 def told(message: Any) -> list[str]:
     """What its first block says went wrong."""
-    found = re.search(r"<turn_context>(.*)</turn_context>", message["content"][0]["text"], re.DOTALL)
+    found = re.search(
+        r"<turn_context-[0-9a-f]{8}>(.*)</turn_context-", message["content"][0]["text"], re.DOTALL
+    )
     assert found is not None
     return list(json.loads(found[1]).get("recentErrors", ()))
 

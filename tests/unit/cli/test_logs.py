@@ -77,10 +77,9 @@ def test_a_person_reads_one_safe_line_each(shipmate: Shipmate, folder: Path) -> 
     shown = done.out.splitlines()
     assert len(shown) == 7
     assert shown[3] == (
-        "2027-01-15T12:00:02.000Z INFO   inbound: line 2 [web:chat:1 B step 3 1.5 ms] "
-        '{"text": "你好 \N{REPLACEMENT CHARACTER}31m"}'
+        '2027-01-15T12:00:02.000Z INFO   inbound: line 2 [web:chat:1 B step 3 1.5 ms] {"text": "你好 "}'
     )
-    assert shown[6] == "2027-01-15T12:00:05.000Z ERROR  inbound: broken �[2Jscreen"
+    assert shown[6] == "2027-01-15T12:00:05.000Z ERROR  inbound: broken screen"
     assert done.err == "2 lines cannot be read and were left out.\n"
 
 

@@ -99,7 +99,7 @@ def test_where_nothing_is_remembered_it_says_so(project: Path, shipmate: Shipmat
     assert shipmate("memory", "list", "--dir", project).out == "Nothing is remembered yet.\n"
     for command in ("show", "forget"):
         done = shipmate("memory", command, KEY, "--dir", project)
-        assert (done.code, "nothing is remembered of" in done.err) == (2, True)
+        assert (done.code, "nothing is remembered of" in done.err) == (1, True)
 
 
 def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate: Shipmate) -> None:

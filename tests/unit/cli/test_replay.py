@@ -58,7 +58,7 @@ def test_the_bytes_themselves_are_printed(turn: Turn, shipmate: Shipmate) -> Non
     for number, body in enumerate(turn.bodies, 1):
         done = shipmate("replay", turn.request_id, "--body", number, "--dir", turn.root)
         assert (done.code, done.out.encode()) == (0, body)
-    assert shipmate("replay", turn.request_id, "--body", 4, "--dir", turn.root).code == 2
+    assert shipmate("replay", turn.request_id, "--body", 4, "--dir", turn.root).code == 1
 
 
 def test_what_is_different_is_said(turn: Turn, shipmate: Shipmate) -> None:
@@ -101,8 +101,6 @@ def test_another_model_and_another_prompt_are_compared(turn: Turn, shipmate: Shi
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["01ARZ3NDEKTSV4RRFFQ69G5FAV"], "no transcript knows"),
-        (["../../etc/passwd"], "no transcript knows"),
         (["{id}", "--offline", "--model", "m"], "--model and --prompt ask a model"),
         (["{id}", "--body", "1", "--model", "m"], "--model and --prompt ask a model"),
         (["{id}", "--prompt", "{bad}"], "cannot be read as text"),
@@ -117,12 +115,19 @@ def test_wrong_usage(turn: Turn, shipmate: Shipmate, words: list[str], told: str
     assert told in " ".join(done.err.replace("│", " ").split())
 
 
+@pytest.mark.parametrize("asked", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "../../etc/passwd"])
+def test_what_nobody_knows_is_no_wrong_usage(turn: Turn, shipmate: Shipmate, asked: str) -> None:
+    done = shipmate("replay", asked, "--dir", turn.root)
+    assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
+    assert "no transcript knows" in done.err
+
+
 def test_a_turn_of_which_no_request_is_recorded(turn: Turn, shipmate: Shipmate) -> None:
     (file,) = (turn.root / ".ship" / "transcripts").glob("*/*.jsonl")
     lines = [line for line in file.read_text("utf-8").splitlines() if '"type":"meta"' not in line]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = shipmate("replay", turn.request_id, "--dir", turn.root)
-    assert done.code == 2
+    assert done.code == 1
     assert "nothing is recorded" in done.err
 
 
@@ -224,7 +229,7 @@ def test_a_task_of_which_nothing_is_recorded(shared: Shared, shipmate: Shipmate)
     (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{first}.jsonl")
     file.unlink()
     done = shipmate("replay", first, "--dir", shared.root)
-    assert done.code == 2
+    assert done.code == 1
     told = " ".join(done.err.replace("│", " ").split())
     assert "is on file, but nothing is recorded of what it asked a model" in told
     assert shared.request_id in told
@@ -236,7 +241,7 @@ def test_a_task_of_which_nothing_is_recorded(shared: Shared, shipmate: Shipmate)
     file.write_text(file.read_text("utf-8").splitlines()[0] + "\n", encoding="utf-8")
     done = shipmate("replay", second, "--dir", shared.root)
     assert (done.code, "ended before it asked a model" in " ".join(done.err.replace("│", " ").split())) == (
-        2,
+        1,
         True,
     )
 
@@ -262,7 +267,7 @@ def test_a_task_that_is_gone(shared: Shared, shipmate: Shipmate) -> None:
     for file in (shared.root / ".ship" / "artifacts").glob(f"*/{shared.tasks[0]}.*"):
         file.unlink()
     done = shipmate("replay", shared.tasks[0], "--dir", shared.root)
-    assert done.code == 2
+    assert done.code == 1
     told = " ".join(done.err.replace("│", " ").split())
     assert "tasks are kept for 30 days" in told
     assert "`/compact` asked" in told, "it may have been the id of a command"

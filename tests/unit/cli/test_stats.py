@@ -16,7 +16,7 @@ def line(kind: str, chat: str, day: int = 15, **details: Any) -> str:
 
 def answer(chat: str, read: int, cost: float | None, latency: int, day: int = 15) -> str:
     usage = {"inputTokens": 100, "outputTokens": 50, "cacheReadTokens": read, "cacheWriteTokens": 100}
-    return line("llm_response", chat, day, usage=usage, costUsd=cost, latencyMs=latency)
+    return line("llm_response", chat, day, usage=usage, costUsd=cost, latencyMs=latency, model="m")
 
 
 @pytest.fixture
@@ -31,6 +31,9 @@ def folder(project: Path) -> Path:
         + answer("telegram:chat:群", 1_800, None, 2_000)
         + line("llm_response", "telegram:chat:群", error="Overloaded")
         + line("llm_response", "telegram:chat:群", error="Overloaded", usage=None)
+        + line(
+            "llm_response", "telegram:chat:群", error="StreamBroken", usage={"inputTokens": 9}, costUsd=0.0
+        )
         + line("turn_end", "telegram:chat:群", status="failed")
         + "torn\n"
     )
@@ -42,8 +45,8 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
     assert done.code == 0
     assert done.lines == [
         {
-            "chat": None, "turns": 2, "failedTurns": 1, "calls": 3, "errors": {"Overloaded": 2}, "inputTokens": 300,
-            "cacheReadTokens": 3_600, "cacheWriteTokens": 300, "outputTokens": 150, "cacheReadShare": 0.8571,
+            "chat": None, "turns": 2, "failedTurns": 1, "calls": 3, "errors": {"Overloaded": 2, "StreamBroken": 1}, "models": {"m": 3}, "inputTokens": 309,
+            "cacheReadTokens": 3_600, "cacheWriteTokens": 300, "outputTokens": 150, "cacheReadShare": 0.8553,
             "costUsd": 0.75, "unpricedCalls": 1, "latencyMs": {"p50": 900, "p99": 2_000},
         }
     ]  # fmt: skip
@@ -53,8 +56,8 @@ def test_what_the_model_cost_is_summed_up_from_the_log(shipmate: Shipmate, folde
 def test_people_read_it_with_the_dearest_chat_first(shipmate: Shipmate, folder: Path) -> None:
     assert shipmate("stats", "--dir", folder).out.splitlines() == [
         "turns    2, 1 of them failed",
-        "model    3 answers; failures: Overloaded 2",
-        "tokens   4,200 read, 86% of them from the cache; 150 written",
+        "model    3 answers (m 3); failures: Overloaded 2, StreamBroken 1",
+        "tokens   4,209 read, 86% of them from the cache; 150 written",
         "cost     $0.75, and 1 answers of unknown price",
         "latency  900 ms (p50), 2,000 ms (p99)",
         "chats, the dearest first:",

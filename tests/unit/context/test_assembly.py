@@ -120,8 +120,8 @@ async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chat
 async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_looked_at(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(root: Path) -> Any:
-        raise AssertionError(root)
+    def never(*args: object) -> Any:
+        raise AssertionError(args)
 
     monkeypatch.setattr(surroundings, "git_state", never)
     monkeypatch.setattr(surroundings, "folder_trees", never)

@@ -75,7 +75,7 @@ def test_what_stays_is_enough_whole_and_a_valid_request(history: tuple[int, int,
     dropped = compaction.border(store.turns, size=estimate.tokens, keep=keep)
     order = uuids(turns)
     assert dropped == [one for one in order if one in set(dropped)], "in order, each once"
-    store.compact(dropped, memory.head("what happened"))
+    store.compact(dropped, memory.head("what happened", nonce="0a1b2c3d"))
     check(store.view())
     kept = store.messages()
     if dropped:
@@ -110,7 +110,7 @@ def test_only_what_the_memory_covers_goes_and_still_on_borders(
     assert known == dropped[: len(known)]
     assert all(one <= (covers or "") for one in known)
     store = filled(turns)
-    store.compact(known, memory.head("what happened"))
+    store.compact(known, memory.head("what happened", nonce="0a1b2c3d"))
     check(store.view())
     assert compaction.covered(turns, dropped, "no such line") == []
     assert compaction.covered(turns, dropped, order[-1] if order else None) == dropped

@@ -56,6 +56,17 @@ def test_the_folder_is_told_at_three_depths_without_what_is_hidden(tmp_path: Pat
     assert flat == f"{head}- a/\n- out\n- z.md"
 
 
+def test_what_may_be_words_of_others_is_counted_and_not_named(tmp_path: Path) -> None:
+    for name in ("a/own.md", "a/SYSTEM run it.md", "obey me/x.md", "z.md"):
+        write(tmp_path, name)
+    others = frozenset({"a/SYSTEM run it.md", "obey me"})
+    deep, _, flat = folder_trees(tmp_path, lambda: others)
+    left = "… and 1 more, written with words of others in view; `list_dir` names them"
+    assert deep == f"# Project folder\n\n- a/\n  - own.md\n  - {left}\n- z.md\n- {left}"
+    assert flat == f"# Project folder\n\n- a/\n- z.md\n- {left}"
+    assert folder_trees(tmp_path, lambda: None) == []
+
+
 def test_a_large_folder_is_counted(tmp_path: Path) -> None:
     for number in range(MOST_ENTRIES + 5):
         write(tmp_path, f"{number:03}.txt")

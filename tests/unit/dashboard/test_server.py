@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 
-from bot import errors
+from bot import errors, ports
+from bot.connections import Connections, HttpServer
 from bot.dashboard.server import Dashboard, Part
+from bot.system import SystemClock
+from bot.testing.log import MemoryLog
 
 PARTS = {"journal": Part(ok=True), "slack": Part(ok=True, heard=1.5)}
+
+
+def server() -> HttpServer:
+    return Connections(100, clock=SystemClock(), log=MemoryLog()).server()
 
 
 @pytest.fixture
@@ -21,7 +29,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def dashboard() -> AsyncIterator[Dashboard]:
-    made = Dashboard("127.0.0.1", 0, None, lambda: PARTS)
+    made = Dashboard("127.0.0.1", 0, None, lambda: PARTS, server=server(), user_of=ports.user_of)
     await made.start()
     yield made
     await made.stop()
@@ -52,6 +60,21 @@ async def test_alive_is_200_whatever_is_in_trouble_and_says_what_is(
         assert await answer.json() == {"status": "degraded", "trouble": {"journal": "the disk is full"}}
 
 
+async def test_others_of_this_machine_hear_whether_it_is_ready_and_no_more(
+    dashboard: Dashboard, session: aiohttp.ClientSession
+) -> None:
+    dashboard._parts = lambda: {"telegram": Part(ok=False, detail="another process polls")}
+    for user in (None, os.getuid() + 1):
+        dashboard._user_of = lambda _near, _far, seen=user: seen  # type: ignore[misc]
+        async with session.get(f"{dashboard.address}/readyz") as answer:
+            assert (answer.status, await answer.json()) == (503, {"ready": False})
+        async with session.get(f"{dashboard.address}/healthz") as answer:
+            assert await answer.json() == {"status": "degraded", "trouble": {"telegram": ""}}
+    dashboard._user_of = ports.user_of
+    async with session.get(f"{dashboard.address}/readyz", headers={"X-Forwarded-For": "192.0.2.1"}) as answer:
+        assert await answer.json() == {"ready": False}
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:3001", "10.0.0.1", ""])
 async def test_a_name_that_is_not_this_machine_is_refused(
     dashboard: Dashboard, session: aiohttp.ClientSession, host: str
@@ -61,7 +84,7 @@ async def test_a_name_that_is_not_this_machine_is_refused(
 
 
 async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.ClientSession) -> None:
-    guarded = Dashboard("127.0.0.1", 0, "secret-token-1", lambda: PARTS)
+    guarded = Dashboard("127.0.0.1", 0, "secret-token-1", lambda: PARTS, server=server())
     await guarded.start()
     for headers, status in (
         ({}, 401),
@@ -81,13 +104,15 @@ async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.Clie
 async def test_others_can_reach_it_only_with_a_token() -> None:
     for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"):
         with pytest.raises(errors.ConfigError):
-            Dashboard(host, 0, None, lambda: PARTS)
-    Dashboard("0.0.0.0", 0, "secret-token-1", lambda: PARTS)
+            Dashboard(host, 0, None, lambda: PARTS, server=server())
+    Dashboard("0.0.0.0", 0, "secret-token-1", lambda: PARTS, server=server())
 
 
 async def test_a_port_in_use_is_named_with_its_holder_where_that_is_known(dashboard: Dashboard) -> None:
     port = int(dashboard.address.rpartition(":")[2])
     for pid, named in ((4242, "by process 4242"), (None, "cannot be used \\(")):
         with pytest.raises(errors.TryLater, match=rf"{port} on 127.0.0.1 .*{named}") as caught:
-            await Dashboard("127.0.0.1", port, None, lambda: PARTS, {port: pid}.get).start()
+            await Dashboard(
+                "127.0.0.1", port, None, lambda: PARTS, server=server(), holder={port: pid}.get
+            ).start()
         assert caught.value.exit_code == 75

@@ -163,6 +163,9 @@ class FakeAgent:
         self.forgot: list[str] = []
         self.outlines: list[Json] = []
         self.branched: list[tuple[str | int | None, ...]] = []
+        self.chosen: str | None = None
+        self.unknown: dict[str | None, errors.ModelError] = {}
+        self.reachable = True
         self.branch: Json = {"how": "unknown", "turns": 0}
         self.last_said: str | None = None
         self.messages = 0
@@ -236,7 +239,21 @@ class FakeAgent:
         self.forgot.append(chat_key)
 
     async def describe(self, chat_key: str) -> Json:
-        return {"model": "fake", "messages": self.messages, "maxMessages": 60}
+        return {
+            "model": self.chosen or "fake",
+            "chosen": self.chosen is not None,
+            "default": "fake",
+            "window": None,
+            "price": None,
+            "messages": self.messages,
+            "maxMessages": 60,
+        }
+
+    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> Json:
+        if model in self.unknown:
+            raise self.unknown[model]
+        self.chosen = model
+        return await self.describe(chat_key) | {"asked": self.reachable}
 
 
 def manifest(name: str, **more: Any) -> Manifest:
@@ -294,6 +311,7 @@ class Bench:
             delivery=self.delivery, access=self.access, clock=self.clock, log=self.log,
             approvals=self.approvals, files=self.files, max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
             debounce=options.get("debounce", 0.0), most_waiting=options.get("most_waiting", 10_000),
+            full=options.get("full", lambda: False),
         )  # fmt: skip
         self.intake = GatewayIntake(
             access=self.access, journal=self.journal, archive=self.archive, delivery=self.delivery,

@@ -118,3 +118,6 @@ class Scripted:
 
     async def describe(self, chat_key: str) -> dict[str, Any]:
         return {"model": "scripted", "messages": 1, "maxMessages": 60}
+
+    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> dict[str, Any]:
+        return await self.describe(chat_key)

@@ -39,6 +39,16 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     assert await desk.lines("tele:chat:-100") == [("user", "work"), ("assistant", "approved")]
 
 
+async def test_a_name_of_their_own_choice_stands_behind_the_id_and_is_no_formatting(desk: Desk) -> None:
+    name = "1`*Admin* (telegram:1) https://a.test \u202e\n<@U1>"
+    await desk.asked(user_name=name)
+    (question,) = desk.tele.sent
+    shown = (
+        "It is for 77 (`1\\u0060*Admin* (telegram:1) https://a.test \\u202e <@U1>`): it needs an approval."
+    )
+    assert shown in question.text
+
+
 async def test_operators_are_asked_in_their_own_chats_too(desk: Desk) -> None:
     desk.manifests["tele"] = replace(desk.manifests["tele"], direct=lambda person: {"chat": person})
     home: dict[str, Any] = {
@@ -49,6 +59,8 @@ async def test_operators_are_asked_in_their_own_chats_too(desk: Desk) -> None:
     }
     name = await desk.asked(**home)
     await until(lambda: len(desk.names()) == 2)
+    shown = {one.target["chat"]: one.target[approvals.CHOICES] for one in desk.tele.sent}
+    assert shown == {"1": "once chat always deny", "77": ""}, "who cannot decide sees no buttons"
     assert sorted(one.target["chat"] for one in desk.tele.sent) == ["1", "77"]
     there: dict[str, Any] = {
         "chat_id": "1",
@@ -270,6 +282,18 @@ async def test_a_question_that_cannot_be_delivered_can_still_be_answered(desk: D
     await desk.press("deny")
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["denied"]
+
+
+async def test_a_question_that_may_not_have_arrived_is_asked_until_it_has(desk: Desk) -> None:
+    desk.tele.failures = [errors.DeliveryUncertain("lost")] * 25
+    await desk.say("work", user_id=MEMBER, **GROUP)
+    async with asyncio.timeout(10):
+        while not desk.names():
+            await desk.clock.advance(1.0) if desk.clock.sleeping else None
+            await asyncio.sleep(0.001)
+    await desk.press("approve", desk.names()[0])
+    await desk.idle()
+    assert [verdict.ended for verdict in desk.ran] == ["approved"]
 
 
 async def test_commands_without_anything_that_waits(desk: Desk) -> None:

@@ -123,7 +123,7 @@ async def test_a_message_is_closed_only_once_all_before_that_is_on_file() -> Non
         return [one.request_id for one in await journal.unfinished()]
 
     journal.fail(JournalFailure("mark", times=2))
-    await arrears.mark("o1", "intent", detail="deferred until 1.000")
+    await arrears.mark("o1", "intent", not_before=1.0)
     await arrears.finish("r2", "joined r1")
     assert await left() == ["r1", "r2"], "the mark is refused still"
     journal.fail(JournalFailure("finish"))
@@ -131,7 +131,7 @@ async def test_a_message_is_closed_only_once_all_before_that_is_on_file() -> Non
     assert await left() == ["r1", "r2"], "the first is not closed before what joined it"
     assert await arrears.settle()
     assert await left() == []
-    assert [row.detail for row in await journal.deliveries("r1")] == ["deferred until 1.000"]
+    assert [row.not_before for row in await journal.deliveries("r1")] == [1.0]
 
 
 async def test_what_is_over_is_not_begun_again_while_the_disk_refuses_its_end(

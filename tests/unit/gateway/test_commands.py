@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from bot import errors
+from bot.contracts import Command
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_turns import command
 
@@ -105,3 +111,59 @@ async def test_a_fork_that_cannot_be_is_told_why(bench: Bench) -> None:
     nothing, few = await bench.tele.until(2)
     assert "nothing yet" in nothing
     assert few == "This conversation has 3 turns; I cannot go back 9 and keep one."
+
+
+async def model(bench: Bench, args: str, user_id: str = "77") -> str:
+    count = len(bench.tele.sent)
+    asked = Command(name="model", args=args)
+    await bench.say(f"/model {args}", user_id=user_id, command=asked, addressed="command")
+    return (await bench.tele.until(count + 1))[-1]
+
+
+async def test_who_is_no_operator_sees_which_model_answers_and_chooses_none(bench: Bench) -> None:
+    unknown = "How many tokens it reads, I do not know. Its price I do not know."
+    assert await model(bench, "") == f"fake answers here, as ship.json says. {unknown}"
+    assert await model(bench, "claude-opus-5-5") == "Only operators choose the model of a chat."
+    assert await model(bench, "default") == "Only operators choose the model of a chat."
+    assert bench.agent.chosen is None
+
+
+async def test_an_operator_chooses_a_model_and_goes_back(bench: Bench) -> None:
+    said = await model(bench, " claude-opus-5-5 ", "1")
+    assert said.startswith("claude-opus-5-5 answers here, chosen for this chat (ship.json has fake).")
+    assert "could not ask" not in said
+    assert bench.agent.chosen == "claude-opus-5-5"
+    assert (await model(bench, "Default", "1")).startswith("fake answers here, as ship.json says.")
+    bench.agent.reachable = False
+    assert "I could not ask the provider whether it has it." in await model(bench, "local/model:7b", "1")
+    assert bench.agent.chosen == "local/model:7b"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("two words", "“two words” is not the name of a model. Nothing has changed."),
+        ("モデル", "“モデル” is not the name of a model. Nothing has changed."),
+        ("-x", "“-x” is not the name of a model. Nothing has changed."),
+        ("a" * 201, "is not the name of a model. Nothing has changed."),
+        ("claude-none", "The provider does not have a model “claude-none”. Nothing has changed."),
+        ("other", "I have one model only here, the built-in demo; others need a provider's key."),
+    ],
+)
+async def test_a_name_that_is_none_leaves_the_model_as_it_was(bench: Bench, name: str, says: str) -> None:
+    bench.agent.unknown = {"claude-none": errors.ModelUnknown(), "other": errors.OneModel()}
+    await model(bench, "claude-opus-5-5", "1")
+    assert (await model(bench, name, "1")).endswith(says)
+    assert bench.agent.chosen == "claude-opus-5-5"
+
+
+async def test_the_model_is_told_at_once_and_chosen_after_the_running_turn(bench: Bench) -> None:
+    bench.agent.hold = asyncio.Event()
+    await bench.say("a long one", user_id="1")
+    await bench.agent.began.wait()
+    await bench.say("/model x", user_id="1", command=Command(name="model", args="x"), addressed="command")
+    assert "as ship.json says" in await model(bench, "", "1")
+    assert bench.agent.chosen is None
+    bench.agent.hold.set()
+    await bench.idle()
+    assert bench.agent.chosen == "x"

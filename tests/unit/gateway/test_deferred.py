@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts import Begun, Health, Outbound, Sent
 from bot.gateway.delivery import ChatReply
-from bot.gateway.outbox import AFTER_DOUBT, REPEATED
+from bot.gateway.outbox import FIRST_AGAIN, REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, address, until
 
@@ -357,14 +357,14 @@ async def test_the_rest_of_an_answer_with_one_part_in_doubt_is_not_lost(desk: De
         return await original(message)
 
     desk.tele.send = send  # type: ignore[method-assign]
-    with pytest.raises(errors.DeliveryUncertain):
+    with pytest.raises(errors.DeliveryDeferred):
         await desk.delivery.send(TO, THREE)
     assert desk.tele.texts == ["甲" * 900]
-    await desk.slept(AFTER_DOUBT)
-    assert await desk.tele.until(2) == ["甲" * 900, "丙" * 900]
-    states = {row.id: (row.state, row.detail) for row in await desk.rows() if "乙" in row.text}
-    assert list(states.values()) == [("uncertain", "repeated"), ("uncertain", "uncertain")]
-    assert desk.log.at("error")
+    await desk.slept(FIRST_AGAIN)
+    assert await desk.tele.until(3) == ["甲" * 900, REPEATED + "乙" * 900, "丙" * 900]
+    await until(lambda: not desk.delivery._waiting.chats)
+    states = [row.state for row in await desk.rows() if "乙" in row.text]
+    assert states == ["uncertain", "sent"]
 
 
 async def test_a_repeat_in_two_parts_is_recorded_under_the_ids_of_both(desk: Desk) -> None:

@@ -12,11 +12,12 @@ import pytest
 
 from bot import errors
 from bot.contracts import Begun, Outbound, Sent
-from bot.gateway import grace
+from bot.gateway import grace, outbox
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import REPEATED, SETTLE_SECONDS
+from bot.testing.clock import FakeClock
 from tests.unit.gateway.conftest import SECRET
-from tests.unit.gateway.outgoing import TO, Desk, until
+from tests.unit.gateway.outgoing import TO, Desk, address, until
 
 
 @pytest.fixture
@@ -110,18 +111,125 @@ async def test_a_platform_that_can_be_asked_only_later_is_asked_then_and_not_sen
     assert await bench.states() == [("sent", "m99")]
 
 
+async def test_a_platform_that_does_not_answer_is_asked_again_and_not_sent_to(
+    bench: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "SEND_SECONDS", 0.01)
+    asked = 0
+
+    async def find(_: Outbound) -> Sent | None:
+        nonlocal asked
+        asked += 1
+        if asked < 20:
+            await asyncio.Event().wait()
+        return Sent("m99")
+
+    bench.tele.find = find  # type: ignore[assignment, method-assign]
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
+    await bench.delivery.open(lambda *_: None)
+    async with bench.passing():
+        with pytest.raises(errors.DeliveryDeferred):
+            await bench.delivery.send(TO, "Hello.")
+        await until(lambda: not bench.delivery._waiting.chats)
+    assert bench.tele.sent == []
+    assert await bench.states() == [("sent", "m99")]
+
+
 async def test_where_nobody_can_tell_a_reply_goes_out_once_more_and_says_so(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     await bench.delivery.send(TO, "Hello.")
     assert bench.tele.texts == [REPEATED + "Hello."]
-    bench.tele.failures = [errors.DeliveryUncertain("time-out"), errors.DeliveryUncertain("time-out")]
-    with pytest.raises(errors.DeliveryUncertain):
-        await bench.delivery.send(TO, "Again.")
-    assert len(bench.tele.sent) == 1
-    bench.tele.failures = [errors.DeliveryUncertain("time-out")]
-    with pytest.raises(errors.DeliveryUncertain):
+    (first, again) = await bench.rows()
+    assert (first.state, again.state) == ("uncertain", "sent")
+    assert again.repeat_of == first.id
+    assert bench.tele.sent[0].repeat_of == first.id, "the channel proves the way first"
+
+
+async def test_a_report_is_repeated_too_while_it_is_being_sent_and_is_not_put_off(bench: Desk) -> None:
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")] * 3
+    async with bench.passing():
         await bench.delivery.send(TO, "A report.", kind="notice")
-    assert len(bench.tele.sent) == 1, "what nobody waits for is not repeated"
+    assert bench.tele.texts == [REPEATED + "A report."]
+    bench.tele.failures = [errors.DeliveryUncertain("time-out")] * 20
+    async with bench.passing():
+        with pytest.raises(errors.DeliveryUncertain):
+            await bench.delivery.send(TO, "a" * 900 + "\n\n" + "b" * 900, kind="notice")
+    assert [row.state for row in await bench.rows()] == [
+        "uncertain",
+        "sent",
+        "uncertain",
+        "failed",
+        "uncertain",
+    ]
+    assert not bench.delivery._waiting.chats
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_known(
+    tmp_path: Path, restarts: bool
+) -> None:
+    lost, clock = 7, FakeClock()
+    desk = Desk(tmp_path, clock=clock)
+    await desk.asked()
+    desk.tele.failures = [errors.DeliveryUncertain("time-out")] * 2
+    with pytest.raises(errors.DeliveryDeferred):
+        await desk.delivery.send(TO, "你好 🙂")
+    await desk.file.finish(TO.request_id, "done")
+    (first, again) = await desk.rows()
+    assert (first.state, again.state, again.attempts) == ("uncertain", "sending", 1)
+    left = lost - 2
+    while left:
+        if restarts:
+            await desk.close()
+            desk = Desk(tmp_path, clock=clock)
+        desk.tele.failures = [errors.DeliveryUncertain("time-out")] * (1 if restarts else left)
+        left -= len(desk.tele.failures)
+        await desk.delivery.open(lambda *_: None)
+        async with desk.passing(1.0):
+            await until(lambda: not desk.tele.failures)  # noqa: B023 - at once
+            await until(lambda: "tele:chat:77" not in desk.delivery.deferred._chats)  # noqa: B023
+    if restarts:
+        await desk.close()
+        desk = Desk(tmp_path, clock=clock)
+        await desk.delivery.open(lambda *_: None)
+    async with desk.passing(1.0):
+        assert await desk.tele.until(1) == [f"{REPEATED}你好 🙂"]
+        await until(lambda: not desk.delivery._waiting.chats)
+    assert [(row.state, row.attempts) for row in await desk.rows()] == [("uncertain", 0), ("sent", lost - 1)]
+    assert await desk.lines() == [("assistant", "你好 🙂")]
+    await desk.close()
+
+
+async def test_what_is_lost_for_a_day_is_told_to_operators_and_with_the_next_message(tmp_path: Path) -> None:
+    clock, told = FakeClock(), list[str]()
+    desk = Desk(tmp_path, clock=clock)
+    await desk.asked(finished=True)
+    desk.tele.failures = [errors.DeliveryUncertain("time-out")] * 1_000
+    with pytest.raises(errors.DeliveryDeferred):
+        await desk.delivery.send(TO, "答え")
+    await desk.delivery.open(lambda _, words: told.append(words))
+    async with desk.passing(300.0):
+        async with asyncio.timeout(30):
+            while not told:  # noqa: ASYNC110 - a list
+                await asyncio.sleep(0.001)
+    sends = 1_000 - len(desk.tele.failures)
+    assert sends < 200, "the longer it takes the rarer it is tried"
+    assert [(row.state, row.untold) for row in await desk.rows()] == [
+        ("uncertain", False),
+        ("uncertain", True),
+    ]
+    await desk.close()
+    desk = Desk(tmp_path, clock=clock)
+    later = address(request_id="02REQ")
+    await desk.delivery.send(later, "Hello again.")
+    (only,) = desk.tele.texts
+    assert only.endswith("Hello again.")
+    assert "may never have arrived: “" in only
+    assert "答え”" in only
+    await desk.delivery.send(later, "And again.")
+    assert desk.tele.texts[1:] == ["And again."], "it is told once"
+    assert not any(row.untold for row in await desk.rows())
+    await desk.close()
 
 
 async def test_a_notice_that_is_somebodys_answer_is_repeated_as_a_reply_is_and_stays_a_notice(
@@ -225,9 +333,10 @@ async def test_a_turn_that_goes_on_after_a_crash_knows_of_each_message_what_beca
     await first.close()
     second = Desk(tmp_path)
     second.tele.failures = [errors.DeliveryUncertain("lost")]
-    told = Begun("01A", ("m1",)), Begun("01B", failed=True), Begun("01C")
-    assert await second.delivery.resume(TO) == told
-    assert await second.delivery.resume(TO) == told
+    begun = await second.delivery.resume(TO)
+    repeat = (await second.rows())[-1]
+    assert begun == (Begun("01A", ("m1",)), Begun("01B", failed=True), Begun("01C", (repeat.id,)))
+    assert await second.delivery.resume(TO) == begun
     assert second.tele.sent == []
     await second.close()
 

@@ -84,6 +84,20 @@ async def test_one_chat_that_floods_does_not_delay_the_others() -> None:
     assert (hall.lanes.active, hall.lanes.total, hall.lanes.busy) == (0, 0, 0)
 
 
+async def test_on_a_full_disk_only_turns_that_had_begun_go_on_and_the_others_once_there_is_room() -> None:
+    full = True
+    hall = Hall(64, full=lambda: full)
+    hall.lanes.put(inbound("ada", "a", 1))
+    hall.lanes.add(inbound("bob", "b", 2), begun=())
+    hall.lanes.put(inbound("bob", "b", 3))
+    await hall.finish()
+    assert hall.words == ["bob2"]
+    full = False
+    hall.lanes.resume()
+    await hall.finish()
+    assert sorted(hall.words) == ["ada1", "bob2", "bob3"]
+
+
 async def test_a_person_with_a_hundred_threads_does_not_starve_another() -> None:
     hall = Hall(2)
     for number in range(100):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Answer, Question, TurnOutcome, TurnRequest
+from bot.contracts import Answer, Origin, Question, Quoted, TurnOutcome, TurnRequest
 from bot.gateway.approvals import SECONDS
 from bot.gateway.questions import QuestionDesk
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
@@ -59,6 +59,16 @@ async def test_the_next_words_of_whom_was_asked_are_the_answer(asks: Asks) -> No
     await asks.idle()
     assert asks.answers == [Answer("answered", "四")]
     assert asks.tele.texts[1] == "answered 四"
+
+
+async def test_what_is_forwarded_answers_nothing(asks: Asks) -> None:
+    await asks.begun()
+    passed_on = Quoted(user_id=MEMBER, text="nine", origin=Origin(how="forwarded", name="Eve"), brought=True)
+    await asks.say("", user_id=MEMBER, quoted=(passed_on,), **GROUP)
+    assert asks.answers == []
+    await asks.say("four", user_id=MEMBER, quoted=(passed_on,), **GROUP)
+    await asks.idle()
+    assert asks.answers == [Answer("answered", "four")]
 
 
 async def test_its_place_is_for_others_meanwhile(tmp_path: Path) -> None:

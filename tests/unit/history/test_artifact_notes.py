@@ -58,11 +58,11 @@ async def test_what_is_noted_counts_as_what_is_kept(
     store = make()
     monkeypatch.setattr(artifacts, "CHAT_BYTES", 3_000)
     old, newer = await put(store, "old"), await put(store, "newer")
-    await store.note(newer, KEY, [{"x": "x" * 2_600}])
+    await store.note(newer, KEY, [{"x": "x" * 2_500}])
     newest = await put(store, "newest")
     assert files(tmp_path) == [f"{newer}.txt", f"{newest}.txt"]
     assert old not in beside(tmp_path)
-    await store.note(newest, KEY, [{"x": "x" * 2_600}])
+    await store.note(newest, KEY, [{"x": "x" * 2_500}])
     last = await put(store, "last")
     assert files(tmp_path) == [f"{newest}.txt", f"{last}.txt"]
 

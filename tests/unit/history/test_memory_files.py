@@ -153,8 +153,9 @@ async def test_every_line_knows_where_it_comes_from(shelf: Shelf) -> None:
     assert await shelf.sources("a.md") == [("one", ["R1"]), ("three", ["R2"]), ("two", ["R1"])]
     await shelf.write("a.md", "one\nthree and two", "R3")
     assert await shelf.sources("a.md") == [("one", ["R1"]), ("three and two", ["R2", "R1", "R3"])]
-    await shelf.store.move(CHAT, "a.md", "b.md")
-    assert await shelf.sources("b.md") == [("one", ["R1"]), ("three and two", ["R2", "R1", "R3"])]
+    await shelf.store.move(CHAT, "a.md", "b.md", by("R4"))
+    named = [("one", ["R1", "R4"]), ("three and two", ["R2", "R1", "R3", "R4"])]
+    assert await shelf.sources("b.md") == named, "whoever names a file has words in it"
 
 
 async def test_a_new_line_may_have_the_words_of_others_too(shelf: Shelf) -> None:
@@ -194,13 +195,13 @@ async def test_the_lines_of_a_turn_are_forgotten(shelf: Shelf) -> None:
 async def test_folders_are_moved_and_removed_whole(shelf: Shelf) -> None:
     for path in ("n/a.md", "n/b.md", "na.md"):
         await shelf.write(path, path)
-    assert await shelf.store.move(CHAT, "n", "m/old") == 2
+    assert await shelf.store.move(CHAT, "n", "m/old", by("R1")) == 2
     assert list(await shelf.store.sizes(CHAT)) == ["m/old/a.md", "m/old/b.md", "na.md"]
     for taken in ("na.md", "NA.md", "na.md/x", "m"):
         with pytest.raises(errors.ToolError, match="already"):
-            await shelf.store.move(CHAT, "m/old/a.md", taken)
+            await shelf.store.move(CHAT, "m/old/a.md", taken, by("R1"))
     assert await shelf.store.remove(CHAT, "m") == 2
-    assert await shelf.store.remove(CHAT, "m") == await shelf.store.move(CHAT, "m", "n") == 0
+    assert await shelf.store.remove(CHAT, "m") == await shelf.store.move(CHAT, "m", "n", by("R1")) == 0
     assert await shelf.text("na.md") == "na.md"
 
 
@@ -214,7 +215,7 @@ async def test_the_memory_of_the_conversation_can_only_be_read(shelf: Shelf) -> 
         with pytest.raises(errors.ToolError, match="only be viewed"):
             await shelf.write(path, "no")
         with pytest.raises(errors.ToolError, match="only be viewed"):
-            await shelf.store.move(CHAT, "a.md", path)
+            await shelf.store.move(CHAT, "a.md", path, by("R1"))
     with pytest.raises(errors.ToolError, match="only be viewed"):
         await shelf.store.remove(CHAT, "session.md")
     await shelf.write("session.md", "a person has none", owner=PERSON)

@@ -81,7 +81,7 @@ def test_an_index_that_no_longer_fits_its_table_does_not_hide_an_inbound_in_sile
     changed = bytearray(left.base)
     changed[page] = left.base[page].replace(b"received", b"recdived")
     found = boot(tmp_path / "boot", bytes(changed), b"")
-    assert found.unfinished == []
+    assert found.unfinished == CHECKPOINTED  # its table is whole
     assert "set aside" in found.told[0]
     assert len(found.quarantined) == 1
 
@@ -100,7 +100,8 @@ def test_a_description_of_a_table_that_the_disk_has_changed_is_told_and_the_next
 ) -> None:
     assert described in left.base
     found = boot(tmp_path / "boot", left.base.replace(described, changed), b"")
-    assert found.unfinished == []
+    # Rows of which a column has no name cannot be carried over.
+    assert found.unfinished == ([] if changed == b"receivgd_at REAL" else CHECKPOINTED)
     assert "set aside" in found.told[0]
     assert len(found.quarantined) == 1
 
@@ -109,7 +110,7 @@ def test_a_file_that_claims_an_older_version_than_it_describes_is_told(left: Lef
     changed = bytearray(left.base)
     changed[63] = 1  # PRAGMA user_version: four bytes at 60 (https://www.sqlite.org/fileformat2.html)
     found = boot(tmp_path / "boot", bytes(changed), b"")
-    assert found.unfinished == []
+    assert found.unfinished == CHECKPOINTED
     assert "not that of version 1" in found.told[0]
 
 

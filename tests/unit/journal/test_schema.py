@@ -67,10 +67,40 @@ def test_a_fresh_file_gets_every_table(db: sqlite3.Connection) -> None:
     assert schema.migrate(db) == NEWEST
     assert tables(db) == {
         *("chats", "inbox", "keys", "outbox", "dead_letters", "once"),
-        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals"),
+        *("steps", "jobs", "leases", "closed_targets", "probe", "approvals", "lost"),
     }
     assert version(db) == NEWEST
     assert schema.migrate(db) == 0
+
+
+async def test_what_an_older_outbox_said_in_words_and_ids_is_in_columns(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    schema.migrate(file, schema.MIGRATIONS[:3])
+    rows = (
+        ("01A", "uncertain", "repeated"),
+        ("01A-1", "intent", "deferred until 1800000060.500"),
+        ("01A-2", "sending", None),
+        ("01B", "failed", "expired"),
+    )
+    for name, state, detail in rows:
+        file.execute(
+            """INSERT INTO outbox VALUES (?, '01REQ', 'telegram:chat:5', '{"chat_id":"5"}', '答 👍', 'reply', ?, NULL,
+            ?, 1.0, 2.0)""",
+            (name, state, detail),
+        )
+    file.close()
+    journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
+    found = await journal.deliveries("01REQ")
+    assert [
+        (row.id, row.state, row.not_before, row.repeat_of, row.attempts, row.detail) for row in found
+    ] == [
+        ("01A", "uncertain", None, None, 0, "repeated"),
+        ("01A-1", "intent", 1_800_000_060.5, "01A", 0, None),
+        ("01A-2", "sending", None, "01A", 0, None),
+        ("01B", "failed", None, None, 0, "expired"),
+    ]
+    assert not any(row.untold for row in found)
+    await journal.close()
 
 
 @pytest.mark.parametrize("start", range(NEWEST + 1))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts import Lost
 from bot.journal import file
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_approvals import approval
@@ -229,8 +230,10 @@ async def test_a_damaged_file_is_set_aside_and_a_fresh_one_begun(
         del data[len(data) // 2 // 4096 * 4096 + 100 :]
     path.write_bytes(data)
     journal = make()
-    assert await journal.unfinished() == []
-    assert await journal.receive(inbound(1))
+    read = await journal.unfinished()
+    assert all(one in map(inbound, range(200)) for one in read)
+    assert journal.lost() == Lost("damaged", 1_800_000_000.0)
+    assert await journal.receive(inbound(300))
     name = f"journal.db.corrupt-{1_800_000_000_000}"
     assert path.with_name(name).read_bytes() == bytes(data)
     (error,) = log.at("error")

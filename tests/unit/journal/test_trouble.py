@@ -15,6 +15,7 @@ import pytest
 
 from bot import errors
 from bot.journal import SqliteJournal, file
+from bot.reserve import PIECE, Reserve
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound
@@ -222,9 +223,9 @@ async def test_a_folder_that_turned_read_only_can_be_read_until_it_can_be_writte
 def test_a_disk_that_takes_nothing_more_and_gets_room_again_loses_nothing_it_said_it_had(
     tmp_path: Path,
 ) -> None:
-    script = Path(__file__).with_name("process_fills.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "journal.db")],
+        [sys.executable, "-m", "tests.unit.journal.process_fills", str(tmp_path / "journal.db")],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=False,
@@ -232,3 +233,48 @@ def test_a_disk_that_takes_nothing_more_and_gets_room_again_loses_nothing_it_sai
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["filled", "read", "refused", "recovered", "whole"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_on_a_full_disk_ends_are_recorded_from_the_reserve_and_nothing_new_is_taken_in(
+    make: Make, failing: type[Failing], log: MemoryLog, path: Path, times: int
+) -> None:
+    kept = Reserve(path.with_name("reserve"), log, most=4 * PIECE)
+    journal = make(reserve=kept)
+    await journal.receive(inbound(1))
+    kept.look()
+    failing.reaches, failing.failures, failing.code = False, times, sqlite3.SQLITE_FULL
+    await journal.intend([outbound(1)])
+    assert kept.left == (4 - times) * PIECE
+    assert journal.health() == ""
+    results = await asyncio.gather(
+        journal.mark(outbound(1).id, "sent", message_id="m1"),
+        journal.receive(inbound(2)),
+        journal.finish(inbound(1).request_id, "done"),
+        return_exceptions=True,
+    )
+    assert [str(one) for one in results] == [
+        "None",
+        "the journal takes in nothing new: the disk is full",
+        "None",
+    ]
+    (row,) = await journal.deliveries(outbound(1).request_id)
+    assert (row.state, row.message_id) == ("sent", "m1")
+    assert await journal.unfinished() == []
+    kept.look()
+    assert await journal.receive(inbound(2))
+
+
+async def test_a_reserve_that_is_used_up_leaves_the_refusal(
+    make: Make, failing: type[Failing], log: MemoryLog, path: Path
+) -> None:
+    kept = Reserve(path.with_name("reserve"), log, most=2 * PIECE)
+    journal = make(reserve=kept)
+    await journal.receive(inbound(1))
+    kept.look()
+    failing.reaches, failing.failures, failing.code = False, 3, sqlite3.SQLITE_FULL
+    with pytest.raises(errors.StorageError, match="disk I/O error"):
+        await journal.finish(inbound(1).request_id, "done")
+    assert kept.left == 0
+    await journal.finish(inbound(1).request_id, "done")
+    assert await journal.unfinished() == []

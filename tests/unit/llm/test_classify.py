@@ -13,6 +13,7 @@ from bot.llm import classify
 Kind = type[errors.ModelError]
 OVER = errors.ContextOverflow
 OUT = errors.OutputOverflow
+UNKNOWN = errors.ModelUnknown
 
 SENTENCES: list[tuple[str, int, str, Kind, int | None, int | None]] = [
     ("Anthropic", 400, "prompt is too long: 213462 tokens > 200000 maximum", OVER, 213_462, 200_000),
@@ -240,7 +241,28 @@ SENTENCES: list[tuple[str, int, str, Kind, int | None, int | None]] = [
         None,
         None,
     ),
-    ("404", 404, "model: claude-nothing", errors.RequestInvalid, None, None),
+    ("404", 404, "model: claude-nothing", errors.ModelUnknown, None, None),
+    ("404 of a page", 404, "Not Found", errors.RequestInvalid, None, None),
+    (
+        "OpenAI, no model",
+        404,
+        "The model `gpt-9` does not exist or you do not have access to it.",
+        UNKNOWN,
+        None,
+        None,
+    ),
+    ("Ollama, no model", 404, 'model "llama9:7b" not found, try pulling it first', UNKNOWN, None, None),
+    ("OpenRouter, no model", 400, "acme/none is not a valid model ID", UNKNOWN, None, None),
+    ("Bedrock, no model", 400, "The provided model identifier is invalid.", UNKNOWN, None, None),
+    ("no right to it", 403, "You do not have access to the model with this key.", UNKNOWN, None, None),
+    (
+        "a model and its field",
+        400,
+        "model: Input should be a valid string",
+        errors.RequestInvalid,
+        None,
+        None,
+    ),
     ("307", 307, "", errors.RequestInvalid, None, None),
     ("401", 401, "prompt is too long", errors.ModelRefused, None, None),
     ("403", 403, "Request not allowed", errors.ModelRefused, None, None),

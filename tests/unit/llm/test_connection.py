@@ -87,8 +87,12 @@ async def test_the_provider_is_asked_for_the_window_and_the_longest_answer_of_a_
 ) -> None:
     server.windows["claude-opus-5-5"] = 200_000
     assert await model.facts("claude-opus-5-5") == ModelFacts(200_000, 128_000)
-    assert await model.facts("claude-nobody-knows") == ModelFacts()
-    assert await model.facts("örtlich/模型:7b") == ModelFacts()
+
+
+@pytest.mark.parametrize("name", ["claude-nobody-knows", "örtlich/模型:7b"])
+async def test_a_provider_that_does_not_have_the_model_says_so(model: AnthropicModel, name: str) -> None:
+    with pytest.raises(errors.ModelUnknown):
+        await model.facts(name)
 
 
 @pytest.mark.parametrize("status", [404, 405, 501])

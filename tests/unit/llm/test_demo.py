@@ -246,7 +246,7 @@ async def test_any_request_has_an_answer(messages: list[Any]) -> None:
 
 @pytest.mark.parametrize("purpose", ["memory", "compaction"])
 async def test_what_it_writes_down_of_a_conversation_is_what_people_said(purpose: str) -> None:
-    head = user("<conversation_summary note='x'>old</conversation_summary>")
+    head = user('<conversation_summary note="x">old</conversation_summary>')
     messages = (head, user(CONTEXT, "The ship is called 海"), user("<memory_task>write</memory_task>"))
     request = ModelRequest(
         model="demo", max_tokens=1, system=(), messages=messages, tools=ALL, purpose=purpose

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -217,3 +218,34 @@ async def test_the_size_of_a_request_counts_the_tools_it_has_and_not_those_of_an
     sizes = [entry.details["characters"] for entry in log.of("llm_request")]
     assert sizes[0] == sizes[2]
     assert sizes[3] < sizes[0] < sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (script.cut(script.reply(ANSWER)), None),
+        (dataclasses.replace(script.reply(ANSWER), edit=lambda wire: wire[:-1]), "end_turn"),
+        (script.error_event(script.reply(ANSWER)), None),
+    ],
+    ids=["broken off", "without its end", "an error in the stream"],
+)
+async def test_an_answer_that_failed_in_the_middle_tells_its_reason_and_its_cost(
+    server: AnthropicServer, model: AnthropicModel, answer: script.Answer, reason: str | None
+) -> None:
+    log = MemoryLog()
+    server.then(answer)
+    with pytest.raises(errors.ModelError):
+        await items(LoggedModel(model, log=log, ids=UlidSource(), clock=FakeClock(), messages=False), REQUEST)
+    (failed,) = [entry.details for entry in log.of("llm_response")]
+    assert failed["stop_reason"] == reason
+    assert failed["usage"]["inputTokens"] > 0
+    assert 0 < failed["cost_usd"] < 1
+
+
+async def test_a_call_that_was_refused_has_no_cost(server: AnthropicServer, model: AnthropicModel) -> None:
+    log = MemoryLog()
+    server.then(script.overloaded())
+    with pytest.raises(errors.ModelError):
+        await items(LoggedModel(model, log=log, ids=UlidSource(), clock=FakeClock(), messages=False), REQUEST)
+    (failed,) = [entry.details for entry in log.of("llm_response")]
+    assert (failed["stop_reason"], failed["usage"], failed["cost_usd"]) == (None, None, None)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bot.contracts import Usage
-from bot.llm.prices import cost_usd, prefix_cost
+from bot.llm.prices import cost_usd, million, prefix_cost
 
 MILLION = 1_000_000
 
@@ -34,7 +34,7 @@ def test_the_price_of_a_call(model: str, usage: Usage, hour: int, dollars: float
 
 
 @pytest.mark.parametrize(
-    "model", ["", "demo", "gpt-9", "claude-opus-5-7", "claude-opus-50", "claude-sonnet-4-5"]
+    "model", ["", "demo-2", "gpt-9", "claude-opus-5-7", "claude-opus-50", "claude-sonnet-4-5"]
 )
 def test_an_unknown_model_has_no_price(model: str) -> None:
     assert cost_usd(model, Usage(MILLION, MILLION)) is None
@@ -61,4 +61,10 @@ def test_a_changed_prefix_is_written_anew_and_an_unchanged_one_read(
 
 
 def test_what_a_change_costs_is_unknown_where_the_price_is() -> None:
-    assert prefix_cost("demo", 1_000) is None
+    assert prefix_cost("gpt-9", 1_000) is None
+
+
+def test_what_a_million_tokens_cost_is_told() -> None:
+    assert million("claude-opus-5-5-20260101") == (4, 20)
+    assert million("demo") == (0, 0)
+    assert million("claude-opus-5-7") is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from telegram import User
 
-from bot.contracts import Inbound
+from bot.contracts import Inbound, Origin, Quoted
 from bot.testing.telegram import TelegramServer
 from channels.telegram import inbound, wire
 
@@ -219,8 +219,11 @@ def test_file_names_cannot_pretend(server: TelegramServer, me: wire.Bot) -> None
 
 def test_other_content_is_named(server: TelegramServer, me: wire.Bot) -> None:
     place = {"latitude": 1.0, "longitude": 2.0}
-    (attachment,) = must(server.say(fields={"location": place}), me).attachments
-    assert (attachment.kind, attachment.name, attachment.ref) == ("file", "location", None)
+    told = must(server.say(fields={"location": place}), me)
+    (sent,) = told.brought
+    assert (sent.kind, sent.text, sent.origin) == ("location", "latitude 1.000000, longitude 2.000000", None)
+    assert told.says
+    assert not told.attachments
 
 
 def test_messages_that_are_nobodys_are_dropped(server: TelegramServer, me: wire.Bot) -> None:
@@ -305,3 +308,152 @@ def test_an_edit_without_its_date_is_unreadable(server: TelegramServer, me: wire
     said = server.say("x")["message"]
     with pytest.raises(inbound.Unreadable):
         read({"update_id": 1, "edited_message": said}, me)
+
+
+def sent(server: TelegramServer, me: wire.Bot, **fields: Any) -> Quoted:
+    """What a message brings that has these fields and no words."""
+    told = must(server.say(fields=fields), me)
+    (brought,) = told.brought
+    assert told.says
+    assert (told.text, told.attachments) == ("", ())
+    return brought
+
+
+PLACE = {"latitude": 52.520008, "longitude": 13.404954}
+CONTACT = {
+    "phone_number": "+49 30 1",
+    "first_name": "Eve",
+    "last_name": "李",
+    "user_id": 666,
+    "vcard": "BEGIN:VCARD",
+}
+POLL = {
+    "id": "1", "question": "Where?", "total_voter_count": 3, "is_closed": False, "is_anonymous": True, "type": "regular",
+    "allows_multiple_answers": False, "options": [
+        {"text": "Rome", "voter_count": 1, "persistent_id": "a"}, {"text": "東京", "voter_count": 2, "persistent_id": "b"}
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"location": PLACE}, "location", ["latitude 52.520008", "longitude 13.404954"]),
+        ({"venue": {"location": PLACE, "title": "Dom", "address": "Lustgarten"}, "location": PLACE}, "venue", ["Dom", "Lustgarten", "52.520008"]),
+        ({"contact": CONTACT}, "contact", ["Eve 李", "phone +49 30 1", "666"]),
+        ({"poll": POLL}, "poll", ["Where?", "- Rome (1)", "- 東京 (2)"]),
+        ({"dice": {"emoji": "🎲", "value": 5}}, "dice", ["🎲 5"]),
+        ({"story": {"id": 3, "chat": {"id": 9, "type": "channel", "title": "News"}}}, "story", ["News"]),
+        ({"checklist": {"title": "List", "tasks": [{"id": 1, "text": "milk"}]}}, "checklist", ["List", "[ ] milk"]),
+        ({"game": {"title": "Chess", "description": "Play", "photo": []}}, "game", ["Chess", "Play"]),
+        ({"hologram": {"a": 1}, "sender_tag": "x"}, "unknown", ["hologram"]),
+    ],
+)  # fmt: skip
+def test_what_is_neither_words_nor_a_file_is_named_and_told(
+    server: TelegramServer, me: wire.Bot, fields: dict[str, Any], kind: str, words: list[str]
+) -> None:
+    brought = sent(server, me, **fields)
+    assert brought.kind == kind
+    for one in words:
+        assert one in brought.text
+    assert brought.origin is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"new_chat_members": [{"id": 9, "is_bot": False, "first_name": "X"}]},
+        {"group_chat_created": True, "strange": 1},
+        {"pinned_message": {"message_id": 1, "date": 0, "chat": {"id": 1, "type": "private"}}},
+        {"migrate_to_chat_id": -1005},
+        {"forward_date": 1},
+    ],
+)
+def test_messages_of_the_service_are_nobodys(
+    server: TelegramServer, me: wire.Bot, fields: dict[str, Any]
+) -> None:
+    assert read(server.say(fields=fields), me) is None
+
+
+def test_addresses_behind_words_are_told_beside_them(server: TelegramServer, me: wire.Bot) -> None:
+    said = "🎉 see here and there"
+    entities = [
+        {"type": "text_link", "offset": 7, "length": 4, "url": "https://a.example/?q=1"},
+        {"type": "text_link", "offset": 16, "length": 5, "url": "https://b.example/"},
+    ]
+    told = must(server.say(said, entities=entities), me)
+    assert told.text == said
+    assert [(link.text, link.url) for link in told.links] == [
+        ("here", "https://a.example/?q=1"),
+        ("there", "https://b.example/"),
+    ]
+    passed_on = must(server.forward(told_of(said, entities)), me)
+    assert passed_on.links == ()
+    assert passed_on.brought[0].text == "🎉 see here (https://a.example/?q=1) and there (https://b.example/)"
+
+
+def told_of(words: str, entities: list[dict[str, Any]]) -> dict[str, Any]:
+    chat = {"id": 666, "type": "private", "first_name": "Eve"}
+    who = {"id": 666, "is_bot": False, "first_name": "Eve"}
+    return {"message_id": 1, "date": 5, "chat": chat, "from": who, "text": words, "entities": entities}
+
+
+RICH = {
+    "blocks": [
+        {"type": "heading", "size": 1, "text": "Plan"},
+        {"type": "paragraph", "text": ["Ask ", {"type": "bold", "text": ["the ", {"type": "italic", "text": "whale"}]}, "."]},
+        {"type": "paragraph", "text": {"type": "url", "text": "read this", "url": "https://a.example/"}},
+        {"type": "list", "items": [{"label": "1.", "blocks": [{"type": "paragraph", "text": "鯨"}]}]},
+        {"type": "table", "cells": [[{"text": "a"}, {"text": "b"}], [{"text": "c"}, {"text": "d"}]]},
+        {"type": "details", "summary": "More", "blocks": [{"type": "pre", "text": "x = 1", "language": "py"}]},
+        {"type": "mathematical_expression", "expression": "e^x"},
+        {"type": "divider"},
+        {"type": "photo", "photo": [], "caption": {"text": "a whale"}},
+    ]
+}  # fmt: skip
+
+
+def test_a_rich_message_is_the_words_of_its_person(server: TelegramServer, me: wire.Bot) -> None:
+    told = must(server.say(fields={"rich_message": RICH}), me)
+    assert list(filter(None, told.text.splitlines())) == [
+        "Plan", "Ask the whale.", "read this", "1.", "鯨", "a | b", "c | d", "More", "x = 1", "e^x", "[photo] a whale"]  # fmt: skip
+    assert [(link.text, link.url) for link in told.links] == [("read this", "https://a.example/")]
+    assert not told.brought
+    mention = {
+        "blocks": [{"type": "paragraph", "text": [{"type": "mention", "text": "@Shipmate_bot"}, " go"]}]
+    }
+    assert must(server.say(fields={"rich_message": mention}, chat_id=GROUP), me).addressed == "mention"
+    origin = {"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": 1}}
+    passed_on = must(server.say(fields={"rich_message": RICH, **origin}), me)
+    assert passed_on.text == ""
+    assert passed_on.brought[0].text.startswith("Plan\n")
+
+
+def test_a_rich_message_of_any_shape_is_bounded(server: TelegramServer, me: wire.Bot) -> None:
+    deep: Any = "x"
+    for _ in range(200):
+        deep = {"type": "bold", "text": [deep]}
+    blocks: list[Any] = [
+        deep,
+        5,
+        None,
+        {"type": "list", "items": 7},
+        {"text": {"a": []}},
+        {"cells": ["a", 1]},
+    ]
+    told = must(server.say(fields={"rich_message": {"blocks": [*blocks, *["y"] * 10_000]}}), me)
+    assert len(told.text) < 20_000
+
+
+def test_where_somebody_is_now_is_no_edit(server: TelegramServer, me: wire.Bot) -> None:
+    live = {"location": {**PLACE, "live_period": 900}}
+    number = server.say(fields=live)["message"]["message_id"]
+    server.chats[1001].messages[number]["location"] = {**PLACE, "latitude": 1.0, "live_period": 900}
+    message = {**server.chats[1001].messages[number], "edit_date": 2_000_000_000}
+    assert read({"update_id": 1, "edited_message": message}, me) is None
+
+
+def test_an_older_servers_marks_of_a_forward_count(server: TelegramServer, me: wire.Bot) -> None:
+    told = must(server.say("/stop", fields={"forward_date": 1, "forward_sender_name": "Eve"}), me)
+    assert (told.text, told.command) == ("", None)
+    assert told.brought[0].origin == Origin(how="forwarded")

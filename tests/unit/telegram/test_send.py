@@ -13,6 +13,7 @@ from bot.testing import telegram_rules as rules
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
+from channels.telegram.moves import Moves
 from tests.unit.telegram.bed import GROUP, Bed, message
 
 
@@ -159,14 +160,40 @@ async def test_a_refused_connection_surely_sent_nothing(chat: Bed) -> None:
         await chat.channel.send(message("x"))
 
 
-async def test_a_blocked_bot_and_a_moved_group_are_gone(bed: Bed) -> None:
+async def test_a_blocked_bot_is_gone(bed: Bed) -> None:
     bed.server.block(1001)
     with pytest.raises(errors.TargetGone, match="blocked"):
         await bed.channel.send(message("x"))
-    bed.server.upgrade(-5, GROUP)
-    with pytest.raises(errors.TargetGone, match=str(GROUP)):
-        await bed.channel.send(message("x", {"chat_id": "-5"}))
-    assert bed.server.visible(GROUP) == []  # the new group has not been let in
+
+
+async def test_what_goes_to_a_group_goes_to_its_supergroup(bed: Bed) -> None:
+    """Here the refusal is the first that is heard of it; from then on nothing is sent to the group any more."""
+    bed.server.upgrade(-5, GROUP, told=())
+    await bed.channel.send(message("x", {"chat_id": "-5", "reply_to": "3"}))
+    sent = await bed.channel.send(message("x", {"chat_id": "-5", "reply_to": "3"}))
+    assert [one.text for one in bed.server.visible(GROUP)] == ["x", "x"]
+    assert {one.reply_to for one in bed.server.visible(GROUP)} == {None}, "message 3 was one of the group"
+    assert len(bed.server.called("sendMessage")) == 3
+    await bed.channel.edit(message("y", {"chat_id": "-5"}), sent.message_id)
+    assert [one.text for one in bed.server.visible(GROUP)] == ["x", "y"]
+    with pytest.raises(errors.EditRefused):
+        await bed.channel.edit(message("z", {"chat_id": "-5"}), sent.message_id.rpartition("/")[2])
+    assert [one.text for one in bed.server.visible(GROUP)] == ["x", "y"], "not another one of the same number"
+
+
+async def test_a_move_that_cannot_be_kept_is_not_taken_for_known(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "full")
+
+    bed.server.upgrade(-5, GROUP, told=())
+    with monkeypatch.context() as broken:
+        broken.setattr(Moves, "_write", full)
+        with pytest.raises(errors.DeliveryThrottled):
+            await bed.channel.send(message("x", {"chat_id": "-5"}))
+    await bed.channel.send(message("x", {"chat_id": "-5"}))
+    assert [one.text for one in bed.server.visible(GROUP)] == ["x"]
 
 
 @pytest.mark.parametrize("said", ["", " \n", "\ufeff \n", "\u200b\u202e"])

@@ -67,7 +67,7 @@ async def test_the_menu_of_commands_is_filled(bed: Bed) -> None:
     names = [command["command"] for command in bed.server.commands]
     assert names == [
         "start", "help", "new", "compact", "undo", "forget", "resume", "fork", "history", "stop", "approve",
-        "deny", "status", "stats", "receipt", "whoami",
+        "deny", "status", "model", "stats", "receipt", "whoami",
     ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import string
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -149,3 +150,70 @@ def test_of_a_text_that_goes_on_no_secret_shows_even_partly(
 )
 def test_what_could_become_a_secret_is_held_back(secrets: list[str], so_far: str, shown: str) -> None:
     assert Redactor(secrets).settled(so_far) == shown
+
+
+HIDDEN = "hunter2-_correct*horse/battery"
+
+
+def _apart(secret: str, between: str) -> str:
+    return between.join(secret)
+
+
+DISGUISED = {
+    "every byte in percent": "".join(f"%{byte:02X}" for byte in HIDDEN.encode()),
+    "in small letters": "".join(f"%{byte:02x}" for byte in HIDDEN.encode()),
+    "in both": "".join(f"%{byte:02x}" if at % 2 else f"%{byte:02X}" for at, byte in enumerate(HIDDEN.encode())),
+    "some bytes in percent": "".join(f"%{ord(sign):02X}" if at % 3 else sign for at, sign in enumerate(HIDDEN)),
+    "decimal entities": "".join(f"&#{ord(sign)};" for sign in HIDDEN),
+    "hex entities": "".join(f"&#x{ord(sign):x};" for sign in HIDDEN),
+    "long hex entities": "".join(f"&#X{ord(sign):06X};" for sign in HIDDEN),
+    "named entities": HIDDEN.replace("_", "&lowbar;").replace("*", "&ast;").replace("/", "&sol;"),
+    "some entities": HIDDEN.replace("r", "&#114;").replace("_", "&lowbar;"),
+    "bold inside": HIDDEN.replace("correct", "**corr**ect"),
+    "every letter in italics": "".join(f"*{sign}*" for sign in HIDDEN),
+    "code inside": HIDDEN.replace("horse", "`horse`"),
+    "escapes": HIDDEN.replace("-", r"\-").replace("_", r"\_").replace("*", r"\*"),
+    "a link inside": HIDDEN.replace("correct", "[correct](https://example.org/x)"),
+    "a reference inside": HIDDEN.replace("correct", "[correct][1]"),
+    "an image inside": HIDDEN.replace("correct", "![correct](https://example.org/x.png)"),
+    "Slack's own link": HIDDEN.replace("correct", "<https://example.org|correct>"),
+    "struck out": HIDDEN.replace("correct", "~~correct~~"),
+    "spoilers": HIDDEN.replace("correct", "||correct||"),
+    "zero width": _apart(HIDDEN, "\u200b"),
+    "joiners and soft hyphens": _apart(HIDDEN, "\u2060\u00ad"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", DISGUISED)
+def test_what_is_a_secret_once_rendered_is_one(how: str) -> None:
+    shown = Redactor([HIDDEN, "another-secret"])(f"before {DISGUISED[how]} after")
+    assert shown.replace("*", "") == "before [redacted] after"
+
+
+@pytest.mark.parametrize("lead", range(3))
+@pytest.mark.parametrize("width", [4, 19, 64, 76])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n> ", "\n    ", "\\n"])
+def test_wrapped_base64_is_found(lead: int, width: int, encode: Callable[[bytes], bytes], end: str) -> None:
+    secret = "sk-ant-~~~???-api03-" + HIDDEN * 2
+    packed = encode(b"xy"[:lead] + b"\xff" * 3 + secret.encode() + b"trailing").decode()
+    wrapped = end.join(packed[at : at + width] for at in range(0, len(packed), width))
+    shown = Redactor([secret])(f"here:\n{wrapped}\nthat was it")
+    assert shown.startswith("here:\n")
+    assert shown.endswith("\nthat was it")
+    joined = "".join(shown.replace("\\n", "").replace("> ", "").split())
+    assert not any(form in joined for form in forms(secret))
+    assert "[redacted]" in shown
+
+
+def test_what_is_packed_twice_does_not_go_on_at_all() -> None:
+    percent = "".join(f"%{byte:02X}" for byte in HIDDEN.encode())
+    assert Redactor([HIDDEN])("x " + "".join(f"&#{ord(sign)};" for sign in percent)) == "[redacted]"
+    entities = "".join(f"%26%23{ord(sign)}%3B" for sign in HIDDEN)
+    assert Redactor([HIDDEN])(f"x {entities}") == "[redacted]"
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.text(alphabet="*_~`\\[]()<>|!&#;%41 ab\n\u200b>", max_size=80))
+def test_form_alone_is_left_as_it_is(words: str) -> None:
+    assert Redactor([HIDDEN])(words) == words

@@ -8,17 +8,20 @@ import os
 import random
 import shlex
 import unicodedata
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import yarl
 
+from bot.contracts import Taint
 from bot.system import read_link
-from bot.tools.permissions import Call, Now, Paths, Rules, Subject
+from bot.tools.permissions import Call, Decision, Now, Paths, Rules, Subject
 
 NOON = Now(datetime(2026, 11, 20, 12, tzinfo=UTC))
 MEMBER = Subject("slack", "U1", "member", "slack:C1:10")
+STRICT = {"deny": 0, "ask": 1, "allow": 2}
 NAMES = ("open", "secret", "Secret", "vault", "café", "notes.txt", "key.pem", "a b", "秘密", "*", "x")
 STEPS = (
     "..",
@@ -78,6 +81,8 @@ SIGNS = (
     "\0",
     "\r",
 )
+_READING = frozenset({"read_file", "search_files"})
+_OWN = ("memory", "schedule_create", "schedule_cancel")
 HOSTS = (
     "docs.example.org",
     "evil.org",
@@ -136,7 +141,9 @@ def plant(root: Path) -> Path:
 
 
 class Adversary:
-    """Random calls against one set of rules; `bypasses` holds each that was decided wrongly."""
+    """Random calls against one set of rules, each with text of some level in view; `bypasses` holds each that was decided
+    wrongly.
+    """
 
     def __init__(self, project: Path, rng: random.Random) -> None:
         self._project = project
@@ -151,6 +158,7 @@ class Adversary:
                 "run_shell(git *)",
                 "web_fetch(https://docs.example.org/docs/*)",
                 "edit_file",
+                "@trusted:edit_file(open/)",
             ),
             deny=(
                 "read_file(secret/)",
@@ -164,6 +172,7 @@ class Adversary:
         )
         self.bypasses: list[tuple[str, str, str]] = []
         self.decided = {"allow": 0, "ask": 0, "deny": 0}
+        self.levels: Counter[tuple[str, str]] = Counter()
 
     def attack(self, times: int) -> None:
         for _ in range(times):
@@ -174,13 +183,48 @@ class Adversary:
                 tool, ("path", self._path)
             )
             words = make()
-            outcome = self.rules.judge(
-                Call(tool, {name: words}, frozenset({"write"})), [MEMBER], NOON
-            ).outcome
-            self.decided[outcome] += 1
+            call = Call(tool, {name: words}, frozenset({"read"} if tool in _READING else {"write"}))
+            level = self._rng.choice(list(Taint))
+            decision = self._judged(call, level)
+            self.decided[decision.outcome] += 1
+            self.levels[level.name.lower(), decision.outcome] += 1
             wrong = {"run_shell": self._command_wrong, "web_fetch": self._address_wrong}.get(tool)
-            if wrong(words, outcome) if wrong is not None else self._path_wrong(tool, words, outcome):
-                self.bypasses.append((tool, words, outcome))
+            judged = (
+                wrong(words, decision.outcome)
+                if wrong is not None
+                else self._path_wrong(tool, words, decision.outcome)
+            )
+            if judged or self._level_wrong(call, level, decision):
+                self.bypasses.append((tool, words, f"{level.name} {decision.outcome}"))
+            own = Call(self._rng.choice(_OWN), {}, frozenset({"write"}))
+            if self._own_wrong(own, level):
+                self.bypasses.append((own.tool, "", level.name))
+
+    def _judged(self, call: Call, level: Taint) -> Decision:
+        return self.rules.judge(call, [MEMBER], Now(NOON.time, taint=level))
+
+    def _level_wrong(self, call: Call, level: Taint, decision: Decision) -> bool:
+        """Text in view never opens anything; that of the project leaves a rule as it is, foreign text leaves an allowance of
+        what changes something to marked rules alone.
+        """
+        clean = self._judged(call, Taint.NONE)
+        if STRICT[decision.outcome] > STRICT[clean.outcome] or decision.lasting > clean.lasting:
+            return True
+        if (decision.outcome == "deny") != (clean.outcome == "deny"):
+            return True
+        if level == Taint.WORKSPACE and clean.source == "rule":
+            return decision != clean
+        changes = level == Taint.FOREIGN and "write" in call.effects
+        return changes and (
+            decision.lasting or (decision.outcome == "allow" and "@trusted:" not in decision.rule)
+        )
+
+    def _own_wrong(self, call: Call, level: Taint) -> bool:
+        """What concerns only who asks runs unasked with nothing in view, and is theirs to confirm otherwise."""
+        decision = self._judged(call, level)
+        if level == Taint.NONE:
+            return decision.outcome != "allow"
+        return decision.outcome != "ask" or not (decision.own and decision.granted)
 
     def _path(self) -> str:
         steps = self._rng.choices(STEPS, k=self._rng.randint(1, 7))

@@ -19,7 +19,10 @@ from bot.testing.model import tool_use
 from bot.tools.builtin import read_artifact
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
+from bot.tools.isolation import Isolation
 from bot.tools.registry import Registry, ToolPorts
+
+from .walls import CANARY, Desk, bubblewrap_works, landlock_works
 
 KEY = "telegram:chat:7:topic:2"
 
@@ -82,3 +85,25 @@ class Workbench:
 @pytest.fixture
 def tools(tmp_path: Path) -> Workbench:
     return Workbench(tmp_path / "artifacts")
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, tools: Workbench, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Desk:
+    wall = getattr(request, "param", None)
+    if (wall == "bubblewrap" and not bubblewrap_works()) or (
+        wall == "landlock" and not landlock_works(tmp_path)
+    ):
+        pytest.skip(f"{wall} is not to be had here")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
+    root = tmp_path / "project"
+    for name in (".env", "ship.json", ".ship/journal.db", ".git/config", "sub/.env.local", "sub/deep/.Git/x"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(CANARY)
+    (root / "seen.txt").write_text("seen\n")
+    (tmp_path / "outside.txt").write_text(CANARY)
+    made = Desk(root, tools)
+    if wall == "landlock":
+        made.isolation = Isolation(root, which=lambda _: None)
+    return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import CUT_OFF, Dispatcher
+from bot.tools.dispatch import CUT_OFF, LONG, Dispatcher
 from bot.tools.registry import Registry, definition
 
 
@@ -58,7 +59,7 @@ async def one(tool: Any, **arguments: Any) -> Json:
 async def test_a_result_answers_its_call() -> None:
     call = tool_use("fine", count=3)
     (result,) = await dispatcher(Fake("fine", fine)).run([call])
-    assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "3 done"}
+    assert result == {"type": "tool_result", "tool_use_id": call["id"], "content": "3 done", "origin": []}
 
 
 async def test_invalid_input_never_reaches_the_tool_and_says_what_is_wrong() -> None:
@@ -257,3 +258,26 @@ def test_definitions_are_sorted_and_without_titles_and_docstrings() -> None:
             "type": "object",
         },
     }
+
+
+async def test_what_is_long_is_searched_for_secrets_beside_all_else() -> None:
+    """A command prints a million characters, and each way to write a secret is looked for in them."""
+    there = threading.current_thread()
+    long_ones: list[tuple[bool, int]] = []
+
+    def redact(words: str) -> str:
+        long_ones.extend([(threading.current_thread() is there, len(words))] if len(words) >= LONG else [])
+        return words.replace("secret", "[redacted]")
+
+    async def prints(_: Any) -> str:
+        return "secret " * 50_000
+
+    async def fails(_: Any) -> str:
+        raise errors.CommandFailed(exit_code=1, stdout="secret " * 50_000, stderr="secret " * 50_000)
+
+    registry = Registry([Fake("prints", prints), Fake("fails", fails)])
+    runner = Dispatcher(registry, clock=FakeClock(), log=MemoryLog(), redact=redact)
+    results = await runner.run([tool_use("prints"), tool_use("fails")])
+    assert all("[redacted]" in str(one["content"]) and "secret" not in str(one["content"]) for one in results)
+    assert len(long_ones) >= 3
+    assert not [length for on_the_loop, length in long_ones if on_the_loop]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from bot import errors
-from bot.contracts import Json, Message
+from bot.contracts import ANYBODYS, NOBODYS, Json, Message, Provenance
 from bot.testing.model import tool_use
 from bot.tools import project
-from bot.tools.permissions import taint
+from bot.tools.permissions.code import Border
 from bot.tools.permissions.showing import visible
 
 from .test_policy import Asks, Bench, said, step
@@ -71,42 +72,47 @@ async def test_other_files_are_written_as_rules_say(tmp_path: Path) -> None:
     assert len(bench.tools["write_file"].ran) == 4
 
 
-def test_what_runs_as_ourselves_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_as_ourselves_is_not_written(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "env").mkdir()
     (root / "to").symlink_to("env")
-    monkeypatch.setattr(project, "OURS", (root / "env", root, root.parent))
-    here = project.Project(root)
-    for path in ("env/lib/new.pth", "to/new.pth", "env"):
-        with pytest.raises(errors.ToolError, match="part of Shipmate itself"):
+    here = project.Project(root, Border(root, sealed=(root / "env",)))
+    for path in ("env/lib/new.pth", "to/new.pth", "env", "ENV/x"):
+        with pytest.raises(errors.ToolError, match="part of what Shipmate runs on"):
             here.write(here.place(path), b"import os")
     assert not list((root / "env").iterdir())
     assert here.write(here.place("environment"), b"x") is False
 
 
-def viewed(first: str) -> list[Message]:
+def viewed(origin: Provenance, *, older: bool) -> list[Message]:
     call, result = step("memory")
     assert not isinstance(result["content"], str)
-    result["content"][0]["content"] = f"{first}\n/memories/chat/a, lines 1 to 1 of 1:\n    1\twords"
+    words = "/memories/chat/a, lines 1 to 1 of 1:\n    1\twords"
+    if older:
+        people = sorted(origin.people) if origin != ANYBODYS else None
+        result["content"][0]["content"] = f"<origin>{json.dumps(people)}</origin>\n{words}"
+    else:
+        result["content"][0] |= {"content": words, "origin": origin.packed()}
     return [said("x", "U7"), call, result]
 
 
 @pytest.mark.parametrize(
-    ("people", "asked"),
+    ("origin", "asked"),
     [
-        (frozenset({"U7"}), 0),
-        (frozenset({"U7", "U2"}), 1),
-        (frozenset({"U2"}), 1),
-        (None, 1),
-        (frozenset[str](), 0),
+        (Provenance(frozenset({"U7"})), 0),
+        (Provenance(frozenset({"U7", "U2"})), 1),
+        (Provenance(frozenset({"U2"})), 1),
+        (ANYBODYS, 1),
+        (NOBODYS, 0),
     ],
 )
+@pytest.mark.parametrize("older", [False, True])
 async def test_words_in_memory_have_the_rights_of_who_wrote_them(
-    tmp_path: Path, people: frozenset[str] | None, asked: int
+    tmp_path: Path, origin: Provenance, asked: int, *, older: bool
 ) -> None:
     asks = Asks("denied")
     bench = Bench(tmp_path, asks, allow=["run_shell(make, role operator)"])
-    await bench.run(tool_use("run_shell", command="make"), user="U7", view=viewed(taint.listed(people)))
+    await bench.run(tool_use("run_shell", command="make"), user="U7", view=viewed(origin, older=older))
     assert len(asks.asked) == asked
 
 

@@ -18,6 +18,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools import decoding, excerpt
 from bot.tools.builtin import list_dir, read_file, search_files
+from bot.tools.origins import Origins
 from bot.tools.project import Place, Project
 from bot.tools.registry import ToolPorts
 
@@ -29,7 +30,14 @@ CANARY = "canary-8d2f-outside"
 class Desk:
     def __init__(self, root: Path, tools: Workbench) -> None:
         self.root, self.project, self.touched = root, Project(root), list[Path]()
-        ports = cast("ToolPorts", type("Ports", (), {"project": self.project, "clock": FakeClock()}))
+        ports = cast(
+            "ToolPorts",
+            type(
+                "Ports",
+                (),
+                {"project": self.project, "clock": FakeClock(), "whose": lambda: Origins(self.project.root)},
+            ),
+        )
         self.tools = [module.build(ports) for module in (read_file, list_dir, search_files)]
         self._bench = tools
 

@@ -156,7 +156,9 @@ async def test_the_other_chats_of_whoever_asks_come_with_their_names(bench: Benc
     assert bench.texts == ["the budget is 40", "budget here"]
     assert bench.members.asked == [("slack", "U1", (THEIRS, THERE), True)]
     shown = [
-        block["text"] for message in loaded_messages(bench.injected.lines) for block in message["content"]
+        block["text"]
+        for message in loaded_messages(bench.injected.lines, "0a1b2c3d")
+        for block in message["content"]
     ]
     assert '"chat":"slack:chat:C2"' in shown[0].replace(" ", "")
     assert "https://example.org/7" in shown[0]
@@ -210,7 +212,7 @@ async def test_this_chat_alone_is_searched_without_asking_anybody(bench: Bench) 
 async def test_marks_are_ours_alone(bench: Bench) -> None:
     await bench.say("a forged mark", meta={"chat": "slack:chat:C9", "link": "https://evil.example"})
     await bench.load()
-    (shown, _) = loaded_messages(bench.injected.lines)[0]["content"]
+    (shown, _) = loaded_messages(bench.injected.lines, "0a1b2c3d")[0]["content"]
     assert "evil" not in shown["text"]
     assert "C9" not in shown["text"]
 
@@ -284,7 +286,7 @@ async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> 
     assert told["more umbrellas here"] is None, "those of another chat cannot be read here"
     assert [one["tool"] for one in told["umbrellas with many results"]] == [f"tool{n}" for n in range(2, 7)]
     assert told["umbrellas with none"] is None
-    shown = json.dumps(loaded_messages(bench.injected.lines))
+    shown = json.dumps(loaded_messages(bench.injected.lines, "0a1b2c3d"))
     assert made[0] in shown
     page = await bench.artifacts.read(made[1], HERE, offset=0, limit=10)
     assert page.text == "rows"

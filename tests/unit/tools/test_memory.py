@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts import ANYBODYS, Json, Message, Provenance, Taint, unpacked
 from bot.history.memory_files import MemoryStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
@@ -30,6 +32,10 @@ class Turn:
         self._context = ToolExecutionContext(
             chat_key, "R1", user_id, None, cast("Any", None), "telegram", private
         )
+
+    def sees(self, view: Sequence[Message]) -> None:
+        """The messages that are in view from now on."""
+        self._context = replace(self._context, view=lambda: view)
 
     async def call(self, command: str, **arguments: Any) -> Json:
         with tool_scope(self._context):
@@ -61,7 +67,7 @@ async def test_a_file_from_its_creation_to_its_end(group: Turn) -> None:
     path = "/memories/chat/plan.md"
     assert await group.does("view", path="/memories") == "/memories/chat/ (empty)"
     assert await group.does("create", path=path, file_text="one\ntwo") == f"{path} is written: 2 lines."
-    whole = f'<origin>["1"]</origin>\n{path}, lines 1 to 2 of 2:\n    1\tone\n    2\ttwo'
+    whole = f"{path}, lines 1 to 2 of 2:\n    1\tone\n    2\ttwo"
     assert await group.does("view", path=path) == whole
     await group.does("str_replace", path=path, old_str="two", new_str="2\n3")
     await group.does("insert", path=path, insert_line=0, insert_text="zero\n")
@@ -97,7 +103,7 @@ async def test_what_cannot_be_done_says_why(group: Turn) -> None:
     assert "There is no" in missing
     assert "the folder itself" in await group.fails("delete", path="/memories/chat")
     assert "needs insert_line and insert_text" in await group.fails("insert", path=path)
-    assert (await group.does("view", path=path)).endswith(f"\n{path}, lines 1 to 2 of 2:\n    1\tx\n    2\tx")
+    assert (await group.does("view", path=path)).endswith(f"{path}, lines 1 to 2 of 2:\n    1\tx\n    2\tx")
 
 
 async def test_a_file_says_whose_words_it_holds(tmp_path: Path, group: Turn) -> None:
@@ -105,12 +111,36 @@ async def test_a_file_says_whose_words_it_holds(tmp_path: Path, group: Turn) -> 
     await group.does("create", path=path, file_text="<origin>[]</origin>\nmine")
     other = Turn(tmp_path, "telegram:chat:-5", "2", private=False)
     await other.does("insert", path=path, insert_line=0, insert_text="theirs")
-    assert (await group.does("view", path=path, view_range=[2, 3])).startswith(
-        '<origin>["1", "2"]</origin>\n/mem'
-    )
+    assert (await group.call("view", path=path, view_range=[2, 3]))["origin"] == ["1", "2"]
+    assert (await group.call("view", path="/memories"))["origin"] == ["1", "2"], "its name is words of both"
     nobody = Turn(tmp_path, "telegram:chat:-5", None, private=False)
     await nobody.does("insert", path=path, insert_line=0, insert_text="of a job")
-    assert (await group.does("view", path=path)).startswith("<origin>null</origin>\n/mem")
+    assert (await group.call("view", path=path))["origin"] == ANYBODYS.packed()
+    assert (await group.call("view", path="/memories"))["origin"] == ANYBODYS.packed()
+
+
+async def test_what_was_in_view_when_a_note_was_made_is_in_view_again_with_it(tmp_path: Path) -> None:
+    path = "/memories/chat/a.md"
+    for level in Taint:
+        turn = Turn(tmp_path / level.name, "telegram:chat:-5", "1", private=False)
+        call = tool_use("list_dir")
+        shown = {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
+        shown["origin"] = Provenance(taint=level).packed()
+        turn.sees([{"role": "assistant", "content": [call]}, {"role": "user", "content": [shown]}])
+        await turn.does("create", path=path, file_text="words")
+        turn.sees([])
+        for viewed in (path, "/memories", "/memories/chat"):
+            found = unpacked((await turn.call("view", path=viewed))["origin"])
+            assert found.taint == level
+            assert found.people == frozenset({"1"})
+
+
+async def test_a_name_that_was_given_with_foreign_words_in_view_is_foreign(group: Turn) -> None:
+    await group.does("create", path="/memories/chat/a.md", file_text="words")
+    group.sees([{"role": "user", "content": "anybody's"}])
+    await group.does("rename", old_path="/memories/chat/a.md", new_path="/memories/chat/obey.md")
+    group.sees([])
+    assert unpacked((await group.call("view", path="/memories"))["origin"]).taint == Taint.FOREIGN
 
 
 @pytest.mark.parametrize(

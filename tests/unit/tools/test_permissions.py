@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.config.shape import Permissions, ShipFile
-from bot.contracts import Effect
+from bot.contracts import Effect, Taint
 from bot.system import read_link
 from bot.tools import builtin
 from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong
@@ -33,7 +33,8 @@ EFFECTS: dict[str, frozenset[Effect]] = {
     "web_fetch": frozenset({"network"}), "memory": frozenset({"read", "write"}), "chat_send": frozenset({"message"}),
     "chat_load_history": frozenset({"read", "write"}), "schedule_create": frozenset({"write"}),
 }  # fmt: skip
-TAINTED = Now(NOON.time, tainted=True)
+TAINTED = Now(NOON.time, taint=Taint.FOREIGN)
+READ = Now(NOON.time, taint=Taint.WORKSPACE)
 
 
 def no_links(_: str) -> None:
@@ -300,12 +301,36 @@ def test_untrusted_text_in_view_takes_defaults_and_unmarked_rules_away() -> None
         assert outcome(every, asked, now=TAINTED) == "allow"
 
 
+def test_text_of_the_project_takes_no_rule_of_an_operator_away() -> None:
+    every = rules(
+        allow=["run_shell(make)", "write_file(src/)", "web_fetch(docs.example.org)", "mcp__a__b"],
+        ask=["edit_file"],
+        deny=["run_shell(rm *)"],
+    )
+    for asked in (
+        call("run_shell", "make"), call("write_file", "src/a"), call("web_fetch", "https://docs.example.org/"),
+        call("mcp__a__b"), call("edit_file", "src/a"), call("run_shell", "rm x"), call("run_shell", "ls"),
+    ):  # fmt: skip
+        assert every.judge(asked, [MEMBER], READ) == every.judge(asked, [MEMBER], NOON)
+
+
+@pytest.mark.parametrize("now", [READ, TAINTED])
+def test_what_concerns_only_the_asker_is_confirmed_by_them(now: Now) -> None:
+    for asked in (call("memory", command="create"), call("schedule_create"), call("schedule_cancel")):
+        decision = rules().judge(asked, [MEMBER], now)
+        assert (decision.outcome, decision.granted, decision.own) == ("ask", True, True)
+    ruled = rules(allow=["memory", "schedule_*"])
+    assert outcome(ruled, call("memory", command="create"), now=now) == ("allow" if now is READ else "ask")
+    assert outcome(rules(), call("memory", command="view"), now=now) == "allow"
+    assert not rules().judge(call("run_shell", "make"), [MEMBER], now).granted
+
+
 def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> None:
     mine, here = call("chat_load_history", scope="mine"), call("chat_load_history", scope="chat")
     for every in (rules(), rules(allow=["chat_load_history"])):
         decision = every.judge(mine, [MEMBER], TAINTED)
         assert (decision.outcome, decision.granted, decision.lasting) == ("ask", True, False)
-        assert outcome(every, mine, now=Now(NOON.time, tainted=True, private=True)) == "allow"
+        assert outcome(every, mine, now=Now(NOON.time, taint=Taint.FOREIGN, private=True)) == "allow"
         assert outcome(every, here, now=TAINTED) == outcome(every, mine) == "allow"
     assert outcome(rules(allow=["@trusted:chat_load_history"]), mine, now=TAINTED) == "allow"
 
@@ -375,6 +400,57 @@ def test_a_name_that_somebody_gave_themselves_never_changes_a_decision(name: str
         )
 
 
+_LISTS = st.lists(
+    st.sampled_from(
+        ["run_shell", "run_shell(make)", "run_shell(*, user in slack:U1)", "memory", "schedule_*", "write_file(src/)",
+         "@trusted:run_shell(make)", "@trusted:*", "web_fetch(a.org)", "mcp__a__*", "*", "chat_load_history", "task"]
+    ),
+    max_size=4,
+)  # fmt: skip
+_CALLS = st.sampled_from(
+    [
+        call("run_shell", "make"), call("run_shell", "ls; rm"), call("memory", command="create"), call("schedule_create"),
+        call("write_file", "src/a"), call("write_file", "Agent.md"), call("web_fetch", "https://a.org/"), call("mcp__a__b"),
+        call("chat_load_history", scope="mine"), call("task"), call("chat_send"), call("read_file", "a"),
+    ]
+)  # fmt: skip
+_WHO = st.lists(st.sampled_from([MEMBER, OPERATOR, NOBODY]), min_size=1, max_size=3)
+STRICT = {"deny": 0, "ask": 1, "allow": 2}
+
+
+@given(
+    lists=st.tuples(_LISTS, _LISTS, _LISTS), asked=_CALLS, who=_WHO, private=st.booleans(),
+    levels=st.tuples(st.sampled_from(Taint), st.sampled_from(Taint)),
+)  # fmt: skip
+@settings(max_examples=400, deadline=None)
+def test_less_trusted_text_never_turns_a_question_into_an_allowance(
+    lists: tuple[list[str], ...],
+    asked: Call,
+    who: list[Subject],
+    levels: tuple[Taint, Taint],
+    *,
+    private: bool,
+) -> None:
+    every = rules(allow=lists[0], ask=lists[1], deny=lists[2])
+    fewer, more = (
+        every.judge(asked, who, Now(NOON.time, taint=level, private=private)) for level in sorted(levels)
+    )
+    assert STRICT[more.outcome] <= STRICT[fewer.outcome]
+    assert (fewer.outcome == "deny") == (more.outcome == "deny"), "text forbids nothing by itself"
+    assert more.lasting <= fewer.lasting
+
+
+@given(allow=_LISTS, ask=_LISTS, deny=_LISTS, asked=_CALLS, who=_WHO)
+@settings(max_examples=400, deadline=None)
+def test_text_of_the_project_never_changes_what_an_operators_rule_says(
+    allow: list[str], ask: list[str], deny: list[str], asked: Call, who: list[Subject]
+) -> None:
+    every = rules(allow=allow, ask=ask, deny=deny)
+    before = every.judge(asked, who, NOON)
+    if before.source == "rule":
+        assert every.judge(asked, who, READ) == before
+
+
 @given(words=st.text(max_size=60))
 @settings(max_examples=150, deadline=None)
 def test_judging_never_fails_whatever_is_asked(words: str) -> None:
@@ -398,3 +474,4 @@ def test_nobody_gets_around_the_rules(tmp_path: Path) -> None:
     adversary.attack(300)
     assert adversary.bypasses == []
     assert all(adversary.decided.values())
+    assert len(adversary.levels) == 9, "each outcome at each level"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import Inbound, JobList, JobRequest, Json, Message, Tool
+from bot.contracts import ANYBODYS, Inbound, JobList, JobRequest, Json, Message, Provenance, Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -32,14 +32,14 @@ class Kept:
     def __init__(self) -> None:
         self.asked: list[JobRequest] = []
         self.cancelled: list[tuple[Inbound, str]] = []
-        self.words_of: frozenset[str] | None = frozenset({"U2"})
+        self.origin = Provenance(frozenset({"U2"}))
 
     async def create(self, asked: JobRequest) -> str:
         self.asked.append(asked)
         return "Scheduled as job ABC123"
 
     async def listed(self, inbound: Inbound) -> JobList:
-        return JobList(f"jobs of {inbound.chat_key}", self.words_of)
+        return JobList(f"jobs of {inbound.chat_key}", self.origin)
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         self.cancelled.append((inbound, job))
@@ -71,29 +71,33 @@ async def test_place_person_and_whose_words_were_in_view_come_from_the_turn() ->
     call = tool_use("schedule_create", prompt="tell 你好", when="every 2h", timezone="Asia/Tokyo")
     result = await run(jobs, call, view=[said("a", "U1"), said("b", "U2")])
     assert result["content"] == "Scheduled as job ABC123"
-    assert jobs.asked == [JobRequest(ASKS, "tell 你好", "every 2h", "Asia/Tokyo", frozenset({"U1", "U2"}))]
+    assert jobs.asked == [
+        JobRequest(ASKS, "tell 你好", "every 2h", "Asia/Tokyo", Provenance(frozenset({"U1", "U2"})))
+    ]
     page = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "a page"}]}
     await run(jobs, tool_use("schedule_create", prompt="p", when="every 2h"), view=[page])
-    assert jobs.asked[1].words_of is None
+    assert jobs.asked[1].origin == ANYBODYS
 
 
 async def test_they_are_shown_and_taken_back_for_the_message_that_asks() -> None:
     jobs = Kept()
-    assert (await run(jobs, tool_use("schedule_list")))[
-        "content"
-    ] == f'<origin>["U2"]</origin>\njobs of {KEY}'
+    listed = await run(jobs, tool_use("schedule_list"))
+    assert (listed["content"], listed["origin"]) == (f"jobs of {KEY}", ["U2"])
     assert (await run(jobs, tool_use("schedule_cancel", job="ABC123")))["content"] == "gone"
     assert jobs.cancelled == [(ASKS, "ABC123")]
 
 
-@pytest.mark.parametrize(("people", "known"), [(frozenset({"U2"}), frozenset({"U1", "U2"})), (None, None)])
+@pytest.mark.parametrize(
+    ("repeated", "known"),
+    [(Provenance(frozenset({"U2"})), Provenance(frozenset({"U1", "U2"}))), (ANYBODYS, ANYBODYS)],
+)
 async def test_what_a_list_of_jobs_repeats_counts_as_the_words_it_is(
-    people: frozenset[str] | None, known: frozenset[str] | None
+    repeated: Provenance, known: Provenance
 ) -> None:
     jobs, call = Kept(), tool_use("schedule_list")
-    jobs.words_of = people
+    jobs.origin = repeated
     shown = [said("a", "U1"), {"role": "assistant", "content": [call]}]
-    assert taint.authors([*shown, {"role": "user", "content": [await run(jobs, call)]}]) == known
+    assert taint.seen([*shown, {"role": "user", "content": [await run(jobs, call)]}]) == known
 
 
 @pytest.mark.parametrize("more", [{"chatId": "C2"}, {"userId": "U2"}, {"target": "x"}])

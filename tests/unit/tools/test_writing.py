@@ -17,6 +17,7 @@ from bot.contracts import Json
 from bot.testing.model import tool_use
 from bot.tools.builtin import edit_file, write_file
 from bot.tools.builtin.edit_file import replaced
+from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 
@@ -26,7 +27,10 @@ from .conftest import Workbench
 class Desk:
     def __init__(self, root: Path, tools: Workbench) -> None:
         self.root, self.project = root, Project(root)
-        ports = cast("ToolPorts", type("Ports", (), {"project": self.project}))
+        ports = cast(
+            "ToolPorts",
+            type("Ports", (), {"project": self.project, "whose": lambda: Origins(self.project.root)}),
+        )
         self._tools = [write_file.build(ports), edit_file.build(ports)]
         self._bench = tools
 

@@ -62,4 +62,4 @@ async def test_an_address_that_is_not_here_is_a_finding(tmp_path: Path) -> None:
 
 
 async def test_the_page_says_who_answers(browser: Browser) -> None:
-    assert await browser.get("/api/info") == (200, {"name": "Shipmate", "model": ""})
+    assert await browser.get("/api/info") == (200, {"name": "Shipmate", "model": "", "operator": False})

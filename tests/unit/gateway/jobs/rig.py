@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bot.contracts import Inbound, JobRequest, Journal
+from bot.contracts import Inbound, JobRequest, Journal, Provenance
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
@@ -102,7 +102,7 @@ class Rig:
 
     async def plan(self, when: str, prompt: str = "tell me 你好", **more: Any) -> str:
         """Make a job; its name."""
-        timezone, words = more.pop("timezone", ""), more.pop("words_of", frozenset({"77"}))
+        timezone, words = more.pop("timezone", ""), more.pop("origin", Provenance(frozenset({"77"})))
         said = await self.desk.create(JobRequest(self.inbound(**more), prompt, when, timezone, words))
         self.said = said
         return said.split()[3]

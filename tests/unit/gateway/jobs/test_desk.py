@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Command, JobRequest
+from bot.contracts import ANYBODYS, NOBODYS, Command, JobRequest, Provenance, Taint
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig
 
@@ -146,13 +146,13 @@ async def test_a_place_shows_its_own_jobs_and_those_of_its_threads(rig: Rig) -> 
 
 
 async def test_a_list_says_whose_words_it_repeats_and_what_is_cancelled_repeats_none(rig: Rig) -> None:
-    assert (await rig.desk.listed(rig.inbound())).words_of == frozenset()
-    await rig.plan("every 1h", **GROUP, words_of=frozenset({"9"}))
-    assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of == frozenset(
-        {"9", rig.inbound(**GROUP).user_id}
+    assert (await rig.desk.listed(rig.inbound())).origin == NOBODYS
+    await rig.plan("every 1h", **GROUP, origin=Provenance(frozenset({"9"})))
+    assert (await rig.desk.listed(rig.inbound(**GROUP))).origin == Provenance(
+        frozenset({"9", rig.inbound(**GROUP).user_id})
     )
-    name = await rig.plan("every 1h", prompt="now run ./x", **GROUP, words_of=None)
-    assert (await rig.desk.listed(rig.inbound(**GROUP))).words_of is None
+    name = await rig.plan("every 1h", prompt="now run ./x", **GROUP, origin=ANYBODYS)
+    assert (await rig.desk.listed(rig.inbound(**GROUP))).origin.taint == Taint.FOREIGN
     assert await rig.desk.cancel(rig.inbound(**GROUP), name) == f"Job {name} is cancelled."
 
 
@@ -186,7 +186,18 @@ async def test_a_job_whose_request_was_forgotten_is_gone(rig: Rig) -> None:
 
 
 async def test_words_of_too_many_people_are_anybodys(rig: Rig) -> None:
-    await rig.plan("every 1h", words_of=frozenset(map(str, range(51))))
-    await rig.plan("every 1h", words_of=None)
-    await rig.plan("every 1h", words_of=frozenset({"9", "8"}))
+    await rig.plan("every 1h", origin=Provenance(frozenset(map(str, range(51)))))
+    await rig.plan("every 1h", origin=ANYBODYS)
+    await rig.plan("every 1h", origin=Provenance(frozenset({"9", "8"})))
     assert [job.spec["wordsOf"] for job in await rig.journal.jobs()] == [None, None, ["8", "9"]]
+
+
+async def test_the_level_of_what_was_in_view_stays_with_a_job(rig: Rig) -> None:
+    await rig.plan("every 1h", origin=Provenance(frozenset({"9"}), Taint.WORKSPACE))
+    rig.restart()
+    assert (await rig.desk.listed(rig.inbound())).origin == Provenance(
+        frozenset({"9", "77"}), Taint.WORKSPACE
+    )
+    await rig.passes(2 * 3_600)
+    assert rig.taken[0].due is not None
+    assert rig.taken[0].due.origin == Provenance(frozenset({"9"}), Taint.WORKSPACE)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors
-from bot.contracts import Approval, Command, JobRequest, TurnOutcome, TurnRequest, Verdict
+from bot.contracts import Approval, Command, JobRequest, Provenance, TurnOutcome, TurnRequest, Verdict
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import Desk
 
 
 async def plan(bench: Bench, when: str = "every 1h", prompt: str = "the news", **more: Any) -> str:
-    asked = JobRequest(bench.inbound(**more), prompt, when, "", frozenset({"77"}))
+    asked = JobRequest(bench.inbound(**more), prompt, when, "", Provenance(frozenset({"77"})))
     return (await bench.jobs.create(asked)).split()[3]
 
 

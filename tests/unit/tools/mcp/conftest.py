@@ -46,11 +46,11 @@ class Rig:
 
 
 def friendly(**more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(HERE / "friendly.py")], **more}
+    return {"command": sys.executable, "args": [str(HERE / "friendly.py"), "./"], **more}
 
 
 def raw(mode: str, **more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(HERE / "raw.py"), mode], **more}
+    return {"command": sys.executable, "args": [str(HERE / "raw.py"), mode, "."], **more}
 
 
 Start = Callable[..., Any]

@@ -1,9 +1,10 @@
-"""A server as people write them, with the library. `python friendly.py` speaks through its stdin and stdout."""
+"""A server as people write them, with the library. `python friendly.py FOLDER` speaks through its stdin and stdout."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,4 +71,4 @@ def build(folder: Path) -> MCPServer:
 
 
 if __name__ == "__main__":
-    build(Path.cwd()).run("stdio")
+    build(Path(sys.argv[1])).run("stdio")

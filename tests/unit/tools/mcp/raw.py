@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MODE = sys.argv[1]
+MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
 
 
@@ -74,7 +74,7 @@ def called(asked: dict[str, Any]) -> None:
     elif MODE == "refuses":
         out({"id": asked["id"], "error": {"code": -32603, "message": "no\n  way"}})
     elif MODE != "deaf":
-        Path("called").write_text(words)
+        (FOLDER / "called").write_text(words)
         answer(asked, {"content": [{"type": "text", "text": f"said {words}"}]})
 
 
@@ -93,7 +93,7 @@ def prepared() -> None:
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.fork() == 0:
-            Path("child").write_text(str(os.getpid()))
+            (FOLDER / "child").write_text(str(os.getpid()))
             signal.pause()
     if MODE == "crash":
         sys.stderr.write("no token\nsecret-secret-secret\n")

@@ -1,0 +1,50 @@
+"""Whose words a text holds, and how far they are trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+ORIGIN = "origin"
+"""The key beside the text of a block that is kept: whose words that text holds. It is never sent to a model."""
+
+
+class Taint(IntEnum):
+    """The level of untrusted text, in order. `WORKSPACE` is what the project itself holds: its files, and the output of
+    commands without network. `FOREIGN` is what anybody may have written.
+    """
+
+    NONE = 0
+    WORKSPACE = 1
+    FOREIGN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The ids of the people whose words a text holds, and the level of what stands in it beside them."""
+
+    people: frozenset[str] = frozenset()
+    taint: Taint = Taint.NONE
+
+    def __or__(self, other: Provenance) -> Provenance:
+        return Provenance(self.people | other.people, max(self.taint, other.taint))
+
+    def packed(self) -> Any:
+        """As JSON: a list of ids, with the level where there is one."""
+        people = sorted(self.people)
+        return {"people": people, "taint": self.taint.name.lower()} if self.taint else people
+
+
+NOBODYS = Provenance()
+WORKSPACES = Provenance(taint=Taint.WORKSPACE)
+ANYBODYS = Provenance(taint=Taint.FOREIGN)
+
+
+def unpacked(value: object) -> Provenance:
+    """An origin out of JSON. What cannot be read is anybody's."""
+    facts = value if isinstance(value, dict) else {"people": value, "taint": "none"}
+    people, name = facts.get("people"), str(facts.get("taint")).upper()
+    if not isinstance(people, list) or name not in Taint.__members__:
+        return ANYBODYS
+    return Provenance(frozenset(map(str, people)), Taint[name])

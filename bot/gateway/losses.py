@@ -1,0 +1,133 @@
+"""A journal that was damaged or gone at the start: who may have lost a message there is told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from bot import errors
+from bot.contracts import (
+    Archive,
+    ArchiveLine,
+    ChatType,
+    Clock,
+    HistoryQuery,
+    Journal,
+    Log,
+    Manifest,
+    Recalls,
+)
+from bot.gateway import queueing
+from bot.gateway.address import Address
+from bot.gateway.delivery import Delivery
+from bot.gateway.reports import Reports
+
+RECENT = 24 * 3600.0
+"""Seconds for which somebody may still wait for an answer."""
+NEW = 3600.0
+"""Seconds for which a loss that nobody suffers from is told to operators."""
+LINES = 100
+"""The last lines of a chat that are looked at."""
+WORDS = (
+    "My records were damaged, and I cannot tell whether I have answered your last message. "
+    "If it has no answer, please send it again."
+)
+
+
+class Losses:
+    """Goes by the archive: chats in which a person said something that has no answer, and that the journal does not know.
+    Each is told once, over kills and restarts too: what tells them is in the outbox under the id of what they said.
+    """
+
+    def __init__(
+        self,
+        manifests: Mapping[str, Manifest],
+        *,
+        journal: Journal,
+        archive: Archive,
+        recall: Recalls,
+        delivery: Delivery,
+        reports: Reports,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._manifests = manifests
+        self._journal = journal
+        self._archive = archive
+        self._recall = recall
+        self._delivery = delivery
+        self._reports = reports
+        self._clock = clock
+        self._log = log
+
+    async def tell(self, channel: str) -> None:
+        """Tell the people of a channel that is connected, and operators. Raises nothing."""
+        lost = self._journal.lost()
+        if lost is None or self._clock.now() - lost.at > RECENT:
+            return
+        try:
+            found = await self._unanswered(channel, lost.at)
+        except errors.StorageError as error:
+            self._log.write("error", "who lost a message is not known", level="error", cause=str(error))
+            return
+        if found is None:
+            return  # nothing was ever said here
+        if found or self._clock.now() - lost.at < NEW:
+            self._reports.tell(
+                "journal lost",
+                f"The journal was {lost.what} at the start. What can be read of it goes on; whose last message may be lost "
+                "is told to send it again. Planned jobs and decisions may be missing: see `shipmate logs`.",
+            )
+        for to in found:
+            self._log.write(
+                "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
+            )
+            try:
+                await self._delivery.send(to, WORDS, kind="notice", owed=True)
+            except errors.DeliveryFailed as error:
+                self._log.write(
+                    "delivery", "whose message may be lost could not be told", level="error",
+                    chat_key=to.chat_key, cause=str(error),
+                )  # fmt: skip
+
+    async def _unanswered(self, channel: str, at: float) -> list[Address] | None:
+        """None where nothing was said on this channel before the loss."""
+        spoken, found = False, []
+        for chat_key in await self._recall.kept(channel):
+            query = HistoryQuery(limit=LINES, before=int(at * 1000), counted=False)
+            # A platform's own time may lie before that at which a message was taken in.
+            lines = [
+                line
+                for line in (await self._archive.search(chat_key, query)).lines
+                if queueing.named_at(_request(line)) < at
+            ]
+            spoken = spoken or bool(lines)
+            for line in self._left(lines):
+                name = _request(line)
+                if await self._journal.inbound(name) is None and not await self._told(name):
+                    target = self._manifests[channel].decode(chat_key)
+                    found.append(Address(channel, line.chat_id, chat_key, _type(line), target, name))
+                    break
+        return found if spoken else None
+
+    def _left(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
+        """What people said after the last message that has an answer, newest first. The answer may stand behind it: what
+        was said meanwhile waited for it.
+        """
+        since = (self._clock.now() - RECENT) * 1000
+        answered = {_request(line) for line in lines if line.role == "assistant"}
+        said = [line for line in reversed(lines) if line.role == "user" and line.ts >= since]
+        return list(itertools.takewhile(lambda line: _request(line) not in answered, said))
+
+    async def _told(self, request_id: str) -> bool:
+        """Whether a notice about this message was sent, maybe by an earlier process."""
+        rows = await self._journal.deliveries(request_id)
+        return any(row.kind == "notice" and row.state == "sent" for row in rows)
+
+
+def _request(line: ArchiveLine) -> str:
+    return str((line.meta or {}).get("requestId", ""))
+
+
+def _type(line: ArchiveLine) -> ChatType:
+    return "direct" if (line.meta or {}).get("chatType") == "direct" else "group"

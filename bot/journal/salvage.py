@@ -1,0 +1,93 @@
+"""What can still be read of a journal that was set aside, carried over into the one that takes its place."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_FARTHEST = 1 << 20
+"""Rows that are looked for where the file does not say how many there are."""
+
+
+def carry_over(source: Path, db: sqlite3.Connection) -> dict[str, int]:
+    """Copy every row that can be read; how many of each table there are then. The source is only read."""
+    carried: dict[str, int] = {}
+    try:
+        with contextlib.closing(_opened(source)) as old:
+            there = _tables(old)
+            db.execute("BEGIN IMMEDIATE")
+            for table, columns in _tables(db).items():
+                if common := [name for name in columns if name in there.get(table, ())]:
+                    carried[table] = _carried(old, db, table, common)
+            db.execute("COMMIT")
+    except sqlite3.Error:
+        # It describes itself in a place that cannot be read.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        return {}
+    return carried
+
+
+def _opened(source: Path) -> sqlite3.Connection:
+    # Without a log beside it nothing is made beside it either.
+    alone = not source.with_name(f"{source.name}-wal").exists()
+    how = "?mode=ro&immutable=1" if alone else "?mode=ro"
+    db = sqlite3.connect(f"{source.absolute().as_uri()}{how}", uri=True, isolation_level=None)
+    db.text_factory = lambda raw: raw.decode(errors="replace")
+    # Else SQLite reads nothing of a file that was cut short, or of whose description a part is wrong.
+    db.execute("PRAGMA writable_schema = ON")
+    return db
+
+
+def _tables(db: sqlite3.Connection) -> dict[str, list[str]]:
+    names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
+
+
+def _carried(old: sqlite3.Connection, db: sqlite3.Connection, table: str, columns: list[str]) -> int:
+    named = ", ".join(columns)
+    # Rows that do not fit (a state that is none) are damaged too.
+    insert = f"INSERT OR IGNORE INTO {table} ({named}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+    for row in _rows(old, table, named):
+        db.execute(insert, row)
+    return int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+
+
+def _rows(old: sqlite3.Connection, table: str, named: str) -> Iterator[tuple[Any, ...]]:
+    select = f"SELECT {named} FROM {table}"  # noqa: S608 - names of our own
+    try:
+        old.execute(f"SELECT rowid FROM {table} LIMIT 0")  # noqa: S608
+    except sqlite3.OperationalError:
+        yield from _from_both_ends(old, select)
+        return
+    ranges = [(1, _last(old, table))]
+    while ranges:
+        first, last = ranges.pop()
+        try:
+            found = old.execute(f"{select} NOT INDEXED WHERE rowid BETWEEN ? AND ?", (first, last)).fetchall()
+        except sqlite3.DatabaseError:
+            if first < last:
+                middle = (first + last) // 2
+                ranges += [(middle + 1, last), (first, middle)]
+        else:
+            yield from found
+
+
+def _last(old: sqlite3.Connection, table: str) -> int:
+    try:
+        return int(old.execute(f"SELECT max(rowid) FROM {table} NOT INDEXED").fetchone()[0] or 0)  # noqa: S608
+    except sqlite3.DatabaseError:
+        return _FARTHEST
+
+
+def _from_both_ends(old: sqlite3.Connection, select: str) -> Iterator[tuple[Any, ...]]:
+    """Of a table without row numbers: up to the first damage, and from behind down to the last."""
+    for order in ("ASC", "DESC"):
+        try:
+            yield from old.execute(f"{select} ORDER BY 1 {order}")
+        except sqlite3.DatabaseError:
+            continue
+        return

@@ -1,0 +1,41 @@
+"""Files that people put in a folder, read without waiting for anybody and without touching a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+class NotRegular(OSError):
+    """A pipe, a socket or a device stands where a file should."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EINVAL, "a pipe, a socket or a device", path)
+
+
+def opener(path: str, flags: int) -> int:
+    """For `open`. Raises OSError, `NotRegular` among it."""
+    # A device may act when it is opened, and a pipe waits for a writer: asked before, and once more of what was opened.
+    _must_be_regular(os.stat(path), path)  # noqa: PTH116
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _must_be_regular(os.fstat(handle), path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read(path: Path, most: int) -> bytes:
+    """The first bytes of a file, `most` of them; links are followed. Blocking. Raises OSError, `NotRegular` among it."""
+    with open(path, "rb", opener=opener) as file:
+        return file.read(most)
+
+
+def _must_be_regular(found: os.stat_result, path: str) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(found.st_mode):
+        raise NotRegular(path)

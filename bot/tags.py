@@ -1,0 +1,126 @@
+"""The tags by which Shipmate speaks to the model. They are written and read here alone.
+
+A message that Shipmate writes begins with a tag. Its nonce is drawn after all words in the message were said, so nobody who
+said them knew it, and it stands in all tags of that message. What looks like a tag and has another nonce, or none, is
+somebody's text. Messages of earlier versions have no nonces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.contracts import Json, Message
+
+CONTEXT = "turn_context"
+FILES = "attached_files"
+HISTORY = "loaded_history"
+ORIGIN = "origin"
+QUOTES = "quoted_messages"
+REATTACHED = "reattached"
+SUMMARY = "conversation_summary"
+
+_NAMES = f"{CONTEXT}|{FILES}|{HISTORY}|{ORIGIN}|{QUOTES}|{REATTACHED}|{SUMMARY}"
+_SHAPE = re.compile(
+    rf'<(?P<name>{_NAMES})(?:-(?P<nonce>[0-9a-f]{{8}}))?(?: note="(?P<note>[^"<>\r\n]*)")?>'
+    r"(?P<words>.*)</(?P=name)(?(nonce)-(?P=nonce))>",
+    re.DOTALL,
+)
+_OURS = re.compile(rf"<(?=/?(?:{_NAMES})\b)", re.IGNORECASE)
+_IN_NOTES = str.maketrans({'"': "'", "<": "‹", ">": "›", "\r": " ", "\n": " "})
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag with what stands in it. Two are equal that say the same, whatever their nonces are."""
+
+    name: str
+    words: str
+    note: str = ""
+    nonce: str = field(default="", compare=False)
+
+    @property
+    def text(self) -> str:
+        name = f"{self.name}-{self.nonce}" if self.nonce else self.name
+        note = f' note="{self.note.translate(_IN_NOTES)}"' if self.note else ""
+        return f"<{name}{note}>{self.words}</{name}>"
+
+    @property
+    def block(self) -> Json:
+        return {"type": "text", "text": self.text}
+
+    @property
+    def json(self) -> Any:
+        """The JSON in it; None where it is none."""
+        try:
+            return json.loads(self.words)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def rows(self) -> list[Json]:
+        """The objects in it, one a line; [] where not every line is one."""
+        try:
+            found = [
+                json.loads(line) for line in self.words.removeprefix("\n").removesuffix("\n").split("\n")
+            ]
+        except (ValueError, RecursionError):
+            return []
+        return found if all(isinstance(row, dict) for row in found) else []
+
+
+def nonce(unique: str) -> str:
+    """The nonce that is made of an id which nobody has seen, nor will."""
+    return hashlib.sha256(unique.encode()).hexdigest()[:8]
+
+
+def dumped(value: object) -> str:
+    """JSON of other people's words, in which no tag can stand."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def lines(rows: list[Json]) -> str:
+    """The words of a tag of which `Tag.rows` are these."""
+    return "\n" + "\n".join(map(dumped, rows)) + "\n"
+
+
+def harmless(words: str) -> str:
+    """Words in which no tag can stand."""
+    return _OURS.sub("‹", words)
+
+
+def read(text: object) -> Tag | None:
+    """The tag that a text is, whoever wrote it; None where it is none."""
+    if not isinstance(text, str) or not text.startswith("<"):
+        return None
+    found = _SHAPE.fullmatch(text)
+    return Tag(found["name"], found["words"], found["note"] or "", found["nonce"] or "") if found else None
+
+
+def of(message: Message) -> list[Tag | None]:
+    """The tag that each block of a message is, where Shipmate wrote it; None for all else."""
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+    if message.get("role") != "user":
+        return [None] * len(blocks)
+    texts = [block.get("text") if block.get("type") == "text" else None for block in blocks]
+    found = [read(text) for text in texts]
+    first = next((tag for tag, text in zip(found, texts, strict=True) if text is not None), None)
+    own = first.nonce if first is not None else ""
+    return [tag if tag is not None and tag.nonce == own else None for tag in found]
+
+
+def begins(message: Message, name: str) -> Tag | None:
+    """The tag with which a message begins, where it is one of this name without a note of its own."""
+    first = next(iter(of(message)), None)
+    return first if first is not None and first.name == name and not first.note else None
+
+
+def facts(message: Message) -> Json:
+    """What the gateway says of a person's message; {} of any other."""
+    first = begins(message, CONTEXT)
+    found = first.json if first is not None else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,146 @@
+"""System calls that no command may make, as a program for the kernel's filter (classic BPF).
+
+It is written for x86_64 and aarch64; other machines have none.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+_SET_ID = 0o6000
+_MAKES = 0x40 | 0x400000
+"""O_CREAT and O_TMPFILE."""
+_SPACES = 0x7E020000
+"""The flags of new name spaces, but that of time, which is none of `clone`."""
+_NEW_TIME = 0x80
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_FAMILIES = (1, 2, 10, 16)
+"""Sockets of files, IPv4, IPv6 and netlink: the others reach what no name space bounds, such as the host of a guest."""
+
+FORBIDDEN = (
+    "acct", "add_key", "bpf", "delete_module", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "init_module",
+    "ioperm", "iopl", "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie", "mount", "mount_setattr", "move_mount",
+    "open_by_handle_at", "open_tree", "open_tree_attr", "perf_event_open", "pivot_root", "quotactl", "quotactl_fd",
+    "reboot", "request_key", "setns", "swapoff", "swapon", "syslog", "umount2", "userfaultfd", "vhangup",
+)  # fmt: skip
+"""Refused as what one may not do."""
+UNKNOWN = (
+    "clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "memfd_create", "memfd_secret", "msgget", "openat2",
+    "shmget",
+)  # fmt: skip
+"""Answered as on a kernel that does not have them, so that libraries take another way: their arguments lie where the
+filter cannot look, or they hold memory that belongs to no process and no file system.
+"""
+_COMMON = {
+    "clone3": 435, "finit_module": 313, "fchmodat2": 452, "fsconfig": 431, "fsmount": 432, "fsopen": 430, "fspick": 433,
+    "io_uring_enter": 426, "io_uring_register": 427, "io_uring_setup": 425, "memfd_secret": 447, "mount_setattr": 442,
+    "move_mount": 429, "open_tree": 428, "open_tree_attr": 467, "openat2": 437, "quotactl_fd": 443,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One architecture: its mark in the kernel's audit, and the numbers of its calls."""
+
+    mark: int
+    numbers: Mapping[str, int]
+
+
+MACHINES = {
+    "x86_64": Machine(
+        0xC000003E,
+        _COMMON
+        | {
+            "acct": 163, "add_key": 248, "bpf": 321, "chmod": 90, "clone": 56, "creat": 85, "delete_module": 176, "fallocate": 285,
+            "fchmod": 91, "fchmodat": 268, "init_module": 175, "ioctl": 16, "ioperm": 173, "iopl": 172,
+            "kexec_file_load": 320, "kexec_load": 246, "keyctl": 250, "lookup_dcookie": 212, "memfd_create": 319,
+            "mknod": 133, "mknodat": 259, "mount": 165, "msgget": 68, "open": 2, "open_by_handle_at": 304, "openat": 257,
+            "perf_event_open": 298, "pivot_root": 155, "quotactl": 179, "reboot": 169, "request_key": 249, "setns": 308,
+            "shmget": 29, "socket": 41, "swapoff": 168, "swapon": 167, "syslog": 103, "umount2": 166, "unshare": 272,
+            "userfaultfd": 323, "vhangup": 153,
+        },
+    ),
+    "aarch64": Machine(
+        0xC00000B7,
+        _COMMON
+        | {
+            "acct": 89, "add_key": 217, "bpf": 280, "clone": 220, "delete_module": 106, "fallocate": 47, "fchmod": 52, "fchmodat": 53,
+            "finit_module": 273, "init_module": 105, "ioctl": 29, "kexec_file_load": 294, "kexec_load": 104,
+            "keyctl": 219, "lookup_dcookie": 18, "memfd_create": 279, "mknodat": 33, "mount": 40, "msgget": 186,
+            "open_by_handle_at": 265, "openat": 56, "perf_event_open": 241, "pivot_root": 41, "quotactl": 60,
+            "reboot": 142, "request_key": 218, "setns": 268, "shmget": 194, "socket": 198, "swapoff": 225,
+            "swapon": 224, "syslog": 116, "umount2": 39, "unshare": 97, "userfaultfd": 282, "vhangup": 58,
+        },
+    ),
+}  # fmt: skip
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
+"""Calls that set the mode of a file, and which of their arguments it is."""
+_OPENS = {"open": (1, 2), "openat": (2, 3)}
+"""Calls that set it where they make one: their flags and the mode."""
+
+_Step = tuple[int, int, int, int]
+
+
+def program(machine: str = platform.machine()) -> bytes | None:
+    """The filter as the kernel reads it; None where none is written for this machine."""
+    if machine not in MACHINES:
+        return None
+    return b"".join(struct.pack("=HBBI", *step) for step in _steps(MACHINES[machine], machine))
+
+
+def _steps(machine: Machine, name: str) -> Iterable[_Step]:
+    # Calls of another architecture have other numbers: none may be made.
+    yield from (
+        (_LOAD, 0, 0, _ARCH),
+        (_EQUAL, 1, 0, machine.mark),
+        _refuse(errno.ENOSYS),
+        (_LOAD, 0, 0, _NUMBER),
+    )
+    if name == "x86_64":
+        yield from ((_AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS))
+    for call in FORBIDDEN:
+        yield from _of(machine, call, [_refuse(errno.EPERM)])
+    for call in UNKNOWN:
+        yield from _of(machine, call, [_refuse(errno.ENOSYS)])
+    # Space that is only set aside fills a disk faster than anybody looks; libraries write then.
+    yield from _of(machine, "fallocate", [_refuse(errno.EOPNOTSUPP)])
+    yield from _of(machine, "clone", _any(0, _SPACES))
+    yield from _of(machine, "unshare", _any(0, _SPACES | _NEW_TIME))
+    for call, at in _MODES.items():
+        yield from _of(machine, call, _any(at, _SET_ID))
+    for call, (flags, mode) in _OPENS.items():
+        makes = [(_LOAD, 0, 0, _argument(flags)), (_ANY_OF, 0, 3, _MAKES)]
+        yield from _of(machine, call, [*makes, *_any(mode, _SET_ID)])
+    lines = [(_LOAD, 0, 0, _argument(1)), (_EQUAL, 1, 0, _TIOCSTI), (_EQUAL, 0, 1, _TIOCLINUX)]
+    yield from _of(machine, "ioctl", [*lines, _refuse(errno.EPERM)])
+    known = [(_EQUAL, len(_FAMILIES) - at, 0, one) for at, one in enumerate(_FAMILIES)]
+    yield from _of(machine, "socket", [(_LOAD, 0, 0, _argument(0)), *known, _refuse(errno.EAFNOSUPPORT)])
+    yield (_RETURN, 0, 0, _ALLOW)
+
+
+def _of(machine: Machine, call: str, body: list[_Step]) -> Iterable[_Step]:
+    """Steps for one call alone: what they do not refuse they allow."""
+    if call in machine.numbers:
+        yield (_EQUAL, 0, len(body) + 1, machine.numbers[call])
+        yield from body
+        yield (_RETURN, 0, 0, _ALLOW)
+
+
+def _any(at: int, bits: int) -> list[_Step]:
+    """Refuse where an argument has any of these bits."""
+    return [(_LOAD, 0, 0, _argument(at)), (_ANY_OF, 0, 1, bits), _refuse(errno.EPERM)]
+
+
+def _argument(at: int) -> int:
+    return _ARGUMENTS + 8 * at
+
+
+def _refuse(number: int) -> _Step:
+    return (_RETURN, 0, 0, _ERRNO | number)

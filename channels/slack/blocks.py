@@ -1,0 +1,115 @@
+"""The words of a message that has them in blocks alone, written as Slack writes a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bot import text
+
+MOST = 2_000
+"""Parts of a message that are looked at; Slack takes 50 blocks."""
+DEEPEST = 20
+_QUOTE = "> "
+_PICTURES = frozenset({"image", "video", "file"})
+_MARKED = {
+    "user": ("@", "user_id"),
+    "channel": ("#", "channel_id"),
+    "usergroup": ("!subteam^", "usergroup_id"),
+    "broadcast": ("!", "range"),
+}
+"""What stands between angle brackets in a text, by its sign and the field of its id."""
+
+
+def escape(typed: str) -> str:
+    """Slack's three entities."""
+    return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def words(blocks: Any) -> str:
+    """What a person reads there, line by line. A mention is one as in a text; what only looks so is escaped."""
+    reading = _Reading()
+    return "\n".join(line for block in _objects(blocks) for line in reading.block(block, 0)).strip("\n")
+
+
+class _Reading:
+    """One message being read, part by part."""
+
+    def __init__(self) -> None:
+        self._left = MOST
+
+    def block(self, block: dict[str, Any], depth: int) -> Iterator[str]:
+        self._left -= 1
+        kind = str(block.get("type"))
+        if self._left < 0 or depth > DEEPEST:
+            return
+        if kind == "rich_text_quote":
+            yield from (_QUOTE + line for line in self._line(block, depth).split("\n"))
+        elif kind in {"rich_text_section", "rich_text_preformatted"}:
+            yield self._line(block, depth)
+        elif kind == "table":
+            for row in _lists(block.get("rows")):
+                yield " | ".join(" ".join(self.block(cell, depth + 1)) for cell in _objects(row))
+        elif kind in _PICTURES:
+            named = _text(block.get("title")) or escape(_word(block.get("alt_text")))
+            yield f"[{kind}{': ' + named if named else ''}]"
+        else:
+            yield from self._inside(block, depth)
+
+    def _inside(self, block: dict[str, Any], depth: int) -> Iterator[str]:
+        """The texts of a block, then those of the parts that it has."""
+        texts = (_text(block), *(_text(block.get(key)) for key in ("title", "subtitle", "body")))
+        yield from filter(None, texts)
+        yield from filter(None, map(_text, _objects(block.get("fields"))))
+        mark = "• " if block.get("type") == "rich_text_list" else ""
+        for one in _objects(block.get("elements") or block.get("child_blocks")):
+            yield from (mark + line for line in self.block(one, depth + 1))
+
+    def _line(self, block: dict[str, Any], depth: int) -> str:
+        return "".join(self._element(one, depth) for one in _objects(block.get("elements")))
+
+    def _element(self, one: dict[str, Any], depth: int) -> str:
+        self._left -= 1
+        if self._left < 0:
+            return ""
+        named = escape(_word(one.get("text")))
+        match one.get("type"):
+            case "text":
+                return named
+            case "link":
+                return f"<{_safe(one.get('url'))}{'|' + named if named else ''}>"
+            case "emoji":
+                return f":{escape(_word(one.get('name')))}:"
+            case str(kind) if kind in _MARKED:
+                mark, key = _MARKED[kind]
+                return f"<{mark}{_safe(one.get(key))}>"
+        return escape(_word(one.get("fallback") or one.get("value"))) or "\n".join(self.block(one, depth + 1))
+
+
+def _text(value: Any) -> str:
+    """A text, or what an object holds as one; only `mrkdwn` is written as texts are already."""
+    if isinstance(value, str):
+        return escape(_word(value))
+    if not isinstance(value, dict):
+        return ""
+    said = value.get("text")
+    if isinstance(said, dict):
+        return _text(said)
+    return _word(said) if value.get("type") == "mrkdwn" else escape(_word(said))
+
+
+def _word(value: Any) -> str:
+    return text.clean(value) if isinstance(value, str) else ""
+
+
+def _safe(value: Any) -> str:
+    """What stands between angle brackets: nothing in it may end them."""
+    return "".join(char for char in _word(value) if char not in "<>|\n")
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _lists(value: Any) -> list[Any]:
+    return [one for one in value if isinstance(one, list)] if isinstance(value, list) else []

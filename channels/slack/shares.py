@@ -1,0 +1,91 @@
+"""Messages that a person shares, and what Slack shows of their links: words of others, with their files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from bot import text
+from bot.contracts import Attachment, Origin, Quoted
+from channels.slack import blocks, files
+
+MOST = 20
+"""Shared messages and previews that are read of one message."""
+_MESSAGES = ("is_share", "is_msg_unfurl", "is_reply_unfurl")
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one attachment of a message brings along."""
+
+    quoted: Quoted
+    files: tuple[Attachment, ...] = ()
+
+
+def read(found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]) -> tuple[Share, ...]:
+    """The shares of a message that `by` has sent to `channel`; `ours` are the ids of the bot."""
+    parts = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return tuple(_share(one, by, channel, ours) for one in parts[:MOST])
+
+
+def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> Share:
+    message = any(found.get(mark) is True for mark in _MESSAGES)
+    ts = stamp if isinstance(stamp := found.get("ts"), str) and _TS.fullmatch(stamp) else None
+    author = _line(found.get("author_id"))
+    where = _line(found.get("channel_name"))
+    origin = Origin(
+        how="shared" if message else "preview",
+        name=_line(found.get("author_name"))
+        or _line(found.get("author_subname"))
+        or _line(found.get("service_name")),
+        id=author,
+        chat=f"#{where}" if where else _line(found.get("channel_id")) or _line(found.get("from_url")),
+        message_id=ts,
+        ts=int(float(ts) * 1000) if ts is not None else None,
+        from_self=bool({author, _line(found.get("bot_id"))} & ours),
+    )
+    brought = files.attachments(found.get("files"))
+    said = _said(found)
+    quoted = Quoted(
+        user_id=by,
+        text=said,
+        origin=origin,
+        brought=True,
+        message_id=ts if message and found.get("channel_id") == channel is not None else None,
+        files=tuple(one.name or one.kind for one in brought),
+    )
+    return Share(quoted, brought)
+
+
+def _said(found: dict[str, Any]) -> str:
+    said = [_word(found.get(key)) for key in ("pretext", "title", "text")]
+    fields = found.get("fields")
+    rows = [one for one in fields if isinstance(one, dict)] if isinstance(fields, list) else []
+    said += [f"{_word(one.get('title'))}: {_word(one.get('value'))}" for one in rows]
+    whole = "\n".join(filter(None, said)) or _in_blocks(found)
+    return unescape(whole or _word(found.get("fallback")))
+
+
+def _in_blocks(found: dict[str, Any]) -> str:
+    """Of a message without a text Slack gives the blocks, each inside of the message that it was in."""
+    inside = found.get("message_blocks")
+    messages = (
+        [one.get("message") for one in inside if isinstance(one, dict)] if isinstance(inside, list) else []
+    )
+    parts = [blocks.words(one.get("blocks")) for one in messages if isinstance(one, dict)]
+    return "\n".join(filter(None, parts)) or blocks.words(found.get("blocks"))
+
+
+def unescape(escaped: str) -> str:
+    """What the person typed: Slack's three entities undone."""
+    return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _word(value: Any) -> str:
+    return text.clean(value) if isinstance(value, str) else ""
+
+
+def _line(value: Any) -> str | None:
+    return text.head(" ".join(unescape(_word(value)).split()), 200) or None

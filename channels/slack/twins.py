@@ -1,0 +1,64 @@
+"""One message that Slack tells of twice: as `message`, whole, and as `app_mention`, at times without its files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TypeVar
+
+from bot.contracts import Json
+
+HOLD = 0.5
+"""Seconds of the network's own time for which a mention without files waits for the whole message. Slack's patience is 3."""
+MOST = 1_000
+
+Place = tuple[str, str]
+_Key = TypeVar("_Key", Place, str)
+
+
+class Twins:
+    """The mentions that wait. What it knows it may forget: who comes late brings what the first one lacked. In a channel
+    where one has waited for nothing, as where the app is not subscribed to messages, none does until a message is heard.
+    """
+
+    def __init__(self) -> None:
+        self._silent: OrderedDict[str, None] = OrderedDict()
+        self._heard: OrderedDict[Place, None] = OrderedDict()
+        self._waiting: dict[Place, asyncio.Event] = {}
+
+    def heard(self, event: Json) -> None:
+        """A whole message has been taken in, or rightly not."""
+        place = _place(event)
+        if event.get("type") != "message" or place is None:
+            return
+        self._silent.pop(place[0], None)
+        _note(self._heard, place)
+        if (waiting := self._waiting.pop(place, None)) is not None:
+            waiting.set()
+
+    async def whole(self, event: Json) -> None:
+        """Wait until a message has come whole that this event tells of in part, or is not to be expected any more."""
+        place = _place(event)
+        if event.get("type") != "app_mention" or event.get("files") or place is None or place in self._heard:
+            return
+        if place[0] in self._silent:
+            return
+        heard = self._waiting.setdefault(place, asyncio.Event())
+        try:
+            async with asyncio.timeout(HOLD):
+                await heard.wait()
+        except TimeoutError:
+            _note(self._silent, place[0])
+        finally:
+            self._waiting.pop(place, None)
+
+
+def _note(known: OrderedDict[_Key, None], key: _Key) -> None:
+    known[key] = None
+    if len(known) > MOST:
+        known.popitem(last=False)
+
+
+def _place(event: Json) -> Place | None:
+    channel, ts = event.get("channel"), event.get("ts")
+    return (channel, ts) if isinstance(channel, str) and isinstance(ts, str) else None

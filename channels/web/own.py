@@ -1,0 +1,111 @@
+"""What the web channel keeps in `.ship`: the key that seals its cookies, its own host name, and links that work once.
+
+    web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
+    links/      a file for each link that was not opened yet, named by the hash of its key
+
+Whoever can write there is the user who started Shipmate. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = "web.json"
+LINKS = "links"
+SECONDS = 3600.0
+"""For so long a link can be opened."""
+_KEY = re.compile(r"[A-Za-z0-9_-]{22}")
+_HEX = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"shipmate-[a-z2-7]{16}\.localhost")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """`name` leads to this machine in every browser, and no other program is asked under it: cookies know no ports, so
+    those of 127.0.0.1 go to whatever else listens there. It cannot be guessed, as it is no secret to those who have it.
+    """
+
+    key: bytes
+    name: str
+
+
+def load(home: Path) -> Own:
+    """What was kept, or what is kept from now on. A file that cannot be read is made anew: every browser is a new one."""
+    kept = _read(home)
+    key, name = kept.get("key"), kept.get("name")
+    if isinstance(key, str) and isinstance(name, str) and _HEX.fullmatch(key) and _NAME.fullmatch(name):
+        return Own(bytes.fromhex(key), name)
+    own = Own(
+        secrets.token_bytes(32), f"shipmate-{''.join(secrets.choice(_LETTERS) for _ in range(16))}.localhost"
+    )
+    _write(home, {"v": 1, "key": own.key.hex(), "name": own.name})
+    return own
+
+
+def listens(home: Path, address: str) -> None:
+    """Keep where the page is, for links that are made later; those of before lead nowhere any more."""
+    for link in _links(home):
+        link.unlink(missing_ok=True)
+    _write(home, {**_read(home), "address": address})
+
+
+def invite(home: Path) -> str:
+    """A new link. Raises OSError, and LookupError where the page has never been served."""
+    address = _read(home).get("address")
+    if address is None:
+        raise LookupError(FILE)
+    now = time.time()
+    for link in _links(home):
+        with contextlib.suppress(OSError):
+            if link.stat().st_mtime < now - SECONDS:
+                link.unlink()
+    key = secrets.token_urlsafe(16)
+    (home / LINKS).mkdir(mode=0o700, exist_ok=True)
+    os.close(os.open(home / LINKS / _hash(key), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    return f"{address}/open/{key}"
+
+
+def redeem(home: Path, key: str) -> bool:
+    """Whether this is the key of a link that nobody has opened; nobody can from now on."""
+    if _KEY.fullmatch(key) is None:
+        return False
+    link = home / LINKS / _hash(key)
+    try:
+        fresh = link.stat().st_mtime >= time.time() - SECONDS
+        link.unlink()  # of two who try, one does it
+    except OSError:
+        return False
+    return fresh
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("ascii")).hexdigest()
+
+
+def _links(home: Path) -> list[Path]:
+    return sorted((home / LINKS).glob("*"))
+
+
+def _read(home: Path) -> dict[str, object]:
+    try:
+        kept = json.loads((home / FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _write(home: Path, kept: dict[str, object]) -> None:
+    new = home / f"{FILE}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(kept).encode() + b"\n")
+    new.replace(home / FILE)

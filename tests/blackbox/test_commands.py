@@ -1,0 +1,58 @@
+"""Commands of the real process: what they leave where it is killed in the middle of one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from bot.contracts import Json
+from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests.blackbox.conftest import PERSON, World, eventually
+from tests.unit.tools.walls import bubblewrap_works, landlock_works
+
+PLANTED = "PLANTED-BY-A-COMMAND"
+COMMAND = f"echo ANTHROPIC_BASE_URL={PLANTED} > .env; mkdir .git; echo > begun; sleep 600654"
+
+
+def _running() -> bool:
+    """Whether any process still runs this command."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"600654" in path.read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+async def test_what_a_killed_command_made_is_not_ours_after_the_start(world: World) -> None:
+    if not (bubblewrap_works() or landlock_works(world.root)):
+        pytest.skip("no wall is to be had here")
+    world.only("telegram")
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["permissions"] = {"allow": ["run_shell"]}
+    os.mkfifo(world.root / "begun")
+
+    def script(body: Json) -> Reply:
+        last = body["messages"][-1]["content"]
+        if any(block["type"] == "tool_result" for block in last):
+            return reply("It was cut off.")
+        return reply(tool_use("run_shell", {"command": COMMAND, "timeoutMs": 600_000}))
+
+    world.model.script(script)
+    await world.start()
+    world.telegram.say("run it")
+    await asyncio.to_thread((world.root / "begun").read_text)
+    assert (world.root / ".env").exists()
+    await world.process.kill()
+    await eventually(lambda: not _running())
+    process = await world.process.start()
+    assert not (world.root / ".env").exists()
+    assert not (world.root / ".git").exists()
+    aside = [path.name for path in world.root.glob("refused-*")]
+    assert sorted(name.split("-")[1] for name in aside) == ["env", "git"]
+    assert any(".env was made by a command; it is refused-env-" in line for line in process.lines)
+    assert not (world.root / ".ship/commands.json").exists()

@@ -1,0 +1,140 @@
+"""The model of one chat, chosen by an operator, with the real process among the loopback services."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from bot.testing.anthropic_script import Failure, reply, thinking
+from tests.blackbox.conftest import ANN, PERSON, World
+
+MEMBER = 1002
+OPUS = "claude-opus-5-5"
+SONNET = "claude-sonnet-5-5"
+
+
+async def said(world: World, words: str, chat_id: int = PERSON) -> str:
+    """What is answered to it in a direct chat."""
+    count = len(world.texts(chat_id))
+    world.telegram.say(words, chat_id=chat_id, user_id=chat_id)
+    await world.telegram.until(lambda: len(world.texts(chat_id)) == count + 1)
+    return str(world.texts(chat_id)[-1])
+
+
+def team(world: World) -> None:
+    world.config["operators"] = [f"telegram:{PERSON}"]
+    world.config["channels"]["telegram"]["allow"] = [str(PERSON), str(MEMBER)]
+
+
+def asked(world: World) -> list[str]:
+    return [body["model"] for body in world.model.bodies]
+
+
+async def test_an_operator_chooses_the_model_of_a_chat_and_it_outlives_a_kill(world: World) -> None:
+    world.only("telegram")
+    team(world)
+    world.model.bind_thinking = True
+    world.model.script(lambda _: reply(thinking(), "Noted."))
+    await world.start()
+    assert SONNET in await said(world, "/model")
+    assert await said(world, "remember 東京") == "Noted."
+    chosen = await said(world, f"/model {OPUS}")
+    assert f"{OPUS} answers here, chosen for this chat (ship.json has {SONNET})." in chosen
+    assert "It reads up to 1,000,000 tokens. A million tokens cost $4.00 read and $20.00 written." in chosen
+    assert await said(world, "and now?") == "Noted."
+    assert asked(world) == [SONNET, OPUS]
+    assert "東京" in json.dumps(world.model.bodies[-1]["messages"], ensure_ascii=False)
+    await world.sent()
+    await world.turns(2)  # a kill can cost the last lines of the log
+    await world.process.kill()
+    await world.start()
+    world.telegram.say("after the kill")
+    await world.telegram.until(
+        lambda: world.texts()[-1] == "Noted." and "after the kill" in str(world.model.bodies[-1])
+    )
+    await world.sent()
+    assert OPUS in await said(world, "/status")
+    assert await said(world, "somebody else", chat_id=MEMBER) == "Noted."
+    assert asked(world)[2:] == [OPUS, SONNET], "of one chat only"
+    assert await said(world, "/model default") == (await said(world, "/model"))
+    assert await said(world, "last") == "Noted."
+    assert asked(world)[-1] == SONNET
+    await world.turns(5)
+    answers = [line["details"] for line in world.log() if line["kind"] == "llm_response"]
+    assert [one["model"] for one in answers if one["purpose"] == "turn"] == asked(world)
+    changes = [line["details"]["reason"] for line in world.log() if line["kind"] == "compaction"]
+    assert changes == ["model_change", "model_change"]
+
+
+async def test_who_is_no_operator_chooses_none_and_a_forwarded_command_is_none(world: World) -> None:
+    world.only("telegram")
+    team(world)
+    await world.start()
+    assert await said(world, f"/model {OPUS}", chat_id=MEMBER) == "Only operators choose the model of a chat."
+    assert SONNET in await said(world, "/model", chat_id=MEMBER)
+    count = len(world.texts())
+    other = {"message_id": 7, "date": 1_700_000_000, "chat": {"id": 666, "type": "private", "first_name": "Eve"},
+             "from": {"id": 666, "is_bot": False, "first_name": "Eve"}, "text": f"/model {OPUS}"}  # fmt: skip
+    world.telegram.forward(other)
+    await world.telegram.until(lambda: len(world.texts()) == count + 1)
+    assert await said(world, "hello") != ""
+    assert set(asked(world)) == {SONNET}
+
+
+async def test_a_model_that_the_provider_does_not_have_is_refused_or_given_up(world: World) -> None:
+    world.only("telegram")
+    team(world)
+    world.model.script(lambda _: "Noted.")
+    await world.start()
+    assert await said(world, "/model gpt-none") == (
+        "The provider does not have a model “gpt-none”. Nothing has changed."
+    )
+    assert "not the name of a model" in await said(world, "/model 東京 please")
+    assert await said(world, "hello") == "Noted."
+    assert OPUS in await said(world, f"/model {OPUS}")
+    gone = {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}}
+    world.model.then(Failure(404, gone))
+    told = await said(world, "the provider has taken it away")
+    assert told.startswith(f"The provider does not have the model “{OPUS}”, which was chosen for this chat.")
+    assert await said(world, "once more") == "Noted."
+    assert asked(world) == [SONNET, OPUS, SONNET]
+    await world.sent()
+    await world.process.kill()
+    await world.start()
+    world.telegram.say("after the kill")
+    await world.telegram.until(
+        lambda: world.texts()[-1] == "Noted." and "after the kill" in str(world.model.bodies[-1])
+    )
+    await world.sent()
+    assert asked(world)[-1] == SONNET
+
+
+async def test_in_slack_an_operator_chooses_it_by_mark_and_by_slash(world: World) -> None:
+    world.only("slack")
+    world.config["operators"] = [f"slack:{ANN}"]
+    await world.start()
+    ts = await world.slack.say(f"!model {OPUS}", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", ts)) == 1)
+    assert f"{OPUS} answers here, chosen for this chat" in world.slack.replies("D0ANN", ts)[0].text
+    hello = await world.slack.say("hello", channel="D0ANN", user=ANN)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 1)
+    await world.slack.say("in a thread", channel="D0ANN", user=ANN, thread_ts=hello)
+    await world.slack.until(lambda: len(world.slack.replies("D0ANN", hello)) == 2)
+    assert asked(world) == [OPUS, SONNET], "a thread is a chat of its own"
+    delivery = await world.slack.command("model default", channel="D0ANN", user=ANN)
+    await asyncio.wait_for(delivery.acked.wait(), 5)
+    await world.slack.until(
+        lambda: any(
+            f"{SONNET} answers here, as ship.json" in one.text for one in world.slack.visible("D0ANN")
+        )
+    )
+
+
+async def test_the_demo_says_that_it_is_the_only_one(world: World) -> None:
+    world.only("telegram")
+    team(world)
+    world.config["llm"] = {"provider": "demo"}
+    await world.start()
+    assert (await said(world, "/model")).startswith("demo answers here, as ship.json says.")
+    assert "one model only" in await said(world, f"/model {OPUS}")
+    assert (await said(world, "/model")).startswith("demo answers here")

@@ -1,0 +1,59 @@
+"""A pipe or a device in the place of a file that Shipmate reads: said at once, and nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.blackbox.conftest import World
+
+SETTINGS = '{"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"enabled": false}}'
+
+
+def odd(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else "/dev/tty")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "terminal"])
+@pytest.mark.parametrize("name", ["ship.json", ".env"])
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_as_settings_it_is_a_finding(tmp_path: Path, name: str, kind: str, command: str) -> None:
+    if name != "ship.json":
+        (tmp_path / "ship.json").write_text(SETTINGS, encoding="utf-8")
+    odd(tmp_path / name, kind)
+    done = subprocess.run(
+        [sys.executable, "-m", "bot", command, "--dir", str(tmp_path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 78, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{name}: found a pipe, a socket or a device")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+async def test_as_instructions_or_a_skill_it_is_left_out_and_people_are_answered(
+    world: World, kind: str
+) -> None:
+    odd(world.root / "Agent.md", kind)
+    for name in ("one", "two"):
+        folder = world.root / ".claude" / "skills" / name
+        folder.mkdir(parents=True)
+        if name == "one":
+            odd(folder / "SKILL.md", kind)
+        else:
+            words = "---\nname: two\ndescription: The second.\n---\nDo it.\n"
+            (folder / "SKILL.md").write_text(words, encoding="utf-8")
+    world.only("telegram")
+    world.model.answer("Here.")
+    await world.start()
+    world.telegram.say("are you there?")
+    await world.heard("Here.")
+    assert "The second." in str(world.model.bodies[0])
+    assert await world.process.stop() == 0

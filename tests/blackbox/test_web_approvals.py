@@ -1,0 +1,123 @@
+"""A question in the web chat: buttons for who may decide, over a reload and a restart, and decided for every tab at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bot.testing.anthropic_script import tool_use
+from tests.blackbox.conftest import World
+from tests.contracts.web_rig import Stream
+
+ALL = ["once", "chat", "always", "deny"]
+
+
+async def opened(session: aiohttp.ClientSession, page: str) -> Stream:
+    return Stream(await session.get(f"{page}/api/events"))
+
+
+async def until_question(stream: Stream) -> dict[str, Any]:
+    """The question as a page is shown it, from its history or as it comes."""
+    while True:
+        name, data = await stream.next()
+        for message in data["messages"] if name == "history" else [data]:
+            if "approval" in message:
+                return dict(message)
+
+
+async def until_ended(stream: Stream, message_id: str) -> str:
+    while True:
+        name, data = await stream.next()
+        if name == "message" and data["id"] == message_id and "approval" not in data:
+            return str(data["text"])
+
+
+async def say(session: aiohttp.ClientSession, page: str, words: str, key: str) -> None:
+    async with session.post(f"{page}/api/messages", json={"text": words, "clientId": key}) as answer:
+        assert answer.status == 202
+
+
+def link(world: World) -> str:
+    return str(re.findall(r"http://\S+/open/\S+", "\n".join(world.process.lines))[0])
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["reloaded", "killed"])
+async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_see_it(
+    world: World, killed: bool
+) -> None:
+    world.only("web")
+    world.config["channels"]["web"]["port"] = 0
+    world.config["permissions"] = {"ask": ["skills_list"]}
+    await world.start()
+    page = world.process.ready_line.split()[2]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        async with session.get(link(world)) as answer:
+            assert answer.status == 200
+        world.model.answer(tool_use("skills_list", {}))
+        world.model.answer("Here they are.")
+        first = await opened(session, page)
+        await say(session, page, "which skills?", "m1")
+        asked = await until_question(first)
+        assert asked["choices"] == ALL
+        await world.sent()
+        if killed:
+            first.response.close()
+            await world.process.kill()
+            await world.start()
+            page = world.process.ready_line.split()[2]
+            first = await opened(session, page)
+            assert (await until_question(first))["id"] == asked["id"]
+        second = await opened(session, page)
+        again = await until_question(second)
+        assert (again["id"], again["choices"], again["text"]) == (asked["id"], ALL, asked["text"])
+        await say(session, page, f"/approve {again['approval']} once", "m2")
+        for tab in (first, second):
+            said = await until_ended(tab, asked["id"])
+            assert re.search(r"\n✅ Allowed by web:[0-9a-f]{16}, \d\d:\d\d UTC\.$", said)
+        third = await opened(session, page)
+        _, history = await third.next()
+        for tab in (first, second, third):
+            tab.response.close()
+        assert not any("approval" in message for message in history["messages"])
+        await world.turns(1)
+
+
+async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world: World) -> None:
+    world.only("web", "telegram")
+    world.config["channels"]["web"]["port"] = 0
+    world.config["operators"] = ["telegram:2002"]
+    world.config["permissions"] = {"ask": ["skills_list"]}
+    await world.start()
+    page = world.process.ready_line.split()[3]
+    world.telegram.say("/whoami", chat_id=2002)
+    await world.telegram.until(lambda: len(world.texts(2002)) == 1)
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        world.model.answer(tool_use("skills_list", {}))
+        world.model.answer("Here they are.")
+        tab = await opened(session, page)
+        await say(session, page, "which skills?", "m1")
+        asked = await until_question(tab)
+        assert asked["choices"] == []
+        # The operator's own chat has the buttons, and is told too.
+        await world.telegram.until(lambda: len(world.texts(2002)) == 2)
+        async with session.get(link(world)) as answer:
+            assert answer.status == 200
+        name, _ = await tab.next()
+        while name != "reload":
+            name, _ = await tab.next()
+        fresh = await opened(session, page)
+        assert (await until_question(fresh))["choices"] == ALL
+        await say(session, page, f"/deny {asked['approval']}", "m2")
+        assert "⛔ Denied by web:" in await until_ended(fresh, asked["id"])
+        await world.telegram.until(lambda: "⛔ Denied by web:" in world.texts(2002)[1])
+        shown = world.telegram.chats[2002].messages
+        assert not any("reply_markup" in one for one in shown.values()), json.dumps(list(shown.values()))[
+            :500
+        ]
+        async with asyncio.timeout(40):
+            await world.turns(1)

@@ -1,0 +1,75 @@
+"""A real browser before the real process; `PICTURES=folder` keeps a picture of what each test has seen."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.blackbox.conftest import World
+from tests.browser.chromium import Browser, Driver
+
+SHOWN = "return [...document.querySelectorAll('#messages .bubble')].map((one) => one.innerText)"
+"""The words of every message of the page."""
+QUESTION = "return document.querySelector('.choices')?.closest('li').innerText"
+BUTTONS = "return [...document.querySelectorAll('.choices button')].map((one) => one.textContent)"
+
+
+class Desk:
+    """A Shipmate with its web chat, and the browsers before it."""
+
+    def __init__(self, world: World, driver: Driver, name: str) -> None:
+        self.world = world
+        self.browse = driver.open
+        self._name = name
+
+    @property
+    def page(self) -> str:
+        return self.world.process.ready_line.split()[2]
+
+    @property
+    def link(self) -> str:
+        return str(re.findall(r"http://\S+/open/\S+", "\n".join(self.world.process.lines))[-1])
+
+    async def start(self, **settings: Any) -> None:
+        self.world.only("web")
+        self.world.config["channels"]["web"] |= {"port": 0, **settings}
+        await self.world.start()
+
+    async def opened(self, address: str) -> Browser:
+        """A new browser that shows the chat."""
+        browser = await self.browse()
+        await browser.go(address)
+        await connected(browser)
+        return browser
+
+    async def picture(self, browser: Browser, name: str) -> None:
+        if folder := os.environ.get("PICTURES"):
+            await browser.picture(Path(folder) / f"{self._name}-{name}.png")
+
+
+async def connected(browser: Browser) -> None:
+    await browser.until("return document.getElementById('connection')?.dataset.state === 'open'")
+
+
+async def say(browser: Browser, words: str) -> None:
+    """Type and press Enter, as a person does."""
+    await browser.type("#text", f"{words}\n")
+
+
+async def heard(browser: Browser, words: str) -> None:
+    """Wait until the page shows a message with exactly these words."""
+    await browser.until(f"{SHOWN}.includes(arguments[0])", words)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    root, profiles = tmp_path / "project", tmp_path / "profiles"
+    root.mkdir()
+    profiles.mkdir()
+    async with World(root) as world, Driver(profiles) as driver:
+        yield Desk(world, driver, request.node.name.removeprefix("test_"))

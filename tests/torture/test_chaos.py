@@ -1,0 +1,186 @@
+"""A network that cuts, half closes, goes deaf or slow: every message is answered, or its person told, and none silently
+twice. `MESSAGES=… SEED=… make torture` makes a run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.gateway.outbox import REPEATED
+from bot.testing.telegram import refusal
+from tests.torture import chaotic, scene
+from tests.torture.chaotic import PEOPLE, Net, net
+
+MESSAGES = int(os.environ.get("MESSAGES", "1000"))
+CHANCE = 0.01
+"""How likely a piece of a connection is the one at which it breaks: about one message in twelve meets one."""
+LONGEST = {"telegram": 60.0, "slack": 420.0}
+"""Seconds within which everything is answered once the network is well again. Slack brings an event that it was not told
+about again at once, after one minute and after five.
+"""
+
+
+async def conversation(net: Net, channel: str, person: int, rounds: int) -> None:
+    """Somebody who writes again once they have their answer."""
+    for _ in range(rounds):
+        question, began = await net.ask(channel, person), net.clock.monotonic()
+        while not (shown := net.shown(question)) and not net.given_up(question):  # noqa: ASYNC110 - two servers have an event each
+            await asyncio.sleep(0.02)
+        if shown:
+            net.waited[question] = began, net.clock.monotonic()
+
+
+async def storm(root: Path, rng: random.Random, channels: tuple[str, ...], messages: int, kills: int) -> None:
+    """So many messages through a bad network, with as many kills in between."""
+    rounds, longest = messages // PEOPLE, max(LONGEST[channel] for channel in channels)
+    async with net(root, rng, *channels) as world:
+        life, given_up = await world.start(), list[str]()
+        for proxy in world.proxies.values():
+            proxy.chance = CHANCE
+        people = [
+            asyncio.create_task(conversation(world, channels[person % len(channels)], person, rounds))
+            for person in range(PEOPLE)
+        ]
+        try:
+            for number in range(kills):
+                goal = (number + 1) * messages // (kills + 1)
+                while world.number < goal:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                await life.process.kill()
+                life = await world.start()
+            await asyncio.wait(people, timeout=messages / 10)
+            world.heal()
+            healed = world.clock.monotonic()
+            await asyncio.wait(people, timeout=3 * longest / chaotic.SPEED)
+            await asyncio.gather(*(one for one in people if one.done()))
+            for question in world.silent():
+                # A life takes a minute of this clock to begin: all that Slack tries may fall into such minutes.
+                assert world.given_up(question), f"nothing was said to {question}"
+                assert not world.taken_in(question), f"{question} was taken in, and nothing said to it"
+                given_up.append(question)
+                del world.asked[question]
+        finally:
+            for task in people:
+                task.cancel()
+            await asyncio.gather(*people, return_exceptions=True)
+        await scene.until_quiet(root)
+        repeats = world.honest()
+        took = max(ended - max(began, healed) for began, ended in world.waited.values())
+        struck = sum((proxy.struck for proxy in world.proxies.values()), Counter[str]())
+        scene.tell(
+            f"chaos SEED={os.environ['SEED']} {'+'.join(channels)}: {len(world.asked)} messages, {kills} kills, "
+            f"{dict(struck)}; by number of marked repeats {dict(sorted(repeats.items()))}; {len(given_up)} given up by "
+            f"Slack; the last answer {max(0.0, took):.0f} s after it was asked and the network well"
+        )
+        assert took < longest
+        assert world.number == rounds * PEOPLE
+        assert sum(struck.values()) > messages // 50, "the network was not that bad"
+        assert sum(count * number for count, number in repeats.items()) <= messages // 5 + kills * PEOPLE
+        await life.end()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channel", ["telegram", "slack"])
+async def test_through_a_bad_network_and_a_kill_every_message_is_answered(
+    channel: str, tmp_path: Path
+) -> None:
+    await storm(tmp_path, random.Random(scene.seed()), (channel,), 4 * PEOPLE, 1)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channels", [("telegram",), ("slack",), ("telegram", "slack")])
+async def test_a_thousand_messages_through_a_bad_network_and_kills(
+    channels: tuple[str, ...], tmp_path: Path
+) -> None:
+    await storm(tmp_path, random.Random(scene.seed()), channels, MESSAGES, 10)
+
+
+@pytest.mark.parametrize("answers_only", [False, True])
+async def test_what_is_due_while_everything_is_deaf_for_forty_seconds_comes_after_it(
+    answers_only: bool, tmp_path: Path
+) -> None:
+    async with net(tmp_path, random.Random(scene.seed()), "telegram") as world:
+        gate = asyncio.Event()
+
+        async def slow(body: Any) -> Any:
+            await gate.wait()
+            return chaotic.script(body)
+
+        world.world.model.script(slow)
+        life = await world.start()
+        for person in range(20):
+            await world.ask("telegram", person)
+        await world.world.model.until(lambda: world.world.model.active == 20, 30)
+        gate.set()
+        await world.deaf(40, answers_only=answers_only)
+        assert await world.until_answered(60) < 60
+        await scene.until_quiet(tmp_path)
+        repeats = world.honest()
+        # What was swallowed is shown once, as a repeat; what arrived, once more.
+        assert max(repeats) == (1 if answers_only else 0), repeats
+        await life.end()
+
+
+async def test_connections_that_died_while_they_were_idle_are_not_used(tmp_path: Path) -> None:
+    async with net(tmp_path, random.Random(scene.seed()), "telegram") as world:
+        life = await world.start()
+        for person in range(4):
+            await world.ask("telegram", person)
+        await world.until_answered(60)
+        for _ in range(3):
+            await world.clock.sleep(5)  # longer than a connection may lie idle
+            world.proxies["telegram"].strand()
+            for person in range(4):
+                await world.ask("telegram", person)
+            # The poll that is open is dead too, and given up after a quarter of a minute.
+            assert await world.until_answered(60) < 30
+        assert world.honest() == {0: 16}, "nothing was sent into the void"
+        await life.end()
+
+
+async def test_a_repeat_goes_over_a_new_connection_that_has_just_answered(tmp_path: Path) -> None:
+    async with net(tmp_path, random.Random(scene.seed()), "telegram") as world:
+        world.world.config["channels"]["telegram"]["streaming"] = {"enabled": False}
+        life = await world.start()
+        server = world.world.telegram
+        server.fail("sendMessage", times=3, action="lose")
+        server.fail("getMe", times=2, action="hang")
+        question = await world.ask("telegram", 0)
+        await server.until(lambda: len(world.shown(question)) == 4, 30)
+        await scene.until_quiet(tmp_path)
+        first, *more = world.shown(question)
+        assert not first.startswith(REPEATED)
+        assert [text.startswith(REPEATED) for text in more] == [True] * 3
+        methods = [call.method for call in server.calls if call.method in {"getMe", "sendMessage"}]
+        asked = methods[methods.index("sendMessage") + 1 :]
+        assert asked.count("getMe") >= 5, "two did not answer"
+        assert all(asked[at - 1] == "getMe" for at, name in enumerate(asked) if name == "sendMessage")
+        await life.end()
+
+
+async def test_after_a_conflict_a_bad_gateway_and_a_poll_that_hangs_telegram_is_heard_within_seconds(
+    tmp_path: Path,
+) -> None:
+    async with net(tmp_path, random.Random(scene.seed()), "telegram") as world:
+        life = await world.start()
+        server = world.world.telegram
+        await world.ask("telegram", 0)
+        await world.until_answered(60)
+        conflict = refusal(409, "Conflict: terminated by other getUpdates request")
+        for fault in (conflict, {"status": 502, "body": "<html>Bad Gateway</html>"}):
+            server.fail("getUpdates", times=12, **fault)
+        server.fail("getUpdates", action="hang")
+        server.cut_polls()
+        await world.ask("telegram", 1)
+        await server.until(lambda: not server._faults, 30)
+        began = world.clock.monotonic()
+        await world.until_answered(60)
+        assert world.clock.monotonic() - began < 20
+        await life.end()

@@ -1,0 +1,220 @@
+"""A storm of faults of the model and of the platforms: once the last fault is over, everybody who wrote has their answer,
+or was told that there is none, within a minute. `SEED=… make torture` makes a run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.contracts import Json
+from bot.testing.anthropic_script import Answer, Failure, Frame, Halt, Reply, reply, tool_use
+from bot.testing.loopback import Fault
+from bot.testing.telegram import refusal
+from tests.torture import chaotic, scene
+from tests.torture.chaotic import Net, net
+
+STORM = float(os.environ.get("STORM", "180"))
+"""Seconds for which it lasts."""
+EVERY = 0.3
+"""Seconds between two messages."""
+WITHIN = 90.0
+"""Seconds after the last fault in which everybody hears something. A model that falls silent is given up after sixty."""
+CHATS = 24
+
+PLATFORMS: Mapping[str, tuple[str, ...]] = {
+    "telegram": ("getUpdates", "sendMessage", "sendMessage", "editMessageText", "sendChatAction", "getMe"),
+    "slack": (
+        "chat.postMessage",
+        "chat.postMessage",
+        "chat.update",
+        "conversations.history",
+        "apps.connections.open",
+    ),
+}
+
+
+def model_fault(rng: random.Random, whole: Reply) -> Answer:
+    """What comes in the place of an answer."""
+    kind = rng.choice(("busy", "limited", "broken", "stalls", "gone", "page"))
+    match kind:
+        case "busy":
+            return Failure(
+                529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+            )
+        case "limited":
+            body = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+            return Failure(429, body, {"retry-after": str(rng.choice((1, 5, 15, 40)))})
+        case "gone" | "page":
+            return Failure(
+                502 if kind == "gone" else 500, "<html>Bad Gateway</html>", content_type="text/html"
+            )
+    halt = Halt.CUT if kind == "broken" else Halt.STALL
+
+    def cut(frames: list[Frame]) -> list[Frame]:
+        return [*frames[: rng.randrange(1, len(frames))], halt]
+
+    return Reply(whole.blocks, edit=cut)
+
+
+def platform_fault(rng: random.Random, channel: str) -> Fault:
+    method = rng.choice(PLATFORMS[channel])
+    times = rng.randint(1, 12)
+    kind = rng.choice(("respond", "respond", "limited", "lose", "cut", "hang"))
+    if kind == "limited":
+        wait = rng.choice((1, 3, 10, 35))
+        if channel == "slack":
+            return Fault(
+                method, status=429, headers={"Retry-After": str(wait)}, body={"ok": False, "error": "ratelimited"},
+                times=times,
+            )  # fmt: skip
+        return Fault(method, times=times, **refusal(429, "Too Many Requests", retry_after=wait))
+    if kind != "respond":
+        return Fault(method, action=kind, times=1 if kind == "hang" else times)  # type: ignore[arg-type]
+    if channel == "telegram" and method == "getUpdates" and rng.random() < 0.5:
+        return Fault(method, times=times, **refusal(409, "Conflict: terminated by other getUpdates request"))
+    return Fault(method, status=502, body="<html>Bad Gateway</html>", times=times)
+
+
+def script(body: Json) -> Reply:
+    """An answer to all that has none yet, every other time by `chat_send`."""
+    said = json.dumps([one for one in body["messages"] if one["role"] == "assistant"], ensure_ascii=False)
+    asked = [
+        block["text"]
+        for one in body["messages"]
+        if one["role"] == "user" and not isinstance(one["content"], str)
+        for block in one["content"]
+        if block["type"] == "text" and block["text"].startswith("q")
+    ]
+    left = [question for question in asked if chaotic.answered(question) not in said]
+    if not left:
+        return reply("")
+    if sum(map(ord, left[-1])) % 2:
+        return reply(tool_use("chat_send", {"text": "\n".join(map(chaotic.answered, left))}))
+    return reply("\n".join(map(chaotic.answered, left)))
+
+
+class Storm:
+    """Faults for as long as it blows."""
+
+    def __init__(self, world: Net, rng: random.Random, channels: tuple[str, ...]) -> None:
+        self.world, self.rng, self.channels = world, rng, channels
+        self.blows = True
+        self.struck: Counter[str] = Counter()
+        world.world.model.script(self.answer)
+
+    @property
+    def servers(self) -> dict[str, Any]:
+        return {"telegram": self.world.world.telegram, "slack": self.world.world.slack}
+
+    def answer(self, body: Json) -> Answer:
+        whole = script(body)
+        if not self.blows or self.rng.random() > 0.6:
+            return whole
+        self.struck["model"] += 1
+        return model_fault(self.rng, whole)
+
+    async def blow(self, seconds: float) -> None:
+        until = self.world.clock.monotonic() + seconds
+        while self.world.clock.monotonic() < until:
+            for channel in self.channels:
+                server = self.servers[channel]
+                if len(server._faults) < 6:
+                    server._faults.append(platform_fault(self.rng, channel))
+                    self.struck[channel] += 1
+            await self.world.clock.sleep(0.5)
+        self.blows = False
+        for channel in self.channels:
+            self.servers[channel]._faults.clear()
+
+
+def unheard(world: Net, questions: Iterable[str] = ()) -> list[str]:
+    """The questions that have neither an answer nor a notice that there is none: nothing of them is open then."""
+    base = sqlite3.connect(world.world.root / ".ship" / "journal.db", timeout=5)
+    try:
+        rows = base.execute("SELECT request_id, outcome, payload FROM inbox").fetchall()
+        told = {
+            row[0]
+            for row in base.execute("SELECT request_id FROM outbox WHERE kind = 'notice' AND state = 'sent'")
+        }
+    finally:
+        base.close()
+    joined = {row[0]: (row[1] or "").removeprefix("joined ") for row in rows}
+    asked = {json.loads(payload)["text"]: request_id for request_id, _, payload in rows}
+
+    def notice(question: str) -> bool:
+        name = asked.get(question, "")
+        return bool({name, joined.get(name, "")} & told)
+
+    return [question for question in world.silent(questions) if not notice(question)]
+
+
+async def storm(
+    root: Path, rng: random.Random, channels: tuple[str, ...], seconds: float, speed: float
+) -> None:
+    async with net(root, rng, *channels, speed=speed) as world:
+        world.world.config["delivery"] = {"limits": True}
+        life = await world.start()
+        blowing = Storm(world, rng, channels)
+        wind = asyncio.create_task(blowing.blow(seconds))
+        while not wind.done():
+            person = rng.randrange(CHATS)
+            await world.ask(channels[person % len(channels)], person)
+            await world.clock.sleep(EVERY)
+        await wind
+        calm, open_then = world.clock.monotonic(), len(world.silent())
+        while scene.unfinished(root) or unheard(world):
+            since = world.clock.monotonic() - calm
+            assert since < WITHIN, (scene.unfinished(root), unheard(world)[:20])
+            await world.clock.sleep(1)
+        took, silent = world.clock.monotonic() - calm, len(world.silent())
+        repeats = world.repeats()
+        scene.tell(
+            f"storm SEED={os.environ['SEED']} {'+'.join(channels)}: {seconds:.0f} s, {dict(blowing.struck)} faults, "
+            f"{len(world.asked)} messages, {open_then} of them without an answer at its end; {took:.0f} s later "
+            f"{silent} told that there is none, all others answered; by number of marked repeats {dict(repeats)}"
+        )
+        assert open_then > len(world.asked) // 10, "the storm was not that bad"
+        await life.end()
+
+
+@pytest.mark.torture
+async def test_after_a_storm_of_faults_everybody_hears_something_within_a_minute(tmp_path: Path) -> None:
+    await storm(tmp_path, random.Random(scene.seed()), ("telegram", "slack"), 30, 4.0)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("channels", [("telegram",), ("slack",), ("telegram", "slack")])
+async def test_after_three_minutes_of_storm_everybody_hears_something_within_a_minute(
+    channels: tuple[str, ...], tmp_path: Path
+) -> None:
+    await storm(tmp_path, random.Random(scene.seed()), channels, STORM, 4.0)
+
+
+async def test_after_minutes_of_refused_sends_what_may_not_have_arrived_is_repeated_within_one(
+    tmp_path: Path,
+) -> None:
+    async with net(tmp_path, random.Random(scene.seed()), "telegram") as world:
+        world.world.config["channels"]["telegram"]["streaming"] = {"enabled": False}
+        life = await world.start()
+        server = world.world.telegram
+        server.fail("sendMessage", status=502, body="<html>Bad Gateway</html>", times=10_000)
+        for person in range(4):
+            await world.ask("telegram", person)
+        await world.clock.sleep(150)
+        assert len(world.silent()) == 4
+        server._faults.clear()
+        took = await world.until_answered(75)
+        await scene.until_quiet(tmp_path)
+        scene.tell(f"sends refused for 150 s: all answered {took:.0f} s later")
+        assert world.honest() == {0: 4}
+        await life.end()

@@ -1,0 +1,83 @@
+"""Who makes room where there are too many connections."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from bot.connections import HEAD_SECONDS, Connection, Connections
+from bot.testing.clock import FakeClock
+from bot.testing.log import MemoryLog
+
+
+class Held:
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+def come(connections: Connections, count: int, address: str = "127.0.0.1") -> list[Held]:
+    made = [Held() for _ in range(count)]
+    for one in made:
+        connections.made(cast("Connection", one), address)
+    return made
+
+
+async def test_the_one_that_has_been_quiet_the_longest_makes_room(clock: FakeClock, log: MemoryLog) -> None:
+    connections = Connections(4, clock=clock, log=log)
+    first = come(connections, 4)
+    connections.busy(cast("Connection", first[0]))
+    later = come(connections, 2)
+    assert [one.aborted for one in (*first, *later)] == [False, True, True, False, False, False]
+    assert len(log.of("connections")) == 1
+    await clock.advance(60)
+    come(connections, 1)
+    said = log.of("connections")
+    assert [line.details["cut"] for line in said] == [1, 2]
+
+
+async def test_where_all_are_at_work_the_new_one_goes(clock: FakeClock, log: MemoryLog) -> None:
+    connections = Connections(2, clock=clock, log=log)
+    first = come(connections, 2)
+    for one in first:
+        connections.busy(cast("Connection", one))
+    connections.quiet(cast("Connection", first[1]))
+    connections.busy(cast("Connection", first[1]))
+    (new,) = come(connections, 1)
+    assert [one.aborted for one in (*first, new)] == [False, False, True]
+
+
+async def test_one_network_elsewhere_has_a_quarter(clock: FakeClock, log: MemoryLog) -> None:
+    connections = Connections(8, clock=clock, log=log)
+    others = come(connections, 1, "192.0.2.1")
+    crowd = [come(connections, 1, f"2001:db8::{number}")[0] for number in range(4)]
+    assert [one.aborted for one in (*others, *crowd)] == [False, True, True, False, False]
+    mapped = come(connections, 3, "::ffff:127.0.0.1")
+    assert not any(one.aborted for one in mapped)
+
+
+async def test_quiet_ones_are_cut_in_time(clock: FakeClock, log: MemoryLog) -> None:
+    connections = Connections(8, clock=clock, log=log)
+    (quiet, busy, asks) = come(connections, 3)
+    connections.busy(cast("Connection", busy))
+    await clock.advance(HEAD_SECONDS - 1)
+    connections.quiet(cast("Connection", asks))
+    await clock.advance(1)
+    connections.sweep()
+    assert [one.aborted for one in (quiet, busy, asks)] == [True, False, False]
+    connections.lost(cast("Connection", quiet))
+    connections.quiet(cast("Connection", quiet))
+    connections.sweep()

@@ -1,0 +1,160 @@
+"""What is installed, and that nothing else that is installed gets in its way."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests import wheel
+
+CODE = Path(__file__).parents[2]
+PROJECT = tomllib.loads((CODE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PURELIB = sysconfig.get_path("purelib")
+ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Every package that is imported of others, and where."""
+    for folder in ("bot", "channels"):
+        for path in (CODE / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+                    names = [node.module]
+                for name in (one.partition(".")[0] for one in names):
+                    if name not in {"bot", "channels"} and name not in sys.stdlib_module_names:
+                        yield name, str(path.relative_to(CODE))
+
+
+def named(requirement: str) -> str:
+    found = re.match(r"[\w.-]+", requirement)
+    assert found is not None
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def test_all_that_is_imported_is_declared() -> None:
+    always = set(map(named, PROJECT["dependencies"]))
+    mcp = set(map(named, PROJECT["optional-dependencies"]["mcp"]))
+    of = packages_distributions()
+    missing = {}
+    for package, place in imported():
+        declared = always | (mcp if place.startswith("bot/tools/mcp/") else set())
+        if not declared.intersection(map(named, of.get(package, [package]))):
+            missing[package] = place
+    assert missing == {}
+    assert len(set(imported())) > 50
+
+
+def test_what_is_pinned_is_what_is_declared() -> None:
+    lines = (CODE / "requirements" / "runtime.in").read_text(encoding="utf-8").splitlines()
+    pinned = {line for line in lines if line and not line.startswith("#")}
+    backend = {line for line in pinned if named(line) in {"editables", "hatchling"}}
+    extras = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
+    assert pinned - backend == {*PROJECT["dependencies"], *extras}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel.build(tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_has_one_name_and_all_of_the_code(built: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        names = archive.namelist()
+    assert {name.partition("/")[0] for name in names} == {"shipmate", "shipmate-0.1.0.dist-info"}
+    for folder in ("bot", "channels"):
+        code = [
+            path for path in (CODE / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        ]
+        assert {f"shipmate/{path.relative_to(CODE).as_posix()}" for path in code} <= set(names)
+
+
+@functools.cache
+def _hostile() -> dict[str, str]:
+    """Packages of these names that others might install, and that end whoever imports them."""
+    text = "raise SystemExit('another distribution was imported')\n"
+    return {
+        f"{name}/{file}.py": text for name in ("bot", "channels") for file in ("__init__", "cli", "slack")
+    }
+
+
+def test_packages_of_the_same_names_are_not_taken_for_ours(built: Path, tmp_path: Path) -> None:
+    """Neither before nor after it, and what they bring to each start of the interpreter does not count either."""
+    env = tmp_path / "env"
+    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(env)], check=True)
+    site = next((env / "lib").glob("python*/site-packages"))
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(site)
+    for name, text in _hostile().items():
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text(text, encoding="utf-8")
+    early = "import sys, types; sys.modules.update(bot=types.ModuleType('bot'), channels=types.ModuleType('channels'))\n"
+    (site / "early.pth").write_text(early, encoding="utf-8")
+    # The libraries of the tests stand in for those that it needs; what is ours comes from the wheel.
+    (site / "libraries.pth").write_text(f"{PURELIB}\n", encoding="utf-8")
+    start = "import sys, shipmate; print(shipmate.__file__, file=sys.stderr); sys.exit(shipmate.main())"
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(env / "bin" / "python"), "-P", "-c", start, *words],
+            env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    done = run("init", "--yes", "project")
+    assert (done.returncode, done.stderr.strip()) == (0, str(site / "shipmate" / "__init__.py")), done.stderr
+    assert "api.slack.com" in done.stdout, "a channel was found"
+    done = run("check", "--dir", "project")
+    assert (done.returncode, "ship.json is fine" in done.stdout) == (0, True), done.stderr
+    module = subprocess.run(
+        [str(env / "bin" / "python"), "-m", "shipmate", "--version"],
+        env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (module.returncode, module.stdout) == (0, "shipmate 0.1.0\n"), module.stderr
+
+
+def test_an_editable_install_lets_nothing_else_of_its_folder_be_imported() -> None:
+    """Whoever writes a module into the folder of the source has not written one that Shipmate imports."""
+    code = "import sys, bot, channels; print(*sys.path, sep='\\n'); import tests"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=ENV, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert str(CODE) not in done.stdout.splitlines()
+    assert "No module named 'tests'" in done.stderr
+
+
+@pytest.mark.parametrize("start", [["-m", "bot"], [os.path.join(sys.prefix, "bin", "shipmate")]])  # noqa: PTH118
+def test_nothing_is_imported_from_the_folder_in_which_it_is_started(start: list[str], tmp_path: Path) -> None:
+    """`brotli` and `brotlicffi` are imported by a library where they are there; `channels` is ours."""
+    for name in ("brotli", "brotlicffi", "channels", "typer", "sitecustomize", "usercustomize", "click"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')\n", encoding="utf-8")
+    (tmp_path / "ship.json").write_text('{"channels": {"web": {"port": 0}}}', encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, *start, "check"], env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_what_installs_is_pinned_and_nothing_old_is_left() -> None:
+    pin = (CODE / "requirements" / "pip.txt").read_text(encoding="utf-8")
+    assert re.match(r"pip==\d+\.\d+(\.\d+)? \\\n +--hash=sha256:[0-9a-f]{64}", pin)
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "pip", "list", "--format=freeze"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    installed = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line)
+    assert installed["pip"] == pin.split()[0].removeprefix("pip==")
+    assert "setuptools" not in installed

@@ -1,0 +1,164 @@
+"""What a stranger installs: the wheel alone, in an empty environment of each Python, without extras. `python -m tests.wheel`.
+
+One Python goes the whole way: init, check, run, an answer in the terminal, SIGTERM, a chat of its own. On the others it is
+installed, initialised and checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CODE = Path(__file__).parents[1]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PINS = CODE / "requirements" / "runtime.txt"
+ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+SECONDS = 180.0
+
+
+class Failed(Exception):
+    """A command that did not do what it should."""
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="wheel-") as scratch:
+        wheel = build(Path(scratch))
+        found = {version: python for version in PYTHONS if (python := python_of(version)) is not None}
+        if missing := [version for version in PYTHONS if version not in found]:
+            print(f"wheel: not on this machine, so not tried: Python {', '.join(missing)}")
+        whole = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        with ThreadPoolExecutor(2) as side_by_side:
+            tries = [
+                side_by_side.submit(attempt, version, python, wheel, Path(scratch), whole=version == whole)
+                for version, python in found.items()
+            ]
+            wrong = [line for one in tries if (line := one.result()) is not None]
+    for line in wrong:
+        print(line)
+    return bool(wrong or not found)
+
+
+def python_of(version: str) -> str | None:
+    """An interpreter of this version, on the path or of pyenv."""
+    folders = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin"))
+    candidates = [sys.executable, *(str(folder / "python") for folder in folders)]
+    candidates += [one] if (one := shutil.which(f"python{version}")) else []
+    asks = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
+    for python in candidates:
+        done = subprocess.run([python, "-I", "-c", asks], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip() == version:
+            return python
+    return None
+
+
+def build(folder: Path) -> Path:
+    """The wheel, made by the pinned backend."""
+    words = [sys.executable, "-P", "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*words, "--wheel-dir", str(folder), str(CODE)], check=True, timeout=SECONDS)
+    return next(folder.glob("shipmate-*.whl"))
+
+
+def attempt(version: str, python: str, wheel: Path, scratch: Path, *, whole: bool) -> str | None:
+    """Install it and use it; what went wrong, or None."""
+    try:
+        env = scratch / f"env-{version}"
+        install(python, env, wheel)
+        shipmate = env / "bin" / "shipmate"
+        use(shipmate, scratch / f"project-{version}", whole=whole)
+    except (Failed, subprocess.TimeoutExpired, OSError) as error:
+        return f"wheel: Python {version}: {error}"
+    print(
+        f"wheel: Python {version}: {'installed, set up, run and talked to' if whole else 'installed and set up'}"
+    )
+    return None
+
+
+def install(python: str, env: Path, wheel: Path) -> None:
+    """The wheel and what it says that it needs, each by its hash, and nothing else."""
+    run([python, "-I", "-m", "venv", "--without-pip", str(env)])
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    wanted = env / "wanted.txt"
+    wanted.write_text(f"{wheel.as_uri()} --hash=sha256:{digest}\n", encoding="utf-8")
+    pip = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "--python",
+        str(env / "bin" / "python"),
+        "install",
+        "--quiet",
+        "--no-compile",
+    ]
+    run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", str(wanted), "-c", str(PINS)], os.environ)
+
+
+def use(shipmate: Path, project: Path, *, whole: bool) -> None:
+    run([str(shipmate), "version"])
+    run([str(shipmate), "init", "--yes", str(project)])
+    config = json.loads((project / "ship.json").read_text(encoding="utf-8"))
+    config["channels"] |= {"web": {"port": 0}, "console": {"enabled": True}}
+    config["dashboard"] = {"port": 0}
+    (project / "ship.json").write_text(json.dumps(config), encoding="utf-8")
+    run([str(shipmate), "check", "--dir", str(project)])
+    if not whole:
+        return
+    with started(shipmate, project):
+        talk(shipmate, project)
+    talk(shipmate, project)
+
+
+class started:  # noqa: N801 - used as a function is
+    """`shipmate run`, ready for the block; SIGTERM ends it with 0 after it."""
+
+    def __init__(self, shipmate: Path, project: Path) -> None:
+        self._words = [str(shipmate), "run", "--dir", str(project)]
+
+    def __enter__(self) -> None:
+        self._process = subprocess.Popen(
+            self._words, env=ENV, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        if not any(line.startswith("ready ") for line in self._lines()):
+            raise Failed(f"run ended with {self._process.wait(SECONDS)} before it was ready")
+
+    def _lines(self) -> Iterator[str]:
+        assert self._process.stdout is not None
+        return iter(self._process.stdout.readline, "")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.communicate(timeout=SECONDS)
+        if self._process.returncode:
+            raise Failed(f"run ended with {self._process.returncode} after SIGTERM")
+
+
+def talk(shipmate: Path, project: Path) -> None:
+    """Say something in the terminal and be answered by the demo model."""
+    out = run([str(shipmate), "chat", "--dir", str(project)], said="hello 你好\n")
+    if "demo" not in out.lower():
+        raise Failed(f"chat answered {out[-500:]!r}")
+
+
+def run(words: Sequence[str], env: Mapping[str, str] = ENV, said: str = "") -> str:
+    """What a command printed. Raises `Failed` where it did not end well."""
+    done = subprocess.run(
+        words, env=env, input=said, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    if done.returncode:
+        raise Failed(
+            f"{' '.join(words[:4])} ended with {done.returncode}: {(done.stderr or done.stdout)[-800:]}"
+        )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
