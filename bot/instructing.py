@@ -36,6 +36,8 @@ class Instructing:
 
     paths: frozenset[Parts] = frozenset()
     nodes: frozenset[tuple[int, int]] = frozenset()
+    linked: frozenset[tuple[int, int]] = frozenset()
+    """Those of the nodes that have other names too."""
     files: tuple[str, ...] = ()
     """Those that are there in the project, behind every link."""
 
@@ -53,6 +55,7 @@ def instructing(root: Path, more: Iterable[Path] = ()) -> Instructing:
     left = [*_begin(real), *more]
     paths: set[Parts] = set()
     nodes: set[tuple[int, int]] = set()
+    linked: set[tuple[int, int]] = set()
     seen: set[str] = set()
     files: set[str] = set()
     while left and len(seen) < MOST:
@@ -65,7 +68,9 @@ def instructing(root: Path, more: Iterable[Path] = ()) -> Instructing:
         found = _stat(end)
         if found is None or not stat.S_ISREG(found.st_mode):
             continue
-        nodes.add((found.st_dev, found.st_ino))
+        nodes.add(node := (found.st_dev, found.st_ino))
+        if found.st_nlink > 1:
+            linked.add(node)
         if end.is_relative_to(real):
             files.add(str(end))
         folder = end.parent if end.parent.is_relative_to(real) else real
@@ -74,7 +79,7 @@ def instructing(root: Path, more: Iterable[Path] = ()) -> Instructing:
             # What is outside cannot be written from a chat.
             if target.is_relative_to(real) or Path(os.path.realpath(target)).is_relative_to(real):
                 left.append(target)
-    return Instructing(frozenset(paths), frozenset(nodes), tuple(sorted(files)))
+    return Instructing(frozenset(paths), frozenset(nodes), frozenset(linked), tuple(sorted(files)))
 
 
 def _begin(root: Path) -> Iterator[Path]:

@@ -43,6 +43,8 @@ VISITS = 500_000
 ARGUMENTS = 8_000
 """Arguments for what is hidden; bubblewrap takes 9,000 in all."""
 _TOLD = 10
+_MANY = 100
+"""Other names of files of ours that are kept one by one; where there are more, the folders at the top that have them are."""
 _LAST = 5_000
 """Milliseconds for the processes of a command that has ended to be gone."""
 _MB = 1024 * 1024
@@ -178,7 +180,16 @@ class Isolation:
             if not any(one.startswith(f"{path}/") or one == path for path in closed)
         ]
         # What tells the model what to do is changed by file tools, which ask.
-        found = dataclasses.replace(found, sealed=(*map(str, self._ours().standing()), *standing))
+        sealed = (*map(str, self._ours().standing()), *standing)
+        linked = await asyncio.to_thread(self._ours().linked) | instructs.linked
+        twins = await asyncio.to_thread(_twins, root, {*closed, *sealed}, linked)
+        shared: tuple[str, ...] = ()
+        if len(twins) > _MANY:
+            shared = tuple(
+                dict.fromkeys(f"{root}/{one[len(str(root)) + 1 :].split('/', 1)[0]}" for one in twins)
+            )
+            twins = []
+        found = dataclasses.replace(found, sealed=(*sealed, *twins, *shared), shared=shared)
         program = await self._program()
         if program is not None:
             fits = found.fitting()
@@ -348,7 +359,9 @@ class Found:
     masks: tuple[Mask, ...] = ()
     whole: frozenset[str] = frozenset()
     sealed: tuple[str, ...] = ()
-    """What runs as ourselves after the next start: not for commands to change."""
+    """What runs as ourselves after the next start, or instructs: not for commands to change."""
+    shared: tuple[str, ...] = ()
+    """Those of the sealed that have too many files which are ours under another name."""
 
     def pins(self) -> list[str]:
         """The folders on the way to what is covered or sealed, the outermost first. Each is held in its place, or a command could
@@ -394,13 +407,15 @@ class Found:
         for path in sorted(self.whole)[:_TOLD]:
             shown = os.path.relpath(path, root)
             yield f"{shown} is empty for commands: it has too many files, or too many that they may not see."
+        for path in self.shared[:_TOLD]:
+            yield f"{os.path.relpath(path, root)} cannot be changed by commands: it shares files (hard links) with what Shipmate runs on."
 
 
 def _find(root: Path, own: Collection[str]) -> Found:
     """What does not exist for the model; in the folder itself what is ours and no command's. Blocking."""
     masks: list[Mask] = []
     whole: set[str] = set()
-    linked: set[int] = set()
+    linked: set[tuple[int, int]] = set()
     left: collections.deque[str] = collections.deque([str(root)])
     seen = 0
     while left:
@@ -427,8 +442,8 @@ def _find(root: Path, own: Collection[str]) -> Found:
                 masks.append(Mask(folder, folder=True))
                 whole.add(folder)
                 break
-    if linked:
-        masks += _twins(root, masks, linked)
+    twins = _twins(root, {mask.path for mask in masks}, frozenset(linked))
+    masks += (Mask(path, folder=False) for path in twins)
     return Found(str(root), tuple(masks), frozenset(whole))
 
 
@@ -441,27 +456,30 @@ def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
         yield Mask(str(real), folder=real.is_dir())
 
 
-def _linked(entry: os.DirEntry[str]) -> set[int]:
-    """The number of a file that has other names too."""
+def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
+    """Device and number of a file that has other names too."""
     with contextlib.suppress(OSError):
         found = entry.stat(follow_symlinks=False)
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-            return {found.st_ino}
+            return {(found.st_dev, found.st_ino)}
     return set()
 
 
-def _twins(root: Path, masks: Sequence[Mask], numbers: set[int]) -> Iterator[Mask]:
-    """Other names of files that do not exist for the model."""
-    covered = {mask.path for mask in masks}
-    left = [str(root)]
+def _twins(root: Path, covered: Collection[str], nodes: frozenset[tuple[int, int]]) -> list[str]:
+    """The other names of these files, outside of what is covered. Blocking."""
+    numbers = {number for _, number in nodes}
+    found: list[str] = []
+    left = [str(root)] if numbers else []
     while left:
         for entry in _entries(Path(left.pop())):
             if entry.path in covered or entry.is_symlink():
                 continue
             if entry.is_dir(follow_symlinks=False):
                 left.append(entry.path)
-            elif entry.inode() in numbers:
-                yield Mask(entry.path, folder=False)
+            # The number comes with the name; only where it is one of those, the file itself is looked at.
+            elif entry.inode() in numbers and _linked(entry) & nodes:
+                found.append(entry.path)
+    return found
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

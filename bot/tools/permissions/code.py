@@ -5,10 +5,13 @@ Shipmate's code, the places that its interpreter imports and starts programs fro
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import site
+import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.tools.permissions.globs import folded
@@ -60,6 +63,14 @@ class Border:
     root: Path
     closed: bool = False
     sealed: tuple[Path, ...] = ()
+    runs: tuple[Path, ...] = field(default=(), compare=False)
+    """All of the code, wherever it is."""
+
+    def linked(self) -> frozenset[tuple[int, int]]:
+        """Device and inode of the files of the code that have other names too (hard links): installers such as uv share
+        files between environments. Looked for once. Blocking.
+        """
+        return _linked(self.runs)
 
     def seals(self, path: Path) -> bool:
         """Whether a place is part of the code, by its name alone, in any case and form."""
@@ -98,7 +109,22 @@ def border(root: Path, code: Code | None = None) -> Border:
     sealed = _outermost(dict.fromkeys(one.resolve() for one in parts if one.exists()))
     # What is not there yet, or is reached by a link in the folder, could be made or made anew by a command.
     loose = [one for one in _absent(code.runs, real) if not any(_named_below(kept, one) for kept in sealed)]
-    return Border(real, closed=bool(loose), sealed=sealed)
+    return Border(real, closed=bool(loose), sealed=sealed, runs=code.runs)
+
+
+@functools.lru_cache(maxsize=8)
+def _linked(runs: tuple[Path, ...]) -> frozenset[tuple[int, int]]:
+    nodes: set[tuple[int, int]] = set()
+    left = [str(one) for one in _outermost(dict.fromkeys(one.resolve() for one in runs))]
+    while left:
+        path = left.pop()
+        with contextlib.suppress(OSError):  # gone meanwhile, or not to be read
+            found = os.lstat(path)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                nodes.add((found.st_dev, found.st_ino))
+            elif stat.S_ISDIR(found.st_mode):
+                left += (f"{path}/{name}" for name in os.listdir(path))  # noqa: PTH208 - tens of thousands of names
+    return frozenset(nodes)
 
 
 def _absent(runs: tuple[Path, ...], root: Path) -> list[Path]:

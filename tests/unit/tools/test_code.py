@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -74,6 +75,16 @@ def test_an_install_in_the_project_is_sealed_and_the_rest_is_open(tree: Path) ->
         with pytest.raises(errors.ToolError, match="part of what Shipmate runs on"):
             project.write(project.place(path), b"x")
     assert project.write(project.place("brotli.py"), b"x") is False
+
+
+def test_a_write_by_another_name_of_a_file_of_ours_leaves_ours_as_it_is(tree: Path) -> None:
+    ours, other = tree / "project/.venv/bin/shipmate", tree / "project/other.py"
+    ours.write_text("ours")
+    os.link(ours, other)
+    here = border(tree / "project", installed(tree))
+    project = Project(tree / "project", here)
+    assert project.write(project.place("other.py"), b"x")
+    assert (ours.read_text(), other.read_text()) == ("ours", "x")
 
 
 @pytest.mark.parametrize(

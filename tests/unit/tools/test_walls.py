@@ -13,6 +13,7 @@ import pytest
 from bot import config, offlimits
 from bot.tools import seccomp
 from bot.tools.limits import Limits
+from bot.tools.permissions.code import Code, border
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
 
@@ -395,3 +396,42 @@ def test_a_note_that_is_none_sweeps_nothing(tmp_path: Path, words: str) -> None:
     (tmp_path / ".ship/commands.json").write_text(words, encoding="latin-1")
     (tmp_path / ".env").touch()
     assert offlimits.sweep(tmp_path) == {}
+
+
+# ------------------------------------------------------------------ other names of what is ours
+
+
+@isolated
+async def test_a_command_does_not_write_into_instructions_by_another_name(desk: Desk) -> None:
+    """A hard link that a person has made. A command can make none, neither of the file nor of that name."""
+    (desk.root / "rules.md").write_text("rules\n")
+    (desk.root / "Agent.md").write_text("@include rules.md\n")
+    (desk.root / "copies").mkdir()
+    for name in ("Agent.md", "rules.md"):
+        os.link(desk.root / name, desk.root / "copies" / f"{name}.txt")
+    await desk.call(
+        "echo x >> copies/rules.md.txt; echo x >> copies/Agent.md.txt; truncate -s 0 copies/rules.md.txt;"
+        "ln rules.md one; ln copies/rules.md.txt two; echo x >> one; echo x >> two; mv copies away; echo x >> away/rules.md.txt"
+    )
+    assert (desk.root / "rules.md").read_text() == "rules\n"
+    assert (desk.root / "Agent.md").read_text() == "@include rules.md\n"
+    assert await desk.said("echo x > copies/free.md; cat copies/rules.md.txt") == "rules"
+
+
+@isolated
+@pytest.mark.parametrize("many", [False, True], ids=["some", "many"])
+async def test_a_command_does_not_write_into_what_runs_by_another_name(desk: Desk, *, many: bool) -> None:
+    """Installers that share files between environments make hard links of the project's to those of Shipmate."""
+    ours, theirs = desk.root.parent / "ours", desk.root / "env" / "site-packages"
+    (ours / "bin").mkdir(parents=True)
+    theirs.mkdir(parents=True)
+    for number in range(150 if many else 3):
+        (ours / f"m{number}.py").write_text("pass\n")
+        os.link(ours / f"m{number}.py", theirs / f"m{number}.py")
+    desk.isolation.code = border(desk.root, Code((ours, ours / "bin")))
+    said = await desk.call(
+        "for f in env/site-packages/*; do echo x >> $f; done; mv env other; echo x >> other/site-packages/m1.py; echo y > seen.txt"
+    )
+    assert {path.read_text() for path in ours.glob("*.py")} == {"pass\n"}
+    assert (desk.root / "seen.txt").read_text() == "y\n"
+    assert ("env cannot be changed by commands" in said["content"]) is many
