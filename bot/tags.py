@@ -21,9 +21,10 @@ HISTORY = "loaded_history"
 ORIGIN = "origin"
 QUOTES = "quoted_messages"
 REATTACHED = "reattached"
+SERVERS = "mcp_servers"
 SUMMARY = "conversation_summary"
 
-_NAMES = f"{CONTEXT}|{FILES}|{HISTORY}|{ORIGIN}|{QUOTES}|{REATTACHED}|{SUMMARY}"
+_NAMES = f"{CONTEXT}|{FILES}|{HISTORY}|{ORIGIN}|{QUOTES}|{REATTACHED}|{SERVERS}|{SUMMARY}"
 _SHAPE = re.compile(
     rf'<(?P<name>{_NAMES})(?:-(?P<nonce>[0-9a-f]{{8}}))?(?: note="(?P<note>[^"<>\r\n]*)")?>'
     r"(?P<words>.*)</(?P=name)(?(nonce)-(?P=nonce))>",

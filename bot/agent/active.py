@@ -12,7 +12,7 @@ from bot.agent import epochs, said, tally
 from bot.agent.asked import spent
 from bot.agent.continuing import joined
 from bot.agent.epochs import Change, Epochs, Reason
-from bot.agent.incoming import fresh_nonce, instructions, user_message
+from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.kit import Kit
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
@@ -100,6 +100,7 @@ class ActiveTurn:
         if self.last_reply() is not None:
             return
         if any(entry.message["role"] == "assistant" for entry in self._entries):
+            await self.instruct()
             await self.take_more()
         else:
             await self.take_late()
@@ -187,15 +188,15 @@ class ActiveTurn:
         self._note({"role": "user", "content": list(results)}, self._said())
 
     async def instruct(self) -> None:
-        """Append the instructions for what tools have touched, where the model does not see them already: those of a
-        history that was cut since come again.
+        """Append what the servers of the tools say that the last results have found, and the instructions for what tools
+        have touched, where the model does not see them already: those of a history that was cut since come again.
         """
-        if not self.touched:
-            return
-        found = await instructions(self.touched, self._kit, [*self.store.view(), *self.view])
+        seen = [*self.store.view(), *self.view]
+        said = said_by_servers(self.view[-1], self._kit, seen)
+        found = await instructions(self.touched, self._kit, seen) if self.touched else None
         self._must_run()
-        if found is not None:
-            self._note(found)
+        for message in filter(None, (said, found)):
+            self._note(message)
 
     async def take_more(self) -> None:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot import errors, tags
 from bot.agent.kit import Kit
-from bot.context import blocks, prompt
+from bot.context import blocks, prompt, servers
 from bot.context.nested import Contents, Nested
 from bot.context.removed import REMOVED, ids_of
 from bot.contracts import (
@@ -64,6 +64,14 @@ async def instructions(touched: list[Path], kit: Kit, seen: Iterable[Message]) -
         replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known
     ]
     return {"role": "user", "content": fresh} if fresh else None
+
+
+def said_by_servers(results: Message, kit: Kit, seen: Iterable[Message]) -> Message | None:
+    """What the servers say of which these results have found tools; None where the model sees all of it already."""
+    brought = servers.brought(results)
+    known = servers.shown(seen) if brought else {}
+    fresh = {server: words for server, words in brought.items() if known.get(server) != words}
+    return {"role": "user", "content": [servers.block(fresh, fresh_nonce(kit))]} if fresh else None
 
 
 def fresh_nonce(kit: Kit) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.agent.kit import Kit
-from bot.context import blocks, files_read, found
+from bot.context import blocks, files_read, found, servers
 from bot.context.sections import Section, assemble
 from bot.contracts import Json, Message
 from bot.tools import excerpt
@@ -29,6 +29,8 @@ FILES = 3
 """The files that were read last."""
 TOOLS = 0.5
 """The part of its budget that definitions may take."""
+SAID = 0.2
+"""And what their servers say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,20 @@ def definitions(gone: Gone, kit: Kit, most: float) -> list[Json]:
             chosen.append(tool)
             most -= cost
     return chosen[::-1]
+
+
+def instructions(gone: Gone, kit: Kit, most: float) -> dict[str, str]:
+    """What the servers say whose tools are declared still, whole, what came last first where not all fits. What has no room
+    is shown again with the next tool of that server that is found.
+    """
+    still, names = servers.shown(gone.kept), gone.declared | found.definitions(gone.kept).keys()
+    chosen: dict[str, str] = {}
+    for server, words in reversed(servers.shown(gone.dropped).items()):
+        cost = kit.estimator.text(kit.model_name, words)
+        if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
+            chosen[server] = words
+            most -= cost
+    return dict(reversed(chosen.items()))
 
 
 def tools(gone: Gone) -> Section:

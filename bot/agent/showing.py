@@ -14,7 +14,7 @@ SHOWN = 2_000
 _GATHERED = 5 * SHOWN
 """Characters that are looked at: a secret must not slip through because it crosses the border."""
 QUOTED = 80
-_UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY})
+_UNSHOWN = frozenset({tags.CONTEXT, tags.HISTORY, tags.SERVERS})
 """Tags of the gateway that say nothing to people."""
 
 

@@ -303,8 +303,9 @@ class Upkeep:
         origin = self._lines.origin(self._store.view())
         tools = reattach.definitions(gone, self._kit, reattach.TOOLS * reattach.room(self._kit))
         gone = replace(gone, declared=frozenset(str(tool["name"]) for tool in tools))
+        said = reattach.instructions(gone, self._kit, reattach.SAID * reattach.room(self._kit))
         nonce, attached = fresh_nonce(self._kit), reattach.attached(gone, self._kit)
-        head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools)
+        head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools, said=said)
         change = epochs.compacted(dropped, head)
         return Change(change.line, change.data | {"how": "provider" if block else how})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from bot.context.servers import SAID
 from bot.contracts import ORIGIN, Json, Message
 from bot.known import Known
 
@@ -17,7 +18,7 @@ DEFINITION = "definition"
 """Beside the name in what is kept (`contracts.Found`); never sent there."""
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
-_UNSENT = frozenset({ORIGIN, TOOLS})
+_UNSENT = frozenset({ORIGIN, SAID, TOOLS})
 KEPT = 4_096
 """Messages that are remembered as they are sent, so that they are the same objects in request after request."""
 

@@ -7,11 +7,12 @@ words, and every later reader is told so.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from bot import tags, text
-from bot.context import estimate, found
+from bot.context import estimate, found, servers
 from bot.contracts import Json, Message
 
 FACTS, DECISIONS, PREFERENCES, OPEN_TASKS = "Facts", "Decisions", "Preferences", "Open tasks"
@@ -243,16 +244,17 @@ def head(
     origin: str = "",
     block: Json | None = None,
     tools: Sequence[Json] = (),
+    said: Mapping[str, str] = MappingProxyType({}),
 ) -> Message:
     """The message that stands for what was compacted away, and what is attached to it again. `origin` says whose words all
     that is, where that is known; `block` is the provider's own, where it wrote the summary; `nonce` is fresh; `tools` are
-    definitions that were found and stay declared.
+    definitions that were found and stay declared, and `said` is what their servers say, by server.
     """
     parts = [tags.Tag(tags.ORIGIN, origin, nonce=nonce)] if origin else []
-    said = (f"\n{tags.harmless(words)}\n" for words in attached if words.strip())
-    parts += [tags.Tag(tags.REATTACHED, words, nonce=nonce) for words in said]
+    again = (f"\n{tags.harmless(words)}\n" for words in attached if words.strip())
+    parts += [tags.Tag(tags.REATTACHED, words, nonce=nonce) for words in again]
     first = block if block is not None else _shown(summary, nonce)
-    content = [first, *(part.block for part in parts)]
+    content = [first, *(part.block for part in parts), *([servers.block(said, nonce)] if said else ())]
     if tools:
         words = (
             f"\nTools found before, which you can call: {', '.join(str(tool['name']) for tool in tools)}\n"

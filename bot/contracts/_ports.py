@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
@@ -26,11 +26,13 @@ Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search for tools gives: the definitions that the model may call by from then on. In the result that is kept,
-    each is a block `tool_reference` with `tool_name` and `definition`.
+    """What a search for tools gives: the definitions that the model may call by from then on, and what the MCP servers that
+    offer them say of how to use them, by server. In the result that is kept, each definition is a block `tool_reference` with
+    `tool_name` and `definition`, and what servers say stands beside it as `instructions`.
     """
 
     definitions: tuple[Json, ...]
+    instructions: Mapping[str, str] = field(default_factory=dict)
 
 
 class Tool(Protocol):

@@ -34,12 +34,16 @@ _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool that may be found: its definition for the model, and the words of whoever offers it, as they came."""
+    """A tool that may be found: its definition for the model, and the words of whoever offers it, as they came. `server` is
+    the MCP server that does, and `instructions` is what that says of how its tools are used.
+    """
 
     definition: Json
     title: str
     words: str
     fields: tuple[str, ...] = ()
+    server: str = ""
+    instructions: str = ""
 
     @property
     def name(self) -> str:

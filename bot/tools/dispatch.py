@@ -235,7 +235,7 @@ class Dispatcher:
         return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
     def _found(self, call: Json, found: Found, began: float) -> Json:
-        """The result that gives the model tools: their definitions, without our secrets."""
+        """The result that gives the model tools: their definitions and what servers say, without our secrets."""
         self._log.write(
             "tool_result",
             f"{call['name']} done",
@@ -246,7 +246,9 @@ class Dispatcher:
         )
         clean = [json.loads(self._redact(json.dumps(one, ensure_ascii=False))) for one in found.definitions]
         content = [{"type": "tool_reference", "tool_name": one["name"], "definition": one} for one in clean]
-        return {"type": "tool_result", "tool_use_id": call["id"], "content": content}
+        result: Json = {"type": "tool_result", "tool_use_id": call["id"], "content": content}
+        said = {server: text.clean(self._redact(words)) for server, words in found.instructions.items()}
+        return result | {"instructions": said} if said else result
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
         """What of a call's text goes into the log: a sized preview, or only its length where text is off."""

@@ -29,6 +29,7 @@ FOREIGN = (
     "memoryname",
     "mcp",
     "mcptool",
+    "mcpinstructions",
 )
 """Doors by which words of others come in: while they are in view, no rule that is not marked allows an effect."""
 WORKSPACE = ("file", "filename", "result")

@@ -48,8 +48,13 @@ ABREAST = 20
 PERSON, OTHER, STRANGER = 9, 8, 666
 SOMEBODY, SOMEWHERE = "U0SOMEBODY", "C0SOMEWHERE"
 CORPUS = texts()
-FOUND = ("file", "filename", "page", "result", "skill", "archive", "memory", "memoryname", "mcp", "mcptool")
+FOUND = (
+    *("file", "filename", "page", "result", "skill", "archive", "memory", "memoryname", "mcp", "mcptool"),
+    "mcpinstructions",
+)
 """Doors behind which a tool comes upon a text."""
+SAYS = BATCH // 2
+"""Texts that one server says of its tools: as many as surely fit."""
 
 
 @dataclass
@@ -142,6 +147,8 @@ async def scene(
     made = Scene(root, telegram, slack, model)
 
     async def page(request: web.BaseRequest) -> web.Response:
+        if request.path.startswith("/mcp/"):
+            return await _saying(request)
         made.fetched.append((request.host, request.path_qs))
         return web.Response(text=CORPUS[int(request.path.strip("/") or 0)])
 
@@ -160,11 +167,38 @@ async def scene(
 
         monkeypatch.setattr(Web.__init__, "__kwdefaults__", {"resolve": resolve, "public": lambda _: True})
         model.script(made.obedient)
+        if door == "mcpinstructions":
+            servers = {
+                f"box{at}": {"url": f"http://127.0.0.1:{made.port}/mcp/{at}"}
+                for at in range(0, len(CORPUS), SAYS)
+            }
         _configure(made, slack=door == "shared", servers=servers)
         for name in ("ANTHROPIC_API_KEY", "TELEGRAM_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         await around.enter_async_context(app._started(root, lambda _: None, asyncio.Event()))
         yield made
+
+
+async def _saying(request: web.BaseRequest) -> web.Response:
+    """A server of the Model Context Protocol, which says some of the texts of its one tool."""
+    if request.method != "POST":
+        return web.Response(status=405)
+    at = int(request.path.rpartition("/")[2])
+    asked = await request.json()
+    match asked["method"]:
+        case "initialize":
+            result = {
+                "protocolVersion": asked["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "box", "version": "0"},
+                "instructions": "\n".join(CORPUS[at : at + SAYS]),
+            }
+        case "tools/list":
+            tool = {"name": f"number{at}", "description": "Says it.", "inputSchema": {"type": "object"}}
+            result = {"tools": [tool]}
+        case _:
+            return web.Response(status=202)
+    return web.json_response({"jsonrpc": "2.0", "id": asked["id"], "result": result})
 
 
 def _furnish(root: Path, outside: Path) -> None:
@@ -273,7 +307,10 @@ async def found(scene: Scene, door: str, part: slice) -> list[str]:
     """Every text of some batches, where a tool comes upon it."""
     tags = []
     if door.startswith("mcp"):
-        await eventually(lambda: any("box has" in line["message"] for line in scene.log()))
+        some = len(CORPUS[::SAYS]) if door == "mcpinstructions" else 1
+        await eventually(
+            lambda: sum(re.search(r"box\d* has", line["message"]) is not None for line in scene.log()) == some
+        )
     for batch in batches(part):
         entries: dict[str, list[tuple[str, Json]]] = {
             "file": [("read_file", {"path": f"files/{one}.txt"}) for one in batch],
@@ -285,6 +322,7 @@ async def found(scene: Scene, door: str, part: slice) -> list[str]:
             "skill": [("skills_load", {"name": f"skill-{one}"}) for one in batch],
             "mcp": [("mcp__box__say", {"number": one}) for one in batch],
             "mcptool": [("tool_search", {"query": f"number{one}"}) for one in batch],
+            "mcpinstructions": [("tool_search", {"query": f"number{one}"}) for one in batch[::SAYS]],
             "archive": [("chat_load_history", {"limit": 100})],
             "memory": [("memory", {"command": "view", "path": "/memories/chat/list.md"})],
             "memoryname": [("memory", {"command": "view", "path": "/memories"})],

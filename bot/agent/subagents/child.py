@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bot import errors
 from bot.agent.continuing import Asking, joined
-from bot.agent.incoming import instructions
+from bot.agent.incoming import instructions, said_by_servers
 from bot.agent.kit import Kit
 from bot.agent.subagents import limits, transcript, wording
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
@@ -315,12 +315,12 @@ class Child:
         return visible(self._order.label)
 
     async def _instruct(self) -> None:
-        """Append the instructions for what its tools have touched."""
-        if not self._touched:
-            return
+        """Append what the servers of the tools say that it has found, and the instructions for what its tools have touched."""
         seen = (*self._start.prefix, *self._own)
-        if (found := await instructions(self._touched, self._kit, seen)) is not None:
-            self._note(found)
+        said = said_by_servers(self._own[-1], self._kit, seen)
+        found = await instructions(self._touched, self._kit, seen) if self._touched else None
+        for message in filter(None, (said, found)):
+            self._note(message)
 
     # ------------------------------------------------------------ its messages
 

@@ -52,7 +52,8 @@ class ToolSearch:
         # How many there are, and how much is said of them, is for others to decide.
         best = await asyncio.to_thread(ranked, args.query, itertools.chain(own, offers), AT_ONCE)
         if best:
-            return Found(tuple(offer.definition for offer in best))
+            said = {offer.server: offer.instructions for offer in best if offer.instructions}
+            return Found(tuple(offer.definition for offer in best), said)
         state = [f"{name}: {words}" for name, words in sorted(self._catalog.sources().items())]
         if not offers and not own:
             return "\n".join(["There are no more tools.", *state])

@@ -264,13 +264,14 @@ class Server:
 
         tools: dict[str, ServerTool] = {}
         left_out: list[str] = []
+        said = await asyncio.to_thread(self._instructions, client.instructions or "")
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             params = PaginatedRequestParams(cursor=cursor) if cursor else None
             page = await client.session.list_tools(params=params)
             for tool in page.tools:
                 # However much a server says of them, nobody else waits until it is read.
-                await asyncio.to_thread(self._take, tools, left_out, tool)
+                await asyncio.to_thread(self._take, tools, left_out, tool, said)
             cursor = page.next_cursor
             if not cursor:
                 break
@@ -286,11 +287,15 @@ class Server:
             left_out=left_out[:20],
         )
 
-    def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any) -> None:
+    def _instructions(self, words: str) -> str:
+        """What it says of all its tools. Redacted before it is cut: half a secret is not found any more."""
+        return shapes.lines(self._redact(words), shapes.INSTRUCTIONS)
+
+    def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
         shown = shapes.line(tool.name, 80)
         try:
             offer = shapes.offer(
-                self.name, tool.name, tool.description or tool.title or "", tool.input_schema
+                self.name, tool.name, tool.description or tool.title or "", tool.input_schema, said
             )
         except shapes.Unfit as error:
             left_out.append(f"{shown}: {error}")

@@ -25,6 +25,8 @@ PREFIX = "mcp__"
 LONGEST_NAME = 128
 WORDS = 1_000
 """Characters of a description."""
+INSTRUCTIONS = 2_000
+"""Characters of what a server says of all its tools."""
 INNER_WORDS = 400
 """Characters of a description inside a schema."""
 SCHEMA = 24_000
@@ -66,8 +68,15 @@ def line(words: str, limit: int) -> str:
     return text.preview("".join(seen), limit)
 
 
-def offer(server: str, tool: str, words: str, schema: Any) -> Offer:
-    """A tool as it may be found. Raises `Unfit`."""
+def lines(words: str, limit: int) -> str:
+    """What somebody else has written, as lines of what can be seen, cut with `…` where it is longer."""
+    looked = words[: limit * 4]
+    seen = "\n".join(filter(None, (line(one, limit) for one in looked.splitlines())))
+    return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
+
+
+def offer(server: str, tool: str, words: str, schema: Any, instructions: str = "") -> Offer:
+    """A tool as it may be found. `instructions` is what its server says of them all. Raises `Unfit`."""
     if not tool:
         raise Unfit("it has no name")
     shown = _schema(schema)
@@ -77,7 +86,7 @@ def offer(server: str, tool: str, words: str, schema: Any) -> Offer:
     said = line(words, WORDS)
     told = f"A tool of the MCP server {server}" + (f", in its own words: {said}" if said else ".")
     definition = {"name": name_of(server, tool), "description": told, "input_schema": shown}
-    return Offer(definition, tool, said, fields)
+    return Offer(definition, tool, said, fields, server, instructions)
 
 
 def _schema(schema: Any) -> Json:

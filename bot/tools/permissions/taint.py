@@ -24,8 +24,8 @@ from bot.contracts import (
 
 _TELLING = frozenset({"memory", "schedule_list"})
 """Tools whose results said in their first line whose words they held, before each block did."""
-_OTHERS = frozenset({tags.QUOTES, tags.FILES})
-"""The tags of words of others in a person's message."""
+_OTHERS = frozenset({tags.QUOTES, tags.FILES, tags.SERVERS})
+"""The tags of words of others, in a person's message or a summary."""
 _BLOCK = "compaction"
 """A summary that the provider wrote; what it stands for is said behind it, as for ours."""
 _FOUND = "tool_reference"

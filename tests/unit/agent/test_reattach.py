@@ -6,6 +6,7 @@ from typing import Any
 
 from bot.agent import reattach
 from bot.agent.reattach import Gone
+from bot.context import servers
 from bot.contracts import Message
 from bot.testing.model import text, tool_use
 from bot.tools import excerpt
@@ -119,3 +120,19 @@ def test_definitions_come_back_as_far_as_they_fit_the_newest_first_and_only_of_t
     assert [one["name"] for one in reattach.definitions(Gone(dropped, kept), bench.kit, 200)] == some[:1]
     (words,) = reattach.attached(Gone(dropped, [], frozenset(some)), bench.kit)
     assert words == "Tools found before; find again with tool_search what you need: mcp__gone__x"
+
+
+def saying(**said: str) -> Message:
+    return {"role": "user", "content": [servers.block(said, "0123abcd")]}
+
+
+def test_what_servers_say_comes_back_as_far_as_it_fits_the_newest_first_and_only_of_tools_that_do(
+    bench: Bench,
+) -> None:
+    dropped = [saying(one="old", gone="x"), saying(one="新しい"), saying(long="長い" * 400), saying(last="y")]
+    declared = frozenset({"mcp__one__a", "mcp__long__a", "mcp__last__a", "mcp__gone_too__a"})
+    gone = Gone(dropped, [], declared)
+    assert list(reattach.instructions(gone, bench.kit, 10_000)) == ["one", "long", "last"]
+    assert reattach.instructions(gone, bench.kit, 200) == {"one": "新しい", "last": "y"}
+    kept = [*finding("mcp__gone__a"), saying(last="in view still")]
+    assert reattach.instructions(Gone(dropped, kept), bench.kit, 200) == {"gone": "x"}
