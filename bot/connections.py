@@ -31,8 +31,9 @@ class Connections:
     at work for long (`streams`), so that there is always room to ask.
     """
 
-    def __init__(self, most: int, *, clock: Clock, log: Log) -> None:
+    def __init__(self, most: int, *, clock: Clock, log: Log, body_seconds: float = BODY_SECONDS) -> None:
         self.most = most
+        self.body_seconds = body_seconds
         self.streams = most // 2
         self._clock = clock
         self._log = log
@@ -202,9 +203,9 @@ class HttpServer:
         if connection is None:
             return await handler(request)  # It has gone already.
         if request.can_read_body:
-            self._connections.quiet(connection, BODY_SECONDS + HEAD_SECONDS)
+            self._connections.quiet(connection, self._connections.body_seconds + HEAD_SECONDS)
             try:
-                async with asyncio.timeout(BODY_SECONDS):
+                async with asyncio.timeout(self._connections.body_seconds):
                     await request.read()
             except TimeoutError:
                 slow = web.json_response({"error": _TOO_SLOW}, status=408)

@@ -92,6 +92,13 @@ async def start(argv: Sequence[str], env: Mapping[str, str]) -> Forked:
     return Forked(int(await line[0].readline()), await _reader(out), await _reader(err), line)
 
 
+async def run(*argv: str, env: Mapping[str, str] | None = None) -> tuple[int, bytes, str]:
+    """Exit code, stdout and stderr of `python -m bot` with these arguments."""
+    process = await start(["bot", *argv], {**os.environ, **(env or {})})
+    out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
+    return await process.wait(), out, err.decode()
+
+
 async def _reader(end: int) -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _FARTHEST = 1 << 20
 """Rows that are looked for where the file does not say how many there are."""
+_REFUSALS = 1 << 15
+"""Ranges of a table that may turn out unreadable before no more of it is tried: about a fifth of a second."""
 
 
 def carry_over(source: Path, db: sqlite3.Connection) -> dict[str, int]:
@@ -63,12 +66,14 @@ def _rows(old: sqlite3.Connection, table: str, named: str) -> Iterator[tuple[Any
     except sqlite3.OperationalError:
         yield from _from_both_ends(old, select)
         return
-    ranges = [(1, _last(old, table))]
-    while ranges:
-        first, last = ranges.pop()
+    # The widest range is tried first: what is readable is found before the tries are used up.
+    ranges, refused = deque([(1, _last(old, table))]), 0
+    while ranges and refused < _REFUSALS:
+        first, last = ranges.popleft()
         try:
             found = old.execute(f"{select} NOT INDEXED WHERE rowid BETWEEN ? AND ?", (first, last)).fetchall()
         except sqlite3.DatabaseError:
+            refused += 1
             if first < last:
                 middle = (first + last) // 2
                 ranges += [(middle + 1, last), (first, middle)]

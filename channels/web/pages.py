@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from html import escape
@@ -74,6 +75,7 @@ class Pages:
     def __init__(self, guard: Guard, rooms: Rooms, around: Surroundings, take: Take, *, most: int) -> None:
         self._guard, self._rooms, self._around, self._take = guard, rooms, around, take
         self._most = most
+        self._places = Counter[str]()
         self._tries = Tries(around.clock)
         self._intake: Intake
         self.open = True
@@ -238,8 +240,17 @@ class Pages:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         chat: str = request[_VISITOR].user
-        if len(self._rooms.room(chat).streams) >= STREAMS or len(self._rooms.everyone()) >= self._most:
+        if self._places[chat] >= STREAMS or self._places.total() >= self._most:
             return _error(503, "Too many pages are open.", {"Retry-After": "30"})
+        self._places[chat] += 1  # Before anything is awaited: a thousand that come at once share the places too.
+        try:
+            return await self._stream(request, chat)
+        finally:
+            self._places[chat] -= 1
+            if not self._places[chat]:
+                del self._places[chat]
+
+    async def _stream(self, request: web.Request, chat: str) -> web.StreamResponse:
         earlier = await self._earlier(chat)
         waiting = await self._questions(chat)
         response = web.StreamResponse(

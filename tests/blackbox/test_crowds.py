@@ -94,6 +94,7 @@ async def test_half_open_requests_and_streams_without_end_leave_room_for_everybo
     assert len(world.texts(PERSON)) == 3
 
 
+@pytest.mark.torture
 async def test_who_does_not_say_what_they_want_is_cut(world: World) -> None:
     page, _ = await start(world, f"-n {FILES}")
     async with crowd(page) as slow:

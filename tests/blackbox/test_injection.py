@@ -124,8 +124,10 @@ class Scene:
                     await self.slack.say(f"!deny {asked[1]}", channel=room.id, user=who)
 
     def log(self) -> list[Json]:
+        """The whole lines: the last one may be half written."""
         files = sorted((self.root / ".ship" / "logs").glob("*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+        whole = b"".join(file.read_bytes().rpartition(b"\n")[0] + b"\n" for file in files)
+        return [json.loads(line) for line in whole.splitlines() if line]
 
 
 @pytest.fixture

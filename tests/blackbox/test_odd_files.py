@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import quick
 from tests.blackbox.conftest import World
 
 SETTINGS = '{"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"enabled": false}}'
@@ -24,16 +23,13 @@ def odd(path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["pipe", "device", "terminal"])
 @pytest.mark.parametrize("name", ["ship.json", ".env"])
 @pytest.mark.parametrize("command", ["check", "run"])
-def test_as_settings_it_is_a_finding(tmp_path: Path, name: str, kind: str, command: str) -> None:
+async def test_as_settings_it_is_a_finding(tmp_path: Path, name: str, kind: str, command: str) -> None:
     if name != "ship.json":
         (tmp_path / "ship.json").write_text(SETTINGS, encoding="utf-8")
     odd(tmp_path / name, kind)
-    done = subprocess.run(
-        [sys.executable, "-m", "bot", command, "--dir", str(tmp_path)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 78, done.stderr
-    (line,) = done.stderr.splitlines()
+    code, _, said = await quick.run(command, "--dir", str(tmp_path))
+    assert code == 78, said
+    (line,) = said.splitlines()
     assert line.startswith(f"{name}: found a pipe, a socket or a device")
 
 

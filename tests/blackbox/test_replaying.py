@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Any
 
 from bot.agent.subagents import wording
 from bot.contracts import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests import quick
 from tests.blackbox.conftest import World, eventually
 from tests.blackbox.test_tasks import is_synthesis, is_task
 
 
 async def replay(world: World, *words: str) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bot",
-        "replay",
-        *words,
-        "--dir",
-        str(world.root),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0, (words, out)
+    code, out, err = await quick.run("replay", *words, "--dir", str(world.root))
+    assert code == 0, (words, err)
     return out
 
 

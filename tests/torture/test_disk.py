@@ -144,7 +144,7 @@ def all_plans(disk: int, journal: int) -> list[tuple[str, int, str, str, bool]]:
 
 
 async def test_an_operation_that_fails_costs_no_message(tmp_path: Path) -> None:
-    plans = scene.spread(all_plans(10, 10), 20, random.Random(3))
+    plans = scene.spread(all_plans(10, 10), 6, random.Random(3))
     await everywhere(tmp_path, plans)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import cast
 
 import pytest
+from aiohttp import web
 
 from bot.connections import HEAD_SECONDS, Connection, Connections
 from bot.testing.clock import FakeClock
@@ -81,3 +84,28 @@ async def test_quiet_ones_are_cut_in_time(clock: FakeClock, log: MemoryLog) -> N
     connections.lost(cast("Connection", quiet))
     connections.quiet(cast("Connection", quiet))
     connections.sweep()
+
+
+async def read_it(request: web.Request) -> web.Response:
+    return web.Response(text=await request.text())
+
+
+async def test_who_does_not_say_what_they_want_is_cut(clock: FakeClock, log: MemoryLog) -> None:
+    server = Connections(8, clock=clock, log=log, body_seconds=0.01).server()
+    app = web.Application()
+    app.router.add_post("/", read_it)
+    port = await server.start(app, "127.0.0.1", 0, grace=0)
+    try:
+        head, first = await asyncio.open_connection("127.0.0.1", port)
+        first.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        body, second = await asyncio.open_connection("127.0.0.1", port)
+        second.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n{")
+        async with asyncio.timeout(10):
+            assert b" 408 " in await body.readline()
+            await clock.advance(HEAD_SECONDS)
+            with contextlib.suppress(ConnectionError):
+                assert await head.read() == b""
+        for writer in (first, second):
+            writer.close()
+    finally:
+        await server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -364,6 +365,29 @@ async def test_a_person_may_open_only_so_many_pages(browser: Browser) -> None:
     for _ in range(rooms.STREAMS):
         await browser.listen()
     assert (await browser.get("/api/events"))[0] == 503
+
+
+async def test_pages_that_come_at_once_share_the_places(
+    browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, read = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slowly(_chat: str, _limit: int) -> list[ArchiveLine]:
+        reading.release()
+        await read.wait()
+        return []
+
+    await browser.get("/api/info")  # It has its cookie now, and is one visitor.
+    monkeypatch.setattr(intake, "recent", slowly)
+    opening = [asyncio.create_task(browser.listen()) for _ in range(rooms.STREAMS)]
+    for _ in opening:
+        await reading.acquire()
+    try:
+        async with asyncio.timeout(10):
+            assert (await browser.get("/api/events"))[0] == 503
+    finally:
+        read.set()
+        await asyncio.gather(*opening)
 
 
 async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> None:
