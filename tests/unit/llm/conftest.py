@@ -15,10 +15,22 @@ async def server() -> AsyncIterator[AnthropicServer]:
         yield running
 
 
+def _asking(server: AnthropicServer, idle: float) -> AnthropicModel:
+    return AnthropicModel(
+        api_key=KEY, base_url=server.url, clock=SystemClock(), timeouts=Timeouts(connect=10.0, idle=idle)
+    )
+
+
 @pytest.fixture
 async def model(server: AnthropicServer) -> AsyncIterator[AnthropicModel]:
-    client = AnthropicModel(
-        api_key=KEY, base_url=server.url, clock=SystemClock(), timeouts=Timeouts(connect=2.0, idle=0.3)
-    )
+    client = _asking(server, 10.0)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def hasty(server: AnthropicServer) -> AsyncIterator[AnthropicModel]:
+    """Gives up a provider that is silent for a moment."""
+    client = _asking(server, 0.3)
     yield client
     await client.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -17,24 +16,6 @@ from bot.testing.anthropic import AnthropicServer
 from tests.unit.llm.asking import ask, reply_of, user
 
 LONG = script.reply("A long answer in several pieces, 很长的回答, with emoji 👨‍👩‍👧‍👦.")
-
-BROKEN: dict[str, Callable[[], script.Answer]] = {
-    "cut after the start": lambda: script.cut(LONG, 1),
-    "cut in the text": lambda: script.cut(LONG),
-    "cut in a tool's input": lambda: script.cut(script.reply(script.tool_use("look", {"q": "x" * 90})), 6),
-    "stall after the headers": lambda: script.stall(LONG, 0),
-    "stall in the text": lambda: script.stall(LONG),
-    "stall in a tool's input": lambda: script.stall(
-        script.reply(script.tool_use("look", {"q": "x" * 90})), 6
-    ),
-    "end without message_stop": lambda: script.end_early(LONG),
-    "end after message_delta": lambda: script.Reply(LONG.blocks, edit=lambda wire: wire[:-1]),
-    "empty body": script.empty_body,
-    "page of a proxy": script.html_page,
-    "garbled JSON": lambda: script.garble(LONG),
-    "no stop reason": script.null_stop,
-    "unknown error": lambda: script.error_event(LONG, kind="brand_new_error"),
-}
 
 
 async def test_check_asks_for_the_models_and_tells_a_refused_key(
