@@ -86,6 +86,8 @@ class Lanes:
         self._by_person: Counter[Person] = Counter()
         self._number = 0
         self._returning: deque[asyncio.Future[None]] = deque()
+        self._parked = 0
+        self._changed = asyncio.Event()
         self._closed = False
         self.total = 0
         """How many inbound wait in all lanes."""
@@ -141,11 +143,14 @@ class Lanes:
     async def parked(self) -> AsyncIterator[None]:
         """A running turn waits for a person: its place is for others meanwhile, and it comes back before them."""
         self._free_place()
+        self._parked += 1
+        self._changed.set()
         ends = True
         try:
             yield
             ends = False
         finally:
+            self._parked -= 1
             if ends:
                 self._places.take()
         if self._places.free > 0:
@@ -243,19 +248,23 @@ class Lanes:
         return taken
 
     async def drain(self, seconds: float) -> bool:
-        """Start nothing new and let what runs end; after `seconds` it is cancelled. True where all ended."""
+        """Start nothing new and let what runs end; after `seconds` it is cancelled. A turn that waits for a person is
+        cancelled as soon as no other runs. True where all others ended.
+        """
         self._closed = True
         self._holds.close()
-        clock = asyncio.get_running_loop()
-        until = clock.time() + seconds
-        while self._tasks and clock.time() < until:
-            await asyncio.wait(self._tasks, timeout=until - clock.time())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while len(self._tasks) > self._parked:
+                    self._changed.clear()
+                    await self._changed.wait()
+        ended = len(self._tasks) <= self._parked
         late = list(self._tasks)
         for task in late:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=1.0)
-        return not late
+        return ended
 
     # ------------------------------------------------------------ inside
 
@@ -324,6 +333,7 @@ class Lanes:
 
     def _done(self, ended: Callable[[bool], None], task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
+        self._changed.set()
         if task.cancelled():
             return
         error = task.exception()

@@ -242,7 +242,9 @@ class Pages:
         chat: str = request[_VISITOR].user
         if self._places[chat] >= STREAMS or self._places.total() >= self._most:
             return _error(503, "Too many pages are open.", {"Retry-After": "30"})
-        self._places[chat] += 1  # Before anything is awaited: a thousand that come at once share the places too.
+        self._places[chat] += (
+            1  # Before anything is awaited: a thousand that come at once share the places too.
+        )
         try:
             return await self._stream(request, chat)
         finally:

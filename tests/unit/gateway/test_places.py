@@ -248,6 +248,25 @@ async def test_a_drain_waits_for_what_ends_in_time() -> None:
     assert await drained is True
 
 
+async def test_a_drain_does_not_wait_for_a_turn_that_waits_for_a_person() -> None:
+    hall = Hall(2)
+    for number, name in enumerate("ab"):
+        hall.lanes.put(inbound(name, name, number))
+    await hall.settle()
+
+    async def ask() -> None:
+        async with hall.lanes.parked():
+            await asyncio.Event().wait()
+
+    asked = asyncio.create_task(ask())
+    drained = asyncio.create_task(hall.lanes.drain(60))
+    await hall.settle()
+    assert not drained.done()
+    await hall.end(hall.begun[0])
+    assert await drained is True
+    asked.cancel()
+
+
 async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_place() -> None:
     hall = Hall(1)
     for number, (who, chat) in enumerate([("a", "x"), ("b", "y"), ("b", "y"), ("c", "y")]):
