@@ -67,6 +67,7 @@ from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 from bot.tools.watching import Watched
+from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
 """With one of these, the model is told of the project's folder."""
@@ -96,6 +97,7 @@ class Rooms:
     operators: Operators
     reserve: Reserve
     connections: Connections
+    vetting: Vetting
 
 
 def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Rooms:
@@ -133,6 +135,14 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         Operators(settings.operators | starters, lists),
         reserve,
         Connections(descriptors.connections(descriptors.limit()), clock=clock, log=log),
+        Vetting(
+            settings.root,
+            home / "vetting.json",
+            disk,
+            log,
+            more=instructions_of(settings),
+            skills=tuple(settings.root / one for one in settings.skills.paths),
+        ),
     )
 
 
@@ -207,7 +217,7 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jo
             network=shell.network,
             limits=Limits(**shell.limits.model_dump()),
             code=project.code,
-            instructions=instructions_of(rooms.settings),
+            vetting=rooms.vetting,
         ),
         recall=rooms.archive,
         membership=memberships,
@@ -215,6 +225,7 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jo
         permalink=memberships.permalink,
         jobs=jobs,
         origins=Origins(root, rooms.settings.home / "origins.json", rooms.operators, rooms.outside.disk),
+        vetting=rooms.vetting,
     )
 
 
@@ -237,7 +248,7 @@ def agent_of(
 ) -> AgentPool:
     settings, outside, log = rooms.settings, rooms.outside, rooms.log
     llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
-    skills = SkillFolder(settings.root, settings.skills.paths, log)
+    skills = SkillFolder(settings.root, settings.skills.paths, log, rooms.vetting)
     ports = tool_ports(rooms, channels, skills, jobs)
     registry = Registry(builtin_tools(ports), rooms.mcp)
     return AgentPool(
@@ -259,14 +270,20 @@ def agent_of(
                 settings.root,
                 skills=skills,
                 instructions=InstructionFiles(
-                    settings.root, encode=encode, log=log, everywhere=operator_files(os.environ)
+                    settings.root,
+                    encode=encode,
+                    log=log,
+                    everywhere=operator_files(os.environ),
+                    vetting=rooms.vetting,
                 ),
                 log=log,
                 redact=rooms.redact,
                 **settings.prompt.sources(settings.root),
                 has_files=not FILE_TOOLS.isdisjoint(registry.names()),
                 others=ports.whose().named,
+                vetting=rooms.vetting,
             ),
+            vetting=rooms.vetting,
             root=settings.root,
             clock=clock,
             ids=outside.ids,
@@ -338,8 +355,10 @@ def policy_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> ToolPol
         log=rooms.log,
         redact=rooms.redact,
         approvals=approvals,
-        narrowing=Narrowing(SkillFolder(settings.root, settings.skills.paths, rooms.log), paths),
-        instructions=instructions_of(settings),
+        narrowing=Narrowing(
+            SkillFolder(settings.root, settings.skills.paths, rooms.log, rooms.vetting), paths
+        ),
+        vetting=rooms.vetting,
     )
 
 

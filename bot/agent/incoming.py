@@ -52,7 +52,7 @@ async def instructions(touched: list[Path], kit: Kit, seen: Iterable[Message]) -
     """The instructions for what tools have `touched`, which is emptied; None where the model sees all of them already in
     what it has `seen`.
     """
-    nested = Nested(kit.root, Contents(), kit.log)
+    nested = Nested(kit.root, Contents(), kit.log, kit.vetting)
     while touched:
         nested.touch(touched.pop())
     found = [

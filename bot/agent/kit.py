@@ -35,6 +35,7 @@ from bot.history.transcript import Transcript
 from bot.llm.windows import Windows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
+from bot.vetting import Vetting
 
 TOOLS = 0.5
 """The part of a window that definitions of tools may take."""
@@ -65,6 +66,8 @@ class Kit:
     clock: Clock
     ids: Ids
     log: Log
+    vetting: Vetting | None = None
+    """Which instruction files hold."""
     max_messages: int = 60
     max_injected: int = 120
     windows: Windows = field(default_factory=Windows)

@@ -13,6 +13,7 @@ from bot.context import files, prompt, surroundings
 from bot.context.instructions import InstructionFiles, Instructions
 from bot.context.sections import Section, assemble
 from bot.contracts import Inbound, Log, Redact, Skills
+from bot.vetting import Vetting
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Prompts:
         append: str | Path = "",
         has_files: bool = False,
         others: Callable[[], surroundings.Names] = frozenset,
+        vetting: Vetting | None = None,
     ) -> None:
         self._root = root
         self._skills = skills
@@ -70,6 +72,7 @@ class Prompts:
         self._append = append.strip() if isinstance(append, str) else append
         self._files = has_files and not custom
         self._others = others
+        self._vetting = vetting
 
     async def freeze(
         self, chat_key: str, channel: str | None, model: str, *, budget: float, size: Callable[[str], float]
@@ -133,7 +136,9 @@ class Prompts:
     async def _text(self, key: str, source: str | Path) -> str:
         if isinstance(source, str):
             return source
-        return await self._part(key, asyncio.to_thread(files.must_read, self._root, source, self._log), "")
+        return await self._part(
+            key, asyncio.to_thread(files.must_read, self._root, source, self._log, self._vetting), ""
+        )
 
     async def _look(self, name: str, look: Callable[[Path], T], otherwise: T) -> T:
         if not self._files:

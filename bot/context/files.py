@@ -11,8 +11,9 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts import Log
-from bot.instructing import INCLUDE
+from bot.instructing import INCLUDE, prose
 from bot.offlimits import hidden
+from bot.vetting import Vetting, Waits
 
 FILE_LIMIT = 256 * 1024
 """Bytes of one file; instructions are prose, not a data set."""
@@ -30,15 +31,36 @@ class Unreadable(errors.ShipmateError):
     """A file that is there and cannot be used."""
 
 
-def read(path: Path) -> str | None:
-    """The text of a file, given by its resolved path; None where there is none. Blocking. Raises `Unreadable`."""
+class _Missing(Exception):
+    """There is none."""
+
+
+def read(path: Path, name: Path | None = None, vetting: Vetting | None = None) -> str | None:
+    """The text of a file, given by its resolved path; None where there is none. Under its `name` it has to hold. Blocking.
+    Raises `Unreadable`.
+    """
+    try:
+        raw = vetting.read(name or path, lambda: _raw(path)) if vetting is not None else _raw(path)[0]
+    except _Missing:
+        return None
+    except Waits as error:
+        raise Unreadable(str(error)) from None
+    words = raw.decode("utf-8-sig", "replace")
+    strange = words.count("\0") + words.count("\ufffd")
+    if NO_TEXT * max(0, strange - FEW) > len(words):
+        raise Unreadable("it is no text")
+    return prose(raw)
+
+
+def _raw(path: Path) -> tuple[bytes, int]:
+    """What is in a file, and when it was saved."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise Unreadable("it is no file")  # a device may act when it is opened
         # Not blocking: whoever opens a pipe to read from it waits for somebody to write.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        raise _Missing from None
     except (OSError, ValueError) as error:
         raise Unreadable(f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no path'}") from None
     try:
@@ -48,16 +70,11 @@ def read(path: Path) -> str | None:
         if found.st_size > FILE_LIMIT:
             raise Unreadable(f"it has {found.st_size} bytes, more than {FILE_LIMIT}")
         with os.fdopen(os.dup(handle), "rb") as file:
-            raw = file.read(FILE_LIMIT)
+            return file.read(FILE_LIMIT), found.st_mtime_ns
     except OSError as error:
         raise Unreadable(f"{type(error).__name__}: {error.strerror}") from None
     finally:
         os.close(handle)
-    words = raw.decode("utf-8-sig", "replace")
-    strange = words.count("\0") + words.count("\ufffd")
-    if NO_TEXT * max(0, strange - FEW) > len(words):
-        raise Unreadable("it is no text")
-    return words.replace("\0", "").replace("\r\n", "\n").strip()
 
 
 @dataclass(slots=True)
@@ -66,14 +83,15 @@ class Including:
 
     root: Path
     log: Log
+    vetting: Vetting | None = None
     opened: list[Path] = field(default_factory=list)
     left: int = TOTAL_LIMIT
 
-    def text(self, path: Path) -> str | None:
-        """The text of a file, each `@include path` line replaced by that file. Blocking. Raises `Unreadable` for the
-        file itself; an include that cannot be used is logged and left out.
+    def text(self, path: Path, name: Path) -> str | None:
+        """The text of a file, each `@include path` line replaced by that file; `name` is the path before links are resolved.
+        Blocking. Raises `Unreadable` for the file itself; an include that cannot be used is logged and left out.
         """
-        words = read(path)
+        words = read(path, name, self.vetting)
         if words is None:
             return None
         self.left -= len(words.encode("utf-8", "replace"))
@@ -105,14 +123,15 @@ class Including:
                 )
 
     def _included(self, named: str, by: Path) -> str:
-        target = (self._folder(by) / Path(named).expanduser()).resolve()
+        name = self._folder(by) / Path(named).expanduser()
+        target = name.resolve()
         if hidden(self.root, target):
             raise Unreadable("it is outside of the project, or in a place that instructions may not show")
         if target in self.opened:
             raise Unreadable("it includes itself")
         if len(self.opened) > DEPTH:
             raise Unreadable(f"includes are nested more than {DEPTH} deep")
-        words = self.text(target)
+        words = self.text(target, name)
         if words is None:
             raise Unreadable("there is no such file")
         return words
@@ -123,12 +142,12 @@ class Including:
         return self.root if hidden(self.root, folder) else folder
 
 
-def must_read(root: Path, path: Path, log: Log) -> str:
+def must_read(root: Path, path: Path, log: Log, vetting: Vetting | None = None) -> str:
     """The text of a file of the project, with its includes. Blocking. Raises `Unreadable`, also where there is none."""
     real_root, real = root.resolve(), path.resolve()
     if hidden(real_root, real):
         raise Unreadable("it is outside of the project, or in a place that instructions may not show")
-    words = Including(real_root, log).text(real)
+    words = Including(real_root, log, vetting).text(real, path)
     if words is None:
         raise Unreadable("there is no such file")
     return words

@@ -24,6 +24,7 @@ from bot.context.files import Including, Unreadable
 from bot.context.hierarchy import Resolved, Source, resolve
 from bot.contracts import Log
 from bot.offlimits import hidden
+from bot.vetting import Vetting
 
 NAME = "Agent.md"
 
@@ -50,13 +51,20 @@ class InstructionFiles:
     """The instruction files of one project. `encode` makes a file name of any text."""
 
     def __init__(
-        self, root: Path, *, encode: Callable[[str], str], log: Log, everywhere: Sequence[Path] = ()
+        self,
+        root: Path,
+        *,
+        encode: Callable[[str], str],
+        log: Log,
+        everywhere: Sequence[Path] = (),
+        vetting: Vetting | None = None,
     ) -> None:
         self._root = root
         self._folder = root / ".ship" / "instructions"
         self._encode = encode
         self._log = log
         self._everywhere = tuple(everywhere)
+        self._vetting = vetting
 
     async def of_chat(self, channel: str | None, chat_key: str, model: str) -> Instructions:
         """What holds in a chat; the channel is None where no chat caused the turn."""
@@ -106,7 +114,7 @@ class InstructionFiles:
             home = self._folder.resolve() if path.is_relative_to(self._folder) else root
             if inside and (not real.is_relative_to(home) or (home is root and hidden(root, real))):
                 raise Unreadable("it is a link that leads to where instructions may not be")
-            return Source(name, Including(root, self._log).text(real) or "")
+            return Source(name, Including(root, self._log, self._vetting).text(real, path) or "")
         except (Unreadable, OSError, RuntimeError) as error:
             self._log.write(
                 "prompt", "an instruction file cannot be read", level="warn", file=name, cause=str(error)

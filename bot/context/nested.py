@@ -16,6 +16,7 @@ from bot.context.instructions import NAME
 from bot.contracts import Log
 from bot.offlimits import hidden
 from bot.tags import CONTEXT, Tag
+from bot.vetting import Vetting
 
 Stamp = tuple[int, int, int]
 KEPT_BYTES = 4 * 1024 * 1024
@@ -60,10 +61,11 @@ class Contents:
 class Nested:
     """The instruction files of folders, for one chat. The project's own `Agent.md` is in the prompt already."""
 
-    def __init__(self, root: Path, contents: Contents, log: Log) -> None:
+    def __init__(self, root: Path, contents: Contents, log: Log, vetting: Vetting | None = None) -> None:
         self._root = root
         self._contents = contents
         self._log = log
+        self._vetting = vetting
         self._touched: dict[Path, None] = {}
         # Never evicted: what is in the view must not come twice because its contents were forgotten.
         self._seen: set[tuple[Path, str]] = set()
@@ -121,8 +123,8 @@ class Nested:
             raise Unreadable("it is a link that leads to where instructions may not be")
         facts = real.stat()
         stamp = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
-        words = self._contents.get(real, stamp)
+        words = self._contents.get(file, stamp)
         if words is None:
-            words = Including(root, self._log).text(real) or ""
-            self._contents.put(real, stamp, words)
+            words = Including(root, self._log, self._vetting).text(real, file) or ""
+            self._contents.put(file, stamp, words)
         return words

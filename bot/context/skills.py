@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import yaml
 
 from bot import errors, regular, text
 from bot.contracts import Log, Skill
+from bot.vetting import Vetting, Waits
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
@@ -26,7 +28,7 @@ BODY_LIMIT = 100_000  # characters
 FILE_LIMIT = 1024 * 1024  # bytes
 
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,11 @@ class SkillFolder:
     configured path may lie anywhere, since the operator named it. Of two skills with one name the first counts.
     """
 
-    def __init__(self, root: Path, paths: Sequence[str], log: Log) -> None:
+    def __init__(self, root: Path, paths: Sequence[str], log: Log, vetting: Vetting | None = None) -> None:
         self._root = root
         self._places = [(root / ".claude" / "skills", root), *((root / path, None) for path in paths)]
         self._log = log
+        self._vetting = vetting
         # What was read, by file, with the stamp it had then: every chat asks, and files seldom change.
         self._known: dict[Path, tuple[_Stamp, _Found | None]] = {}
         # Many chats may ask at once, after a start above all: one reads, and the others find it known.
@@ -67,7 +70,7 @@ class SkillFolder:
             return await self._scan()
 
     async def _scan(self) -> dict[str, _Found]:
-        files = await asyncio.to_thread(_skill_files, self._places)
+        files = await asyncio.to_thread(_skill_files, self._places, self._changes())
         known = {path: self._known.get(path) for path in files}
         self._known = {
             path: seen
@@ -85,18 +88,31 @@ class SkillFolder:
             skills[found.skill.name] = found
         return skills
 
-    async def _read(self, file: Path) -> _Found | None:
-        try:
+    async def _raw(self, file: Path) -> bytes:
+        while True:
+            changes = self._changes()
             async with aiofiles.open(file, "rb", opener=regular.opener) as handle:
                 raw = await handle.read(FILE_LIMIT)
+                saved = os.fstat(handle.fileno()).st_mtime_ns
+            if self._vetting is not None:
+                await asyncio.to_thread(self._vetting.hold, file, raw, saved)
+            if changes == self._changes():  # else a command has begun or ended meanwhile
+                return raw
+
+    def _changes(self) -> int:
+        return 0 if self._vetting is None else self._vetting.changes
+
+    async def _read(self, file: Path) -> _Found | None:
+        try:
+            raw = await self._raw(file)
             return _parse(raw.decode("utf-8", "replace"), file.parent.name)
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        except (OSError, ValueError, yaml.YAMLError, Waits) as error:
             self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")
             return None
 
 
-def _skill_files(places: Sequence[tuple[Path, Path | None]]) -> dict[Path, _Stamp]:
-    """Every `SKILL.md` one level below the places, in order, with its stamp."""
+def _skill_files(places: Sequence[tuple[Path, Path | None]], changes: int) -> dict[Path, _Stamp]:
+    """Every `SKILL.md` one level below the places, in order, with its stamp; with `changes` of what holds, it is another one."""
     files: dict[Path, _Stamp] = {}
     for place, inside in places:
         try:
@@ -110,7 +126,7 @@ def _skill_files(places: Sequence[tuple[Path, Path | None]]) -> dict[Path, _Stam
             except OSError:
                 continue
             if stat.S_ISREG(seen.st_mode) and (home is None or file.resolve().is_relative_to(home)):
-                files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+                files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino, changes)
     return files
 
 

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors, offlimits
-from bot.instructing import instructing
+from bot.instructing import Instructing
 from bot.offlimits import is_hidden
 from bot.tools import confine, processes, seccomp
 from bot.tools.limits import Limits
 from bot.tools.permissions.code import CLOSED, Border, border
 from bot.tools.permissions.shell import plain
 from bot.tools.usage import Usage
+from bot.vetting import WAITS, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN = "/tmp"  # noqa: S108 - inside it is a folder of the command's own
@@ -88,9 +89,9 @@ class Isolation:
     which: Callable[[str], str | None] = shutil.which
     limits: Limits = field(default_factory=Limits)
     code: Border | None = None
-    instructions: tuple[Path, ...] = ()
-    """Files that tell the model what to do, beside those that do by their names."""
     """What of the folder commands do not change; found where it is not given."""
+    vetting: Vetting | None = None
+    """What tells the model what to do, and which of it holds."""
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs that were seen to work, and what of the wall they can build here."""
     _running: int = 0
@@ -111,11 +112,11 @@ class Isolation:
         notes: list[str] = []
         async with contextlib.AsyncExitStack() as around:
             handles: list[int] = []
-            told = await around.enter_async_context(self._watched(root, notes))
+            told, instructs = await around.enter_async_context(self._watched(root, notes))
             around.callback(_close, handles)
             handles.append(os.dup(told))
             if self.required:
-                words = [*await self._around(root, handles, notes), *self.limits.around(words)]
+                words = [*await self._around(root, handles, notes, instructs), *self.limits.around(words)]
             else:
                 # Outside of a space of its own, all that the user runs would be counted.
                 words = dataclasses.replace(self.limits, processes=None).around(words)
@@ -128,19 +129,21 @@ class Isolation:
         return dataclasses.replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
 
     @contextlib.asynccontextmanager
-    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[int]:
-        """What a command makes of ours is set aside: when it ends, when another one begins, and after a kill at the next
+    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, Instructing]]:
+        """What instructs, as it is now, and what a command makes of ours is set aside: when it ends, when another one begins, and after a kill at the next
         start. The wall writes into what this gives who its first process is: the others end with it.
         """
         async with self._turn:
             if not self._running:
                 self._own = await asyncio.to_thread(offlimits.own, root)
                 await asyncio.to_thread(offlimits.note, root, self._own)
+            first, tell = os.pipe()
             self._running += 1
-            await asyncio.to_thread(offlimits.set_aside, root, self._own)
-        first, tell = os.pipe()
         try:
-            yield tell
+            async with self._turn:
+                instructs = await asyncio.to_thread(self._vetted().begin)
+                await asyncio.to_thread(offlimits.set_aside, root, self._own)
+            yield tell, instructs
         finally:
             os.close(tell)
             task = asyncio.create_task(self._left(root, notes, first))
@@ -162,6 +165,8 @@ class Isolation:
                 notes += [*told[:_TOLD], *([f"So it is with {more:,} names more."] if more > 0 else [])]
             finally:
                 self._running -= 1
+                planted = await asyncio.to_thread(self._vetted().end, last=not self._running)
+                notes += [f"{path}: {WAITS}." for path in planted[:_TOLD]]
                 if not self._running:
                     await asyncio.to_thread(offlimits.forget, root)
 
@@ -170,9 +175,15 @@ class Isolation:
             self.code = border(self.root)
         return self.code
 
-    async def _around(self, root: Path, handles: list[int], notes: list[str]) -> list[str]:
+    def _vetted(self) -> Vetting:
+        if self.vetting is None:
+            self.vetting = Vetting(self.root)
+        return self.vetting
+
+    async def _around(
+        self, root: Path, handles: list[int], notes: list[str], instructs: Instructing
+    ) -> list[str]:
         found = await asyncio.to_thread(_find, root, self._own)
-        instructs = await asyncio.to_thread(instructing, root, self.instructions)
         closed = [mask.path for mask in found.masks]
         standing = [
             one
@@ -181,8 +192,7 @@ class Isolation:
         ]
         # What tells the model what to do is changed by file tools, which ask.
         sealed = (*map(str, self._ours().standing()), *standing)
-        linked = await asyncio.to_thread(self._ours().linked) | instructs.linked
-        twins = await asyncio.to_thread(_twins, root, {*closed, *sealed}, linked)
+        twins = await self._twins(found, instructs, (*closed, *sealed))
         shared: tuple[str, ...] = ()
         if len(twins) > _MANY:
             shared = tuple(
@@ -201,6 +211,18 @@ class Isolation:
                 return [program, *wall, *told, *_filtered(handles), "--args", str(masks), "--"]
         notes += found.told(root)
         return await self._confined(root, found, handles)
+
+    async def _twins(self, found: Found, instructs: Instructing, covered: Collection[str]) -> list[str]:
+        """Other names, outside of what is covered, of what instructs and of the code."""
+        others = [
+            (path, node)
+            for path, node in found.others
+            if not any(path == one or path.startswith(f"{one}/") for one in covered)
+        ]
+        if not others:
+            return []  # the code is looked through only where there may be some
+        nodes = await asyncio.to_thread(self._ours().linked) | instructs.linked
+        return [path for path, node in others if node in nodes]
 
     async def _confined(self, root: Path, found: Found, handles: list[int]) -> list[str]:
         """The same without bubblewrap. Raises `errors.ToolError` where that is not to be had either."""
@@ -362,6 +384,8 @@ class Found:
     """What runs as ourselves after the next start, or instructs: not for commands to change."""
     shared: tuple[str, ...] = ()
     """Those of the sealed that have too many files which are ours under another name."""
+    others: tuple[tuple[str, tuple[int, int]], ...] = ()
+    """Files that have other names too, with device and inode."""
 
     def pins(self) -> list[str]:
         """The folders on the way to what is covered or sealed, the outermost first. Each is held in its place, or a command could
@@ -417,6 +441,7 @@ def _find(root: Path, own: Collection[str]) -> Found:
     whole: set[str] = set()
     linked: set[tuple[int, int]] = set()
     left: collections.deque[str] = collections.deque([str(root)])
+    others: list[tuple[str, tuple[int, int]]] = []
     seen = 0
     while left:
         folder = left.popleft()
@@ -436,15 +461,16 @@ def _find(root: Path, own: Collection[str]) -> Found:
                     linked |= _linked(entry)
             elif is_folder:
                 left.append(entry.path)
+            else:
+                others += [(entry.path, node) for node in _linked(entry)]
             if seen > VISITS and folder != str(root):
                 masks = [mask for mask in masks if not mask.path.startswith(f"{folder}/")]
                 left = collections.deque(one for one in left if not one.startswith(f"{folder}/"))
                 masks.append(Mask(folder, folder=True))
                 whole.add(folder)
                 break
-    twins = _twins(root, {mask.path for mask in masks}, frozenset(linked))
-    masks += (Mask(path, folder=False) for path in twins)
-    return Found(str(root), tuple(masks), frozenset(whole))
+    masks += [Mask(path, folder=False) for path, node in others if node in linked]
+    return Found(str(root), tuple(masks), frozenset(whole), others=tuple(others))
 
 
 def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
@@ -463,23 +489,6 @@ def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
             return {(found.st_dev, found.st_ino)}
     return set()
-
-
-def _twins(root: Path, covered: Collection[str], nodes: frozenset[tuple[int, int]]) -> list[str]:
-    """The other names of these files, outside of what is covered. Blocking."""
-    numbers = {number for _, number in nodes}
-    found: list[str] = []
-    left = [str(root)] if numbers else []
-    while left:
-        for entry in _entries(Path(left.pop())):
-            if entry.path in covered or entry.is_symlink():
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                left.append(entry.path)
-            # The number comes with the name; only where it is one of those, the file itself is looked at.
-            elif entry.inode() in numbers and _linked(entry) & nodes:
-                found.append(entry.path)
-    return found
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

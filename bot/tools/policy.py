@@ -27,7 +27,6 @@ from bot.contracts import (
     Unattended,
     Verdict,
 )
-from bot.instructing import instructing
 from bot.tools import context
 from bot.tools.catalog import Defined
 from bot.tools.context import ToolExecutionContext
@@ -48,6 +47,7 @@ from bot.tools.permissions.grammar import TRUSTED
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.showing import shortened, visible
 from bot.tools.registry import Registry
+from bot.vetting import Vetting
 
 SHOWN = 1_500
 """Characters of a call that a person is shown."""
@@ -77,8 +77,8 @@ class Policy:
     redact: Redact = str
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: Narrowing | None = None
-    instructions: tuple[Path, ...] = ()
-    """Files that instruct, beside those that do by their names."""
+    vetting: Vetting | None = None
+    """What instructs, beside what does by its name."""
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
         """Run a call, or give the result that says why it was not run."""
@@ -119,7 +119,7 @@ class Policy:
 
     def _held(self, path: str) -> bool:
         root = Path(self._root())
-        return instructing(root, self.instructions).holds(root / path)
+        return (self.vetting or Vetting(root)).instructing().holds(root / path)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """What the rules say, as of now. Words of somebody who might not do the same themselves are foreign."""

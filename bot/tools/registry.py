@@ -30,6 +30,7 @@ from bot.tools.isolation import Isolation
 from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.web import Web
+from bot.vetting import Vetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,15 @@ class ToolPorts:
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
     origins: Origins | None = None
+    vetting: Vetting | None = None
 
     def whose(self) -> Origins:
         """Whose words the project's files hold."""
         return self.origins or Origins(self.project.root)
+
+    def vetted(self) -> Vetting:
+        """Which instruction files hold."""
+        return self.vetting or Vetting(self.project.root)
 
 
 SEARCH = "tool_search"

@@ -40,6 +40,7 @@ class EditFile:
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
         self._origins = ports.whose()
+        self._vetting = ports.vetted()
 
     async def run(self, args: EditFileInput) -> str:
         place, line = await asyncio.to_thread(self._edit, args)
@@ -60,8 +61,12 @@ class EditFile:
         except UnicodeDecodeError:
             raise errors.ToolError(f"{place} is not UTF-8 and cannot be edited without harm.") from None
         changed, line = replaced(words, args.old_str, args.new_str)
-        with self._origins.writing(str(place), whose(), context.channel(), whole=False):
-            self._project.write(place, changed.encode(name), known=known)
+        data, real = changed.encode(name), self._project.root.joinpath(*place.parts)
+        with (
+            self._vetting.writing(real, data, whole=False),
+            self._origins.writing(str(place), whose(), context.channel(), whole=False),
+        ):
+            self._project.write(place, data, known=known)
         return place, line
 
 

@@ -37,6 +37,7 @@ class WriteFile:
     def __init__(self, ports: ToolPorts) -> None:
         self._project = ports.project
         self._origins = ports.whose()
+        self._vetting = ports.vetted()
 
     async def run(self, args: WriteFileInput) -> str:
         data = args.content.encode()
@@ -46,7 +47,11 @@ class WriteFile:
 
     def _write(self, path: str, data: bytes) -> tuple[Place, bool]:
         place = self._project.place(path)
-        with self._origins.writing(str(place), whose(), context.channel(), whole=True):
+        real = self._project.root.joinpath(*place.parts)
+        with (
+            self._vetting.writing(real, data, whole=True),
+            self._origins.writing(str(place), whose(), context.channel(), whole=True),
+        ):
             return place, self._project.write(place, data)
 
 

@@ -23,6 +23,7 @@ from bot.tools.isolation import Isolation
 from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts
+from bot.vetting import Vetting
 
 FOREIGN: list[Message] = [{"role": "user", "content": "anybody's"}]
 
@@ -45,7 +46,10 @@ class Desk:
         clock = FakeClock()
         self.origins = Origins(self.root, self.record, frozenset({"slack:U7"}))
         given = {"project": Project(self.root), "clock": clock, "isolation": self.isolation}
-        given |= {"whose": staticmethod(lambda: self.origins)}
+        given |= {
+            "whose": staticmethod(lambda: self.origins),
+            "vetted": staticmethod(lambda: Vetting(self.root)),
+        }
         ports = cast("ToolPorts", type("Ports", (), given))
         built = (read_file, write_file, edit_file, list_dir, search_files, run_shell)
         self.dispatcher = Dispatcher(

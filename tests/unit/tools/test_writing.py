@@ -20,6 +20,7 @@ from bot.tools.builtin.edit_file import replaced
 from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
+from bot.vetting import Vetting
 
 from .conftest import Workbench
 
@@ -29,7 +30,15 @@ class Desk:
         self.root, self.project = root, Project(root)
         ports = cast(
             "ToolPorts",
-            type("Ports", (), {"project": self.project, "whose": lambda: Origins(self.project.root)}),
+            type(
+                "Ports",
+                (),
+                {
+                    "project": self.project,
+                    "whose": lambda: Origins(self.project.root),
+                    "vetted": lambda: Vetting(self.project.root),
+                },
+            ),
         )
         self._tools = [write_file.build(ports), edit_file.build(ports)]
         self._bench = tools

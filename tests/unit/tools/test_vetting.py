@@ -1,0 +1,218 @@
+"""What a command makes under a name that instructs says nothing until a person has taken it over, behind either wall."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from bot import errors
+from bot.context.files import Unreadable, must_read
+from bot.context.instructions import InstructionFiles
+from bot.context.nested import Contents, Nested
+from bot.context.skills import SkillFolder
+from bot.system import SystemDisk
+from bot.testing.log import MemoryLog
+from bot.testing.model import tool_use
+from bot.tools.isolation import Isolation
+from bot.tools.permissions.code import Border
+from bot.vetting import Vetting
+
+from .test_policy import Asks, Bench
+from .walls import Desk, isolated
+
+FILE = ".ship/vetting.json"
+SKILL = "---\nname: {}\ndescription: does it\n---\nbody\n"
+
+
+class Chat:
+    """What of a project a chat is told to do."""
+
+    def __init__(self, root: Path) -> None:
+        (root / ".ship").mkdir(parents=True, exist_ok=True)
+        self.root, self.log = root, MemoryLog()
+        self.vetting = Vetting(root, root / FILE, SystemDisk(), self.log)
+
+    async def told(self, *touched: str) -> str:
+        found = InstructionFiles(self.root, encode=str, log=self.log, vetting=self.vetting)
+        nested = Nested(self.root, Contents(), self.log, self.vetting)
+        for one in touched:
+            nested.touch(self.root / one)
+        skills = SkillFolder(self.root, [], self.log, self.vetting)
+        tags = [tag.words for tag in await nested.attached()]
+        names = [skill.name for skill in await skills.overview()]
+        return "\n".join([(await found.of_chat("c", "k", "m")).shared, *tags, *names])
+
+
+@pytest.fixture
+def chat(desk: Desk) -> Chat:
+    chat = Chat(desk.root)
+    desk.isolation.vetting = chat.vetting
+    desk.isolation.code = Border(desk.root)
+    return chat
+
+
+MAKE = (
+    "echo PLANTED > Agent.md",
+    "mkdir p0; echo PLANTED > p0/Agent.md",
+    "mkdir p1; echo PLANTED > w1; ln -s ../w1 p1/Agent.md",
+    "mkdir p2; echo PLANTED > w2; mv w2 p2/Agent.md",
+    "mkdir p3; echo PLANTED > w3; ln w3 p3/Agent.md",
+    "mkdir o4; echo PLANTED > o4/Agent.md; mv o4 p4",
+    "mkdir p5; cp old/PLANTED.md p5/Agent.md",
+    "mkdir p6; ln -s ../old/PLANTED.md p6/Agent.md",
+    "mkdir p7; echo PLANTED > p7/Agent.md; touch -d 2001-01-01 p7/Agent.md p7",
+    "mkdir p8; echo PLANTED > p8/AGENT.MD; mv p8/AGENT.MD p8/Agent.md",
+    "mkdir -p .claude s/planted; sed s/x/PLANTED/ old/skill > s/planted/SKILL.md; ln -s ../s .claude/skills",
+)
+TOUCHED = [f"p{number}/x" for number in range(9)]
+
+
+@isolated
+async def test_what_a_command_makes_does_not_instruct(desk: Desk, chat: Chat) -> None:
+    (desk.root / "old").mkdir()
+    (desk.root / "old/PLANTED.md").write_text("PLANTED\n")
+    (desk.root / "old/skill").write_text(SKILL.format("planted"))
+    said = await desk.said("; ".join([*MAKE, "echo > seen.txt"]))
+    assert await chat.told(*TOUCHED) == ""
+    assert "p1/Agent.md: a command has made or changed it" in said
+    assert sum("an instruction file waits" in one.message for one in chat.log.entries) == 12
+    # Neither does it after a restart, nor what another command makes of it.
+    await desk.call(
+        "mv p0/Agent.md x; mv x p0/Agent.md; echo PLANTED >> p2/Agent.md; mv p4 p3 p5; touch p6/*"
+    )
+    assert await Chat(desk.root).told(*TOUCHED, "p5/p3/x", "p5/p4/x") == ""
+
+
+@isolated
+async def test_an_include_that_is_not_there_yet_is_not_filled_by_a_command(desk: Desk, chat: Chat) -> None:
+    """Also where it is a folder on the way that a command makes, moves or links to another one."""
+    (desk.root / "Agent.md").write_text(
+        "@include rules.md\n@include a/rules.md\n@include b/rules.md\n@include c/../rules2.md\n"
+    )
+    (desk.root / "old/in").mkdir(parents=True)
+    for name in ("old/rules.md", "old/rules2.md"):
+        (desk.root / name).write_text("PLANTED\n")
+    await desk.said("echo PLANTED > rules.md; cp -r old a; ln -s old b; ln -s old/in c; echo > seen.txt")
+    assert "PLANTED" not in await chat.told()
+
+
+@isolated
+async def test_while_commands_run_only_what_stood_before_instructs(desk: Desk, chat: Chat) -> None:
+    (desk.root / "Agent.md").write_text("GOOD\n")
+    for name in ("begun", "go"):
+        os.mkfifo(desk.root / name)
+    first = asyncio.create_task(
+        desk.isolation.run("mkdir pkg; echo PLANTED > pkg/Agent.md; echo > begun; cat go", 60)
+    )
+    await asyncio.to_thread((desk.root / "begun").read_text)
+    assert "GOOD" in (told := await chat.told("pkg/x"))
+    assert "PLANTED" not in told
+    other = await desk.isolation.run("echo TWO-PLANTED >> pkg/Agent.md", 20)
+    assert "pkg/Agent.md" in other.stderr
+    assert "PLANTED" not in await chat.told("pkg/x")
+    # Whoever kills Shipmate now finds at the next start what held when the command began.
+    assert "PLANTED" not in (told := await Chat(desk.root).told("pkg/x"))
+    assert "GOOD" in told
+    await asyncio.to_thread((desk.root / "go").write_text, "")
+    await first
+    assert "PLANTED" not in (told := await chat.told("pkg/x"))
+    assert "GOOD" in told
+
+
+async def test_a_person_takes_it_over(desk: Desk, chat: Chat) -> None:
+    """By saving it outside of Shipmate, or by a yes of an operator to all of it."""
+    await desk.said("mkdir one two; echo ONE > one/Agent.md; echo TWO > two/Agent.md; true")
+    assert await chat.told("one/x", "two/x") == ""
+    (desk.root / "one/Agent.md").touch()
+    assert "ONE" in await chat.told("one/x")
+    two = desk.root / "two/Agent.md"
+    with (
+        pytest.raises(errors.ToolError, match="cannot be edited"),
+        chat.vetting.writing(two, b"TWO!\n", whole=False),
+    ):
+        pytest.fail("written")
+    with chat.vetting.writing(two, b"TWO\n", whole=True):
+        two.write_bytes(b"TWO\n")
+    assert "TWO" in await chat.told("two/x")
+    assert "TWO" in (told := await Chat(desk.root).told("one/x", "two/x"))
+    assert "ONE" in told
+
+
+async def test_what_waits_is_written_with_an_operators_yes_alone(desk: Desk, chat: Chat) -> None:
+    await desk.said("mkdir pkg; echo '@include more.md' > pkg/Agent.md; true")
+    asks = Asks("denied")
+    bench = Bench(desk.root, asks, allow=["write_file"])
+    await bench.run(tool_use("write_file", path="pkg/Agent.md"))
+    assert [asked.granted for asked in asks.asked] == [False]
+
+
+@isolated
+async def test_what_waits_stays_a_commands_to_change_and_what_people_wrote_does_not(
+    desk: Desk, chat: Chat
+) -> None:
+    (desk.root / "Agent.md").write_text("GOOD\n")
+    await desk.said("mkdir build; echo x > build/Agent.md; true")
+    await desk.said("rm -r build; ls")
+    assert not (desk.root / "build").exists()
+    await desk.call("rm -f Agent.md; echo PLANTED > Agent.md")
+    assert (desk.root / "Agent.md").read_text() == "GOOD\n"
+
+
+async def test_a_flood_of_names_frees_none(desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from being looked at nor from being kept from commands."""
+    monkeypatch.setattr("bot.instructing.MOST", 20)
+    (desk.root / "Agent.md").write_text("@include rules.md\n")
+    (desk.root / "rules.md").write_text("GOOD\n")
+    await desk.said(
+        "mkdir -p 0/{1..40}; for n in 0/*; do echo PLANTED > $n/Agent.md; done; cp -r 0 z; echo PLANTED > z/Agent.md"
+    )
+    await desk.call("echo PLANTED > rules.md")
+    assert "GOOD" in (told := await chat.told("z/x", "0/7/x"))
+    assert "PLANTED" not in told
+
+
+async def test_where_there_is_too_much_to_look_at_what_was_not_met_does_not_hold(
+    desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.instructing.VISITS", 100)
+    (desk.root / "Agent.md").write_text("GOOD\n")
+    await desk.said("mkdir -p a/b/c many; touch many/{1..200}; echo PLANTED > a/b/c/Agent.md")
+    assert "GOOD" in (told := await chat.told("a/b/c/x"))
+    assert "PLANTED" not in told
+    await desk.said("rm -r many; ls")
+    assert "PLANTED" not in await Chat(desk.root).told("a/b/c/x")
+
+
+def test_another_case_of_a_name_hides_none(tmp_path: Path) -> None:
+    chat = Chat(tmp_path)
+    chat.vetting.begin()
+    for name in ("Agent.md", "AGENT.md", "agent.MD"):
+        (tmp_path / name).write_text(f"PLANTED {name}")
+    assert sorted(chat.vetting.end(last=True)) == ["AGENT.md", "Agent.md", "agent.MD"]
+    with pytest.raises(Unreadable, match="a command"):
+        must_read(tmp_path, tmp_path / "Agent.md", chat.log, chat.vetting)
+
+
+@pytest.mark.parametrize("words", ["\ufeff@include rules.md", "  @include rules.md", "@inc\0lude rules.md"])
+async def test_what_is_included_in_odd_writing_is_kept_too(tmp_path: Path, words: str) -> None:
+    (tmp_path / "Agent.md").write_text(words)
+    (tmp_path / "rules.md").write_text("GOOD")
+    await Isolation(tmp_path).run("echo PLANTED > rules.md", 20)
+    assert await Chat(tmp_path).told() == "GOOD"
+
+
+async def test_a_command_that_is_stopped_while_it_begins_leaves_nothing_waiting(tmp_path: Path) -> None:
+    chat, isolation = Chat(tmp_path), Isolation(tmp_path)
+    isolation.vetting = chat.vetting
+    for steps in range(12):
+        task = asyncio.create_task(isolation.run("true", 20))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*isolation._leaving)
+        (tmp_path / "Agent.md").write_text(f"GOOD {steps}")
+        assert await chat.told() == f"GOOD {steps}"
