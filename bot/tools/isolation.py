@@ -484,11 +484,12 @@ def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
 
 def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
     """Device and number of a file that has other names too."""
-    with contextlib.suppress(OSError):
+    try:
         found = entry.stat(follow_symlinks=False)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-            return {(found.st_dev, found.st_ino)}
-    return set()
+    except OSError:
+        return set()
+    other = found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
+    return {(found.st_dev, found.st_ino)} if other else set()
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
