@@ -10,7 +10,7 @@ from bot.context import memory
 from bot.context.memory import Memory, MemoryInvalid
 from bot.context.store import AgentContextStore
 from bot.contracts import NOBODYS, Message, Written
-from bot.history.memories import Kept
+from bot.history.memories import SavedMemory
 from bot.history.provenance import carried
 from bot.tools.permissions import taint
 
@@ -42,7 +42,7 @@ class Recollection:
         self._saw(view)
         return taint.summed(self._seen)
 
-    async def load(self) -> Kept | None:
+    async def load(self) -> SavedMemory | None:
         """The memory that is on file. Raises `errors.StorageError`."""
         if self._kit.memories is None:
             return None
@@ -50,7 +50,7 @@ class Recollection:
         self._take(kept)
         return kept
 
-    async def changed(self) -> tuple[bool, Kept | None]:
+    async def changed(self) -> tuple[bool, SavedMemory | None]:
         """Whether somebody else has changed the file since, as far as it can be read, and what it is now."""
         if self._kit.memories is None:
             return False, None
@@ -78,7 +78,7 @@ class Recollection:
             written = tuple(by for _, by in self._lines)
             removed = tuple(sorted(self._removed))
             await self._kit.memories.save(
-                self._chat_key, Kept(markdown, covers, ts, tokens, written, removed, self._seen)
+                self._chat_key, SavedMemory(markdown, covers, ts, tokens, written, removed, self._seen)
             )
             self._on_file = markdown
 
@@ -117,7 +117,7 @@ class Recollection:
             if turn in sources or (until is not None and turn <= until)
         )
 
-    def _take(self, kept: Kept | None) -> None:
+    def _take(self, kept: SavedMemory | None) -> None:
         self._on_file = kept.markdown if kept is not None else None
         self._seen = kept.origin if kept is not None else NOBODYS
         self.carried_out(kept.removed if kept is not None else ())

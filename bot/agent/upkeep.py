@@ -22,7 +22,7 @@ from bot.agent.recollection import Recollection
 from bot.context import blocks, compaction, estimate, memory
 from bot.context.memory import Memory, MemoryInvalid
 from bot.contracts import Json, Message, Usage
-from bot.history.memories import Kept
+from bot.history.memories import SavedMemory
 from bot.telemetry.context import turn_scope
 
 WAIT_SECONDS = 15.0
@@ -72,7 +72,7 @@ class Upkeep:
         except _FAILED as error:
             self._write("the memory cannot be read", error)
 
-    def _remember(self, kept: Kept | None) -> None:
+    def _remember(self, kept: SavedMemory | None) -> None:
         self._known = memory.read(kept.markdown) if kept is not None else None
         self._covers = self._since = kept.covers if kept is not None else None
 

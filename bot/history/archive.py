@@ -14,7 +14,7 @@ from bot.batch import Batcher
 from bot.contracts import ArchiveLine, Clock, Disk, HistoryPage, HistoryQuery, Log, OpenFile
 from bot.history import jsonl, names, pieces, rotation
 from bot.history.revisions import Revisions, may_revise, revisions
-from bot.history.window import Span, Window, read_line
+from bot.history.window import LineRange, Window, read_line
 
 _SPANS = 10_000  # archive files whose times are remembered
 _CHATS = 10_000  # of which is remembered what their archives revise
@@ -64,7 +64,7 @@ class ChatStore:
         # Lines that the disk refused, by chat; touched by the writer's thread alone.
         self._kept: dict[str, list[bytes]] = {}
         self._tidy = False
-        self._spans: OrderedDict[Path, Span] = OrderedDict()
+        self._spans: OrderedDict[Path, LineRange] = OrderedDict()
         # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
         self._revised: OrderedDict[str, tuple[list[int], dict[Path, int], Revisions]] = OrderedDict()
 

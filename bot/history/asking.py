@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from bot.history import analysis, ranking
 from bot.history.filling import ROLES, Chat
 from bot.history.kin import kin
-from bot.history.ranking import PLACE_BITS, ROW_BITS, Field, Posting, Weights
+from bot.history.ranking import PLACE_BITS, ROW_BITS, CorpusStats, Postings, Weights
 from bot.history.streams import Stream
 from bot.history.window import read_line
 
@@ -49,7 +49,7 @@ class Counts:
         return count
 
 
-class Asked:
+class QueryExecution:
     """One question to one chat."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Asked:
         self._stream = stream
         self._weights = weights
         role = ROLES.index(said_by) if said_by else None
-        self._field = Field(chat.lines, chat.tokens, chat.session, ranges, role)
+        self._stats = CorpusStats(chat.lines, chat.tokens, chat.session, ranges, role)
         self._budget = BUDGET + chat.lines // BUDGET_SHARE
         self._most_shared = max(_SHARED, chat.lines // _SHARED_BY)
         self._anchors: list[str] = []
@@ -78,7 +78,7 @@ class Asked:
         if not terms:
             return self._of_time()
         terms = [*terms, *kin(self._db, self._chat.prefix, terms, self._weights.kin)]
-        tally = ranking.Tally(self._field, self._weights)
+        tally = ranking.Tally(self._stats, self._weights)
         self._add(tally, terms)
         tally.consider(self._rows_of_time())
         if self._weights.feedback_terms and (first := tally.best(self._weights.feedback_lines)):
@@ -88,7 +88,7 @@ class Asked:
             counts = self._counts(_offered(found, known))
             # What is everywhere takes long to look at and says nothing.
             counts = {token: count for token, count in counts.items() if count <= self._most_shared}
-            more = ranking.feedback(found, counts, self._field, known, self._weights)
+            more = ranking.feedback(found, counts, self._stats, known, self._weights)
             self._add(tally, [analysis.Term(token, weight) for token, weight in more])
         return tally.best(CANDIDATES)
 
@@ -107,7 +107,7 @@ class Asked:
     def _rows_of_time(self) -> list[int]:
         """The newest lines of the time that was asked for, as rows without a length."""
         found: set[int] = set()
-        for first, last in self._field.moments:
+        for first, last in self._stats.session_ranges:
             found.update(
                 line << ROW_BITS | role << 4
                 for line, role in self._db.execute(
@@ -127,10 +127,10 @@ class Asked:
         prefix, lines = self._chat.prefix, self._chat.lines
         return {token: self._known.of(prefix + token, lines) for token in tokens}
 
-    def _postings(self, terms: Sequence[analysis.Term]) -> list[Posting]:
+    def _postings(self, terms: Sequence[analysis.Term]) -> list[Postings]:
         """Rare words with all of their lines; of words that are everywhere only the lines that have a rare one too."""
         counts = self._counts(term.token for term in terms)
-        found: list[Posting] = []
+        found: list[Postings] = []
         common: list[analysis.Term] = []
         for term in sorted(terms, key=lambda term: counts[term.token]):
             count = counts[term.token]
@@ -141,12 +141,12 @@ class Asked:
                 self._anchors.append(term.token)
                 rows = self._match(term.token)
                 self._beside.update(rows)
-                found.append(Posting(term.weight, count, rows))
+                found.append(Postings(term.weight, count, rows))
         if common:
             found += self._common(common[:_MOST_COMMON] if self._anchors else common, counts)
         return found
 
-    def _common(self, common: Sequence[analysis.Term], counts: dict[str, int]) -> list[Posting]:
+    def _common(self, common: Sequence[analysis.Term], counts: dict[str, int]) -> list[Postings]:
         together: list[int] = []
         if self._anchors:
             narrow = " OR ".join(map(self._quoted, self._anchors))
@@ -167,11 +167,11 @@ class Asked:
                 rows = set(sorted(self._matching(f"({narrow}) AND {one}"))[-each:])
             else:
                 rows = set(self._rows(one, each))
-            for first, last in self._field.moments:
+            for first, last in self._stats.session_ranges:
                 rows.update(self._rows(one, each, first, last))
             if together and term in common[:2]:
                 rows.update(together)
-            found.append(Posting(term.weight, counts[term.token], sorted(rows)))
+            found.append(Postings(term.weight, counts[term.token], sorted(rows)))
         return found
 
     def _match(self, token: str) -> list[int]:

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from bot.contracts import ArchiveLine
 from bot.history import analysis, ranking
-from bot.history.asking import Asked, Counts
+from bot.history.asking import Counts, QueryExecution
 from bot.history.filling import ROLES, Chat
 from bot.history.index import chat_named
-from bot.history.moments import Moments, moments
+from bot.history.line_features import AnswerScorer
 from bot.history.ranking import PLACE_BITS, Weights
 from bot.history.reranking import Reranker
 from bot.history.streams import Stream, Streams
-from bot.history.telling import Look
+from bot.history.time_ranges import TimeRanges, time_ranges
 from bot.history.voices import voice
 from bot.history.window import read_line
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SearchQuery:
     """What is looked for. `now` (milliseconds) and `zone` are those of the question; the rest narrows as in
     `contracts.HistoryQuery`.
     """
@@ -51,9 +51,9 @@ class Place:
 @lru_cache(maxsize=4)
 def understood(
     query: str, now: int, zone: tzinfo = UTC, single: float = ranking.DEFAULT.single
-) -> tuple[Moments, tuple[analysis.Term, ...]]:
+) -> tuple[TimeRanges, tuple[analysis.Term, ...]]:
     """The times that a question speaks of, and what else it looks for. Remembered: it is asked for more than once."""
-    times = moments(query, now, zone)
+    times = time_ranges(query, now, zone)
     return times, tuple(analysis.terms(times.rest, single=single))
 
 
@@ -76,31 +76,33 @@ class Finder:
         self._reranked = reranked
         self._known = Counts(db)
 
-    def find(self, names: Iterable[str], wish: Wish) -> list[Place]:
+    def find(self, names: Iterable[str], query: SearchQuery) -> list[Place]:
         """The lines that answer best, best first; `CANDIDATES` of a chat at the most."""
-        found = [place for name in dict.fromkeys(names) for place in self._find(name, wish)]
+        found = [place for name in dict.fromkeys(names) for place in self._find(name, query)]
         found.sort(key=lambda place: (place.score, place.name, place.line), reverse=True)
         return found
 
-    def _find(self, name: str, wish: Wish) -> list[Place]:
+    def _find(self, name: str, query: SearchQuery) -> list[Place]:
         chat = chat_named(self._db, name)
         if chat is None or not chat.lines:
             return []
-        times, terms = understood(wish.query, wish.now, wish.zone, self._weights.single)
+        times, terms = understood(query.query, query.now, query.zone, self._weights.single)
         with self._streams.open(name) as stream:
             ranges = self._sessions(chat, times.ranges)
-            said_by = voice(wish.query)
-            asked = Asked(self._known, chat, stream, self._weights, ranges=ranges, said_by=said_by)
-            ranked = asked.ranked(terms)
-            there = self._there([line for line, _ in ranked], wish)
+            said_by = voice(query.query)
+            execution = QueryExecution(
+                self._known, chat, stream, self._weights, ranges=ranges, said_by=said_by
+            )
+            ranked = execution.ranked(terms)
+            there = self._there([line for line, _ in ranked], query)
             kept = [(line, score) for line, score in ranked if line in there]
             facts = self.facts(line for line, _ in kept[: self._weights.looked])
             best = {line: _read(stream, fact) for line, fact in facts.items()}
             # One that can no longer be read is left out.
             read = {line: said for line, said in best.items() if said is not None}
-            kept = self._looked_at(kept, read, Look(wish.query, said_by, self._weights))
+            kept = self._looked_at(kept, read, AnswerScorer(query.query, said_by, self._weights))
             if self._reranker is not None and kept:
-                kept = self._fused(self._reranker, kept, asked, wish.query)
+                kept = self._fused(self._reranker, kept, execution, query.query)
         return [Place(name, line, score, read.get(line)) for line, score in kept]
 
     def _sessions(self, chat: Chat, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -118,7 +120,7 @@ class Finder:
 
     @staticmethod
     def _looked_at(
-        kept: list[tuple[int, float]], read: Mapping[int, ArchiveLine], look: Look
+        kept: list[tuple[int, float]], read: Mapping[int, ArchiveLine], scorer: AnswerScorer
     ) -> list[tuple[int, float]]:
         """By what the lines that were read look like, too; the same words again come after everything else."""
         seen: set[str] = set()
@@ -133,15 +135,15 @@ class Finder:
                 again.append(line)
                 continue
             seen.add(words)
-            found.append((line, score + kept[0][1] * look.worth(said.text, said.role)))
+            found.append((line, score + kept[0][1] * scorer.score(said.text, said.role)))
         found.sort(key=lambda one: (one[1], one[0]), reverse=True)
         return found + [(line, found[-1][1]) for line in again]
 
     def _fused(
-        self, reranker: Reranker, kept: list[tuple[int, float]], asked: Asked, query: str
+        self, reranker: Reranker, kept: list[tuple[int, float]], execution: QueryExecution, query: str
     ) -> list[tuple[int, float]]:
         top, rest = kept[: self._reranked], kept[self._reranked :]
-        texts = [asked.text(line) for line, _ in top]
+        texts = [execution.text(line) for line, _ in top]
         lines = [line for line, _ in top]
         opinion = dict(zip(lines, reranker.scores(query, texts), strict=True))
         other = sorted(lines, key=lambda line: opinion[line], reverse=True)
@@ -151,12 +153,12 @@ class Finder:
         front = sorted(((line, score * scale) for line, score in scores.items()), key=lambda one: -one[1])
         return [*front, *((line, min(score, front[-1][1])) for line, score in rest)]
 
-    def _there(self, lines: Sequence[int], wish: Wish) -> set[int]:
+    def _there(self, lines: Sequence[int], query: SearchQuery) -> set[int]:
         """Those of the lines that are there, and of the role and time that were asked for."""
         select, wanted = "SELECT group_concat(line) FROM json_each(?) CROSS JOIN lines ON line = value", ""
         narrowed: list[str | int] = [json.dumps(sorted(lines))]
         for condition, value in (
-            ("role = ?", wish.role and ROLES.index(wish.role)), ("ts < ?", wish.before), ("ts >= ?", wish.after)
+            ("role = ?", query.role and ROLES.index(query.role)), ("ts < ?", query.before), ("ts >= ?", query.after)
         ):  # fmt: skip
             if value is not None:
                 wanted += f" {'AND' if wanted else 'WHERE'} {condition}"

@@ -41,7 +41,7 @@ _memo = _Memo()
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class LiteralQuery:
     """What a line with literal text has: one of the runs with `part` in it ("" for none), and all of these tokens."""
 
     part: str
@@ -70,7 +70,7 @@ def runs(text: str, tokens: AbstractSet[str], known: set[str]) -> tuple[list[tup
     return found, whole
 
 
-def sought(keyword: str) -> Sought | None:
+def sought(keyword: str) -> LiteralQuery | None:
     """What to look for instead of literal text; None where nothing in it narrows the search."""
     keyword = keyword.casefold()
     part = max(_RUN.findall(keyword), key=len, default="")
@@ -80,4 +80,4 @@ def sought(keyword: str) -> Sought | None:
             tokens += [run] if len(run) == 1 else [run[at : at + 2] for at in range(len(run) - 1)]
     if len(part) < _SHORTEST or (len(part) == _SHORTEST and tokens):
         part = ""
-    return Sought(part, tuple(dict.fromkeys(tokens))[:8]) if part or tokens else None
+    return LiteralQuery(part, tuple(dict.fromkeys(tokens))[:8]) if part or tokens else None

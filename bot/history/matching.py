@@ -57,7 +57,7 @@ def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
     return window.page() if all_of_them or window.full else None
 
 
-def _expression(db: sqlite3.Connection, chat: Chat, wanted: literal.Sought) -> str | None:
+def _expression(db: sqlite3.Connection, chat: Chat, wanted: literal.LiteralQuery) -> str | None:
     """What all lines with the text are found by."""
     every = [f'"{chat.prefix}{token}"' for token in wanted.tokens]
     if wanted.part:

@@ -22,7 +22,7 @@ LINES = ".lines"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedMemory:
     """A memory as it is on file. `covers` is the uuid of the newest line of the transcript that it knows, None where
     that is not sure: as after somebody has changed the file. `ts` in milliseconds. `written` tells of each line whose
     turns it may come from, as far as that is known; `removed` are the ids of messages that were gone before it was
@@ -48,14 +48,14 @@ class Memories:
         self._disk = disk
         self._forgotten: Counter[str] = Counter()
 
-    async def load(self, chat_key: str) -> Kept | None:
+    async def load(self, chat_key: str) -> SavedMemory | None:
         """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
         try:
             return await asyncio.to_thread(self._load, chat_key)
         except OSError as error:
             raise errors.StorageError(f"the memory cannot be read: {error}") from error
 
-    async def save(self, chat_key: str, kept: Kept) -> None:
+    async def save(self, chat_key: str, kept: SavedMemory) -> None:
         """Keep a redacted memory in place of the one before. Raises `errors.StorageError`."""
         try:
             await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
@@ -76,7 +76,7 @@ class Memories:
         folder = self._folder / names.encode(chat_key)
         return folder / "session.md", folder / "covers.json"
 
-    def _load(self, chat_key: str) -> Kept | None:
+    def _load(self, chat_key: str) -> SavedMemory | None:
         words, facts = self._paths(chat_key)
         raw = self._disk.read(words)
         if not raw or len(raw) > LARGEST:
@@ -89,9 +89,11 @@ class Memories:
         origin = unpacked(about.get(ORIGIN))
         if about.get("sha256") != _digest(raw):
             # An operator's hand, which had what is on file before it: without what was removed.
-            return Kept(markdown, None, written=written if any(written) else (), removed=known, origin=origin)
+            return SavedMemory(
+                markdown, None, written=written if any(written) else (), removed=known, origin=origin
+            )
         covers, ts, tokens = about.get("covers"), about.get("ts"), about.get("tokens")
-        return Kept(
+        return SavedMemory(
             markdown,
             covers if isinstance(covers, str) else None,
             ts if isinstance(ts, int) else 0,
@@ -101,7 +103,7 @@ class Memories:
             origin,
         )
 
-    def _save(self, chat_key: str, kept: Kept, forgotten: int) -> None:
+    def _save(self, chat_key: str, kept: SavedMemory, forgotten: int) -> None:
         words, facts = self._paths(chat_key)
         raw = text.clean(kept.markdown).encode()
         about: Json = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens}

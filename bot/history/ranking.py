@@ -84,7 +84,7 @@ DEFAULT = Weights()
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class Postings:
     """Where a term is. `count` is the number of lines that have it; `rows` may be only those worth looking at."""
 
     weight: float
@@ -93,15 +93,15 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """What a chat has in all. `moments` are ranges of sessions (the end inclusive) of the time that was asked for;
+class CorpusStats:
+    """What a chat has in all. `session_ranges` are ranges of sessions (the end inclusive) of the time that was asked for;
     `role` is the bit of the role that the question is about.
     """
 
     lines: int
     tokens: int
     sessions: int
-    moments: tuple[tuple[int, int], ...] = ()
+    session_ranges: tuple[tuple[int, int], ...] = ()
     role: int | None = None
 
 
@@ -118,26 +118,26 @@ def rarity(count: int, total: int) -> float:
 class Tally:
     """The scores of the lines of one chat, a term at a time. What it says depends on what was added alone."""
 
-    def __init__(self, field: Field, weights: Weights = DEFAULT) -> None:
-        self._field = field
+    def __init__(self, stats: CorpusStats, weights: Weights = DEFAULT) -> None:
+        self._stats = stats
         self._weights = weights
         self._own: dict[int, float] = {}
         self._timely: dict[int, float] = {}
         # Of each posting: what it is worth to a session, and how many of its lines each session has.
         self._sessions: list[tuple[float, Counter[int]]] = []
-        average = field.tokens / field.lines if field.lines else 1.0
+        average = stats.tokens / stats.lines if stats.lines else 1.0
         norms = [weights.k1 * (1 - weights.b + weights.b * length / max(1.0, average)) for length in LENGTHS]
-        favours = [1 + weights.role if role == field.role else 1.0 for role in (0, 1)]
+        favours = [1 + weights.role if role == stats.role else 1.0 for role in (0, 1)]
         self._classes = [(norm, favour) for favour in favours for norm in norms]
 
-    def add(self, posting: Posting) -> None:
+    def add(self, posting: Postings) -> None:
         weights = self._weights
-        worth = posting.weight * rarity(posting.count, self._field.lines) * (weights.k1 + 1)
+        worth = posting.weight * rarity(posting.count, self._stats.lines) * (weights.k1 + 1)
         once = [worth * favour / (1 + norm) for norm, favour in self._classes]
         self._gain(posting.rows, once)
         if weights.session:
             counts = Counter(map(rshift, posting.rows, repeat(_SESSION)))
-            rare = rarity(len(counts), self._field.sessions)
+            rare = rarity(len(counts), self._stats.sessions)
             self._sessions.append((posting.weight * rare * (weights.session_k + 1), counts))
 
     def _gain(self, rows: Iterable[int], worths: Sequence[float]) -> None:
@@ -152,7 +152,7 @@ class Tally:
         for row in rows:
             line = row >> ROW_BITS
             self._own.setdefault(line, 0.0)
-            self._timely[line] = 1 + self._weights.role if row >> 4 & 1 == self._field.role else 1.0
+            self._timely[line] = 1 + self._weights.role if row >> 4 & 1 == self._stats.role else 1.0
 
     def best(self, most: int) -> list[tuple[int, float]]:
         """Lines with their scores, best first: each one's own, and shares of its neighbours' and its session's."""
@@ -236,11 +236,11 @@ class Tally:
         oldest, newest, best = min(scores), max(scores), max(scores.values())
         a_step = best * self._weights.recency / max(1, newest - oldest)
         favour = best * self._weights.moment
-        moments = self._field.moments
+        ranges = self._stats.session_ranges
         found = {line: score + a_step * (line - oldest) for line, score in scores.items()}
-        if moments:
+        if ranges:
             for line in found:
-                if _within(line >> PLACE_BITS, moments):
+                if _within(line >> PLACE_BITS, ranges):
                     found[line] += favour * self._timely.get(line, 1.0)
         return found
 
@@ -250,10 +250,10 @@ def _within(session: int, ranges: tuple[tuple[int, int], ...]) -> bool:
 
 
 def rank(
-    postings: Iterable[Posting], field: Field, weights: Weights = DEFAULT, *, most: int = 1_000
+    postings: Iterable[Postings], stats: CorpusStats, weights: Weights = DEFAULT, *, most: int = 1_000
 ) -> list[tuple[int, float]]:
     """Lines with their scores, best first."""
-    tally = Tally(field, weights)
+    tally = Tally(stats, weights)
     for posting in postings:
         tally.add(posting)
     return tally.best(most)
@@ -262,7 +262,7 @@ def rank(
 def feedback(
     found: Sequence[tuple[Sequence[str], float]],
     counts: Mapping[str, int],
-    field: Field,
+    stats: CorpusStats,
     known: Iterable[str],
     weights: Weights = DEFAULT,
 ) -> list[tuple[str, float]]:
@@ -277,7 +277,7 @@ def feedback(
     known = set(known)
     # A word of one line alone says nothing of the others; one that is everywhere says nothing at all.
     offered = {
-        token: value * rarity(counts[token], field.lines)
+        token: value * rarity(counts[token], stats.lines)
         for token, value in worth.items()
         if token not in known and counts.get(token, 0) > 1
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.contracts import ArchiveLine, Disk, Hit
 from bot.history import indexfile, names, ranking
-from bot.history.finding import Finder, Place, Wish
+from bot.history.finding import Finder, Place, SearchQuery
 from bot.history.index import Index
 from bot.history.ranking import Weights
 from bot.history.reranking import Reranker
@@ -47,12 +47,12 @@ class Recall:
 
     def search(self, chat_keys: Iterable[str], query: str, now: int, limit: int = 30) -> list[Hit]:
         """The lines of these chats that answer best, best first; `now` in milliseconds."""
-        return self.hits(chat_keys, Wish(query, now), limit=limit)[0]
+        return self.hits(chat_keys, SearchQuery(query, now), limit=limit)[0]
 
     def hits(
         self,
         chat_keys: Iterable[str],
-        wish: Wish,
+        query: SearchQuery,
         *,
         limit: int,
         offset: int = 0,
@@ -63,7 +63,7 @@ class Recall:
         how many lines were found in all.
         """
         with self.index.streams.keeping(), indexfile.snapshot(self.index.db):
-            places = self._finder.find([names.encode(key) for key in chat_keys], wish)
+            places = self._finder.find([names.encode(key) for key in chat_keys], query)
             taken: list[tuple[Place, ArchiveLine]] = []
             refused = 0
             for begin in range(0, len(places), _AT_ONCE):

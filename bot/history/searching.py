@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts import ArchiveLine, Disk, HistoryPage, HistoryQuery, Hit, Log, Recalled, RecallQuery
 from bot.history import indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
-from bot.history.finding import Wish, understood
+from bot.history.finding import SearchQuery, understood
 from bot.history.index import Index
 from bot.history.recall import Recall
 from bot.history.reranking import Reranker
@@ -290,8 +290,10 @@ def _hits(recall: Recall, chat_keys: Sequence[str], query: RecallQuery) -> Recal
     def keep(line: ArchiveLine) -> bool:
         return (not keyword or keyword in line.text.casefold()) and not (query.skip and query.skip(line))
 
-    wish = Wish(query.query, query.now, role=query.role, before=query.before, after=query.after)
-    hits, total = recall.hits(chat_keys, wish, limit=query.limit, offset=query.offset, keep=keep, reach=NEAR)
+    search = SearchQuery(query.query, query.now, role=query.role, before=query.before, after=query.after)
+    hits, total = recall.hits(
+        chat_keys, search, limit=query.limit, offset=query.offset, keep=keep, reach=NEAR
+    )
     return Recalled(hits, total)
 
 

@@ -47,7 +47,7 @@ def _read(raw: bytes) -> ArchiveLine | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LineRange:
     """What a file holds: times of its readable lines (none: `first > last`), and how many cannot be read."""
 
     first: int
@@ -72,7 +72,7 @@ class Window:
         """Whether older lines say nothing more: they need not be counted."""
         return not self._query.counted and self.filled
 
-    def scan(self, raws: Iterable[bytes]) -> Span | None:
+    def scan(self, raws: Iterable[bytes]) -> LineRange | None:
         """Take in the lines of a file, newest first; what it holds, where it was read to its beginning."""
         first, last, unreadable = 1, 0, 0
         for raw in raws:
@@ -93,7 +93,7 @@ class Window:
                     self.stop()
                     return None
         self._unreadable += unreadable
-        return Span(first, last, unreadable)
+        return LineRange(first, last, unreadable)
 
     @property
     def filled(self) -> bool:
@@ -110,7 +110,7 @@ class Window:
         if self._keyword in text.casefold():
             self._total += 1
 
-    def passes(self, span: Span) -> bool:
+    def passes(self, span: LineRange) -> bool:
         """Whether a file can be left out because nothing in it is of the time that is asked for."""
         query = self._query
         outside = (

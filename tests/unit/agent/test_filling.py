@@ -18,7 +18,7 @@ from bot.context.memory import Memory
 from bot.context.removed import REMOVED
 from bot.contracts import Quoted, TurnRequest
 from bot.history import reading
-from bot.history.memories import Kept, Memories
+from bot.history.memories import Memories, SavedMemory
 from bot.history.transcript import LineType, TranscriptLine
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
@@ -142,7 +142,7 @@ async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
     ended = {line.request_id for line in lines if line.type == "turn_end"}
     newest = [line.uuid for line in lines if line.message is not None and line.request_id in ended][-1]
     await bench.close()
-    await memories.save(KEY, Kept(Memory(facts=("the ship is called 海",)).markdown, newest))
+    await memories.save(KEY, SavedMemory(Memory(facts=("the ship is called 海",)).markdown, newest))
     bench = await filled(tmp_path, 6, memories=memories)
     assert "海" in json.dumps(bench.pool._runtime(KEY).store.head, ensure_ascii=False)
     await as_from_the_beginning(bench)

@@ -9,7 +9,7 @@ from bot.agent.recollection import Recollection
 from bot.context import memory, prompt
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts import WORKSPACES, Inbound, Message, Provenance, Taint, TurnRequest
-from bot.history.memories import Kept
+from bot.history.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools.permissions import taint
@@ -39,13 +39,13 @@ def looked() -> list[Message]:
 class Files:
     """`Memories` of one chat."""
 
-    def __init__(self, kept: Kept | None = None) -> None:
+    def __init__(self, kept: SavedMemory | None = None) -> None:
         self.kept = kept
 
-    async def load(self, _: str) -> Kept | None:
+    async def load(self, _: str) -> SavedMemory | None:
         return self.kept
 
-    async def save(self, _: str, kept: Kept) -> None:
+    async def save(self, _: str, kept: SavedMemory) -> None:
         self.kept = kept
 
     async def forget(self, _: str) -> None:
@@ -96,7 +96,7 @@ async def test_after_a_restart_the_file_says_whom_a_memory_is_from() -> None:
 
 
 async def test_of_an_older_file_nobody_knows_whom_the_memory_is_from() -> None:
-    kept = Kept("## Facts\n- x", None, 1, 1, ())
+    kept = SavedMemory("## Facts\n- x", None, 1, 1, ())
     assert await recollection(Files(kept)).load() == kept
     lines = recollection(Files(kept))
     await lines.load()

@@ -14,7 +14,7 @@ from bot.context import estimate, memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
 from bot.contracts import ModelFacts, Usage
-from bot.history.memories import Kept, Memories
+from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -379,7 +379,7 @@ async def test_a_new_conversation_does_not_remember_the_old_one(bench: Bench, an
 
 async def test_a_memory_that_cannot_be_read_is_as_good_as_none(bench: Bench, answers: Answers) -> None:
     memories = Memories(bench.root / "memory", disk=SystemDisk())
-    await memories.save(KEY, Kept("not a memory", "x"))
+    await memories.save(KEY, SavedMemory("not a memory", "x"))
     await bench.say("hi")
     assert bench.chat.seen == ["echo: hi"]
     assert bench.pool._runtime(KEY).upkeep._known is None

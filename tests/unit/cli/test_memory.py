@@ -11,7 +11,7 @@ import pytest
 from bot.context.memory import Memory
 from bot.contracts import MemoryOwner, Written
 from bot.history import names
-from bot.history.memories import Kept, Memories
+from bot.history.memories import Memories, SavedMemory
 from bot.history.memory_files import MemoryStore
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate
@@ -34,7 +34,7 @@ def remembered(project: Path) -> Path:
         await files.change(PERSON, "diet.md", lambda _: "no nuts", BY)
         lines = tuple((Written(BY.ts, "01S", KEY, None),) for _ in MARKDOWN.split("\n"))
         await Memories(project / ".ship" / "memory", disk=SystemDisk()).save(
-            KEY, Kept(MARKDOWN, "01X", BY.ts, 9, lines)
+            KEY, SavedMemory(MARKDOWN, "01X", BY.ts, 9, lines)
         )
 
     asyncio.run(write())
@@ -73,7 +73,7 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
     project: Path, shipmate: Shipmate, tmp_path: Path, *, archived: bool
 ) -> None:
     folder = project / ".ship" / "memory"
-    asyncio.run(Memories(folder, disk=SystemDisk()).save(LONG, Kept(MARKDOWN, None)))
+    asyncio.run(Memories(folder, disk=SystemDisk()).save(LONG, SavedMemory(MARKDOWN, None)))
     name = names.encode(LONG)
     if archived:
         chats = project / ".ship" / "chats"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from bot.contracts import ArchiveLine
 from bot.history import analysis, jsonl
-from bot.history.moments import moments
 from bot.history.names import encode
 from bot.history.recall import Recall
 from bot.history.stemming import stem
+from bot.history.time_ranges import time_ranges
 from bot.system import SystemDisk
 
 KEY = "web:chat:1"
@@ -89,7 +89,7 @@ def test_no_question_keeps_anybody_waiting(recall: Recall, query: str) -> None:
 @RELAXED
 @given(ANY, st.integers(-(10**18), 10**18))
 def test_times_are_ranges_whatever_is_asked_and_when(query: str, now: int) -> None:
-    for first, behind in moments(query, now).ranges:
+    for first, behind in time_ranges(query, now).ranges:
         assert first < behind
 
 
@@ -113,7 +113,7 @@ def test_times_are_ranges_whatever_is_asked_and_when(query: str, now: int) -> No
     ],
 )
 def test_dates_are_understood(query: str, first: str, behind: str, rest: str) -> None:
-    found = moments(query, NOW)
+    found = time_ranges(query, NOW)
     times = [datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d") for ms in found.ranges[0]]
     assert (times, found.rest.strip()) == ([first, behind], rest)
 
@@ -122,12 +122,12 @@ def test_dates_are_understood(query: str, first: str, behind: str, rest: str) ->
     "query", ["may I ask", "they march on", "2025-13-45", "the sun is out", "a mayor", ""]
 )
 def test_other_words_are_no_dates(query: str) -> None:
-    assert moments(query, NOW) == type(moments("", NOW))((), query)
+    assert time_ranges(query, NOW) == type(time_ranges("", NOW))((), query)
 
 
 def test_a_day_is_that_of_the_zone() -> None:
     zone = timezone(timedelta(hours=9))
-    ((first, behind),) = moments("yesterday", NOW, zone).ranges
+    ((first, behind),) = time_ranges("yesterday", NOW, zone).ranges
     assert datetime.fromtimestamp(first / 1000, zone).isoformat() == "2026-11-20T00:00:00+09:00"
     assert behind - first == 86_400_000
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.history.memories import LARGEST, Kept, Memories
+from bot.history.memories import LARGEST, Memories, SavedMemory
 from bot.system import SystemDisk
 
 KEY = "telegram:chat:1"
@@ -33,9 +33,9 @@ async def test_what_is_kept_is_there_again_and_belongs_to_its_chat(tmp_path: Pat
     memories = Memories(tmp_path, disk=SystemDisk())
     assert await memories.load(KEY) is None
     await memories.forget(KEY)
-    await memories.save(KEY, Kept(WORDS, "01X", 5, 6))
+    await memories.save(KEY, SavedMemory(WORDS, "01X", 5, 6))
     again = Memories(tmp_path, disk=SystemDisk())
-    assert await again.load(KEY) == Kept(WORDS, "01X", 5, 6)
+    assert await again.load(KEY) == SavedMemory(WORDS, "01X", 5, 6)
     assert await again.load("telegram:chat:2") is None
     assert (tmp_path / "telegram%3Achat%3A1" / "session.md").stat().st_mode & 0o777 == 0o600
     await again.forget(KEY)
@@ -47,7 +47,7 @@ async def test_where_something_was_changed_nobody_says_how_far_it_reaches(
     tmp_path: Path, change: str
 ) -> None:
     memories = Memories(tmp_path, disk=SystemDisk())
-    await memories.save(KEY, Kept(WORDS, "01X", 5, 6))
+    await memories.save(KEY, SavedMemory(WORDS, "01X", 5, 6))
     folder = tmp_path / "telegram%3Achat%3A1"
     if change == "words":
         (folder / "session.md").write_text(WORDS + "\n- and more", encoding="utf-8")
@@ -60,22 +60,22 @@ async def test_where_something_was_changed_nobody_says_how_far_it_reaches(
 
 
 async def test_a_crash_between_both_files_leaves_words_of_unknown_reach(tmp_path: Path) -> None:
-    await Memories(tmp_path, disk=SystemDisk()).save(KEY, Kept("old", "01X"))
+    await Memories(tmp_path, disk=SystemDisk()).save(KEY, SavedMemory("old", "01X"))
     with pytest.raises(errors.StorageError):
-        await Memories(tmp_path, disk=Full(1)).save(KEY, Kept("new", "01Y"))
-    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == Kept("new", None)
+        await Memories(tmp_path, disk=Full(1)).save(KEY, SavedMemory("new", "01Y"))
+    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == SavedMemory("new", None)
 
 
 async def test_a_disk_that_refuses_leaves_the_memory_that_was_there(tmp_path: Path) -> None:
-    await Memories(tmp_path, disk=SystemDisk()).save(KEY, Kept("old", "01X"))
+    await Memories(tmp_path, disk=SystemDisk()).save(KEY, SavedMemory("old", "01X"))
     with pytest.raises(errors.StorageError):
-        await Memories(tmp_path, disk=Full(0)).save(KEY, Kept("new", "01Y"))
-    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == Kept("old", "01X")
+        await Memories(tmp_path, disk=Full(0)).save(KEY, SavedMemory("new", "01Y"))
+    assert await Memories(tmp_path, disk=SystemDisk()).load(KEY) == SavedMemory("old", "01X")
 
 
 async def test_a_file_that_is_no_memory_for_its_size_is_not_read(tmp_path: Path) -> None:
     memories = Memories(tmp_path, disk=SystemDisk())
-    await memories.save(KEY, Kept("x" * (LARGEST + 1), "01X"))
+    await memories.save(KEY, SavedMemory("x" * (LARGEST + 1), "01X"))
     assert await memories.load(KEY) is None
 
 
@@ -94,7 +94,7 @@ class Slow(SystemDisk):
 async def test_what_is_forgotten_while_it_is_written_does_not_come_back(tmp_path: Path) -> None:
     disk = Slow()
     memories = Memories(tmp_path, disk=disk)
-    saving = asyncio.create_task(memories.save(KEY, Kept(WORDS, "01X")))
+    saving = asyncio.create_task(memories.save(KEY, SavedMemory(WORDS, "01X")))
     await asyncio.to_thread(disk.begun.wait, 5)
     saving.cancel()
     await asyncio.wait([saving])
@@ -111,5 +111,5 @@ async def test_what_is_on_its_way_when_it_is_forgotten_does_not_arrive(tmp_path:
     memories = Memories(tmp_path, disk=SystemDisk())
     late = memories._forgotten[KEY]
     await memories.forget(KEY)
-    memories._save(KEY, Kept(WORDS, "01X"), late)
+    memories._save(KEY, SavedMemory(WORDS, "01X"), late)
     assert await memories.load(KEY) is None

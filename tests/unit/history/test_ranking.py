@@ -15,8 +15,8 @@ from bot.history.ranking import (
     LENGTHS,
     PLACE_BITS,
     ROW_BITS,
-    Field,
-    Posting,
+    CorpusStats,
+    Postings,
     Tally,
     Weights,
     feedback,
@@ -25,7 +25,7 @@ from bot.history.ranking import (
     rarity,
 )
 
-FIELD = Field(lines=1_000, tokens=8_000, sessions=50)
+STATS = CorpusStats(lines=1_000, tokens=8_000, sessions=50)
 OWN = replace(DEFAULT, neighbour=0.0, further=0.0, session=0.0, recency=0.0)
 """Nothing but what a line itself has."""
 
@@ -38,38 +38,38 @@ def row(session: int, place: int, tokens: int = 8, role: int = 0) -> int:
     return line(session, place) << ROW_BITS | role << 4 | length_class(tokens)
 
 
-def order(*postings: Posting, field: Field = FIELD, weights: Weights = DEFAULT) -> list[int]:
-    return [found for found, _ in rank(postings, field, weights)]
+def order(*postings: Postings, stats: CorpusStats = STATS, weights: Weights = DEFAULT) -> list[int]:
+    return [found for found, _ in rank(postings, stats, weights)]
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
-    rare, common = Posting(1.0, 2, [row(1, 0)]), Posting(1.0, 500, [row(2, 0)])
+    rare, common = Postings(1.0, 2, [row(1, 0)]), Postings(1.0, 500, [row(2, 0)])
     assert order(rare, common, weights=OWN) == [line(1, 0), line(2, 0)]
     assert rarity(2, 1_000) > rarity(500, 1_000) > 0
     assert rarity(2_000, 1_000) > 0
 
 
 def test_a_short_line_counts_more_than_a_long_one() -> None:
-    posting = Posting(1.0, 2, [row(1, 0, 5), row(2, 0, 200)])
+    posting = Postings(1.0, 2, [row(1, 0, 5), row(2, 0, 200)])
     assert order(posting, weights=OWN) == [line(1, 0), line(2, 0)]
 
 
 def test_what_is_said_again_and_again_does_not_keep_away_what_is_said_once() -> None:
     again = [row(session, 0, 5) for session in range(300)]
     once = row(400, 0, 60)
-    posting = Posting(1.0, 301, [*again, once])
+    posting = Postings(1.0, 301, [*again, once])
     assert line(400, 0) in order_of(posting, 50)
     assert line(400, 0) not in order_of(posting, 50, weights=replace(OWN, alike=50))
     assert len(order_of(posting, 50)) == 50, "what is alike fills up what is left"
     assert order_of(posting, 400)[-1] == line(400, 0), "nothing is lost where all of it is wanted"
 
 
-def order_of(posting: Posting, most: int, weights: Weights = OWN) -> list[int]:
-    return [found for found, _ in rank([posting], FIELD, weights, most=most)]
+def order_of(posting: Postings, most: int, weights: Weights = OWN) -> list[int]:
+    return [found for found, _ in rank([posting], STATS, weights, most=most)]
 
 
 def test_the_line_beside_a_hit_is_found_and_the_one_of_another_session_is_not() -> None:
-    found = dict(rank([Posting(1.0, 2, [row(1, 0)])], FIELD, replace(DEFAULT, session=0.0, recency=0.0)))
+    found = dict(rank([Postings(1.0, 2, [row(1, 0)])], STATS, replace(DEFAULT, session=0.0, recency=0.0)))
     assert set(found) == {line(1, 0), line(1, 1), line(1, 2)}
     assert found[line(1, 1)] == pytest.approx(DEFAULT.neighbour * found[line(1, 0)])
     assert found[line(1, 2)] == pytest.approx(DEFAULT.further * found[line(1, 0)])
@@ -77,34 +77,34 @@ def test_the_line_beside_a_hit_is_found_and_the_one_of_another_session_is_not() 
 
 def test_of_equal_lines_the_one_in_a_session_about_it_is_first() -> None:
     rows = [row(9, 0), *(row(3, place) for place in (0, 20, 40))]
-    assert order(Posting(1.0, 4, rows), weights=replace(OWN, recency=DEFAULT.recency))[0] == line(9, 0)
-    assert order(Posting(1.0, 4, rows), weights=replace(OWN, session=0.4))[-1] == line(9, 0)
+    assert order(Postings(1.0, 4, rows), weights=replace(OWN, recency=DEFAULT.recency))[0] == line(9, 0)
+    assert order(Postings(1.0, 4, rows), weights=replace(OWN, session=0.4))[-1] == line(9, 0)
 
 
 def test_of_equal_lines_the_newer_is_first_and_that_decides_nothing_else() -> None:
-    assert order(Posting(1.0, 2, [row(1, 0), row(2, 0)]))[:2] == [line(2, 0), line(1, 0)]
-    better, newer = Posting(1.0, 2, [row(1, 0)]), Posting(0.8, 2, [row(2, 0)])
+    assert order(Postings(1.0, 2, [row(1, 0), row(2, 0)]))[:2] == [line(2, 0), line(1, 0)]
+    better, newer = Postings(1.0, 2, [row(1, 0)]), Postings(0.8, 2, [row(2, 0)])
     assert order(better, newer, weights=replace(OWN, recency=DEFAULT.recency))[0] == line(1, 0)
 
 
 def test_the_time_that_was_asked_for_counts() -> None:
-    posting = Posting(1.0, 2, [row(1, 0), row(2, 0)])
-    asked = replace(FIELD, moments=((1, 1),))
-    assert order(posting, field=asked)[0] == line(1, 0)
+    posting = Postings(1.0, 2, [row(1, 0), row(2, 0)])
+    asked = replace(STATS, session_ranges=((1, 1),))
+    assert order(posting, stats=asked)[0] == line(1, 0)
 
 
 def test_nothing_found_is_an_empty_list() -> None:
     assert order() == []
-    assert order(Posting(1.0, 0, []), field=Field(0, 0, 0)) == []
+    assert order(Postings(1.0, 0, []), stats=CorpusStats(0, 0, 0)) == []
 
 
 def test_feedback_names_what_the_best_lines_share_and_others_lack() -> None:
     found = [(["oslo", "ticket", "ok"], 2.0), (["oslo", "train", "ok"], 1.0)]
     counts = {"oslo": 3, "train": 3, "ok": 900, "ticket": 3}
-    more = feedback(found, counts, FIELD, known=["ticket"])
+    more = feedback(found, counts, STATS, known=["ticket"])
     assert [token for token, _ in more] == ["oslo", "train", "ok"]
     assert more[0][1] == pytest.approx(DEFAULT.feedback)
-    assert feedback(found, {"oslo": 1}, FIELD, known=[]) == []
+    assert feedback(found, {"oslo": 1}, STATS, known=[]) == []
 
 
 def test_classes_of_length_cover_every_length() -> None:
@@ -115,25 +115,25 @@ def test_classes_of_length_cover_every_length() -> None:
 class Plain:
     """What `Tally` says, as it is written in its documents: every line by itself."""
 
-    def __init__(self, field: Field, weights: Weights) -> None:
-        self.field, self.weights = field, weights
+    def __init__(self, stats: CorpusStats, weights: Weights) -> None:
+        self.stats, self.weights = stats, weights
         self.own: dict[int, float] = {}
         self.timely: dict[int, float] = {}
         self.sessions: list[tuple[float, Counter[int]]] = []
 
     def favour(self, role: int) -> float:
-        return 1 + self.weights.role if role == self.field.role else 1.0
+        return 1 + self.weights.role if role == self.stats.role else 1.0
 
-    def add(self, posting: Posting) -> None:
+    def add(self, posting: Postings) -> None:
         k1, b = self.weights.k1, self.weights.b
-        average = self.field.tokens / self.field.lines
-        worth = posting.weight * rarity(posting.count, self.field.lines) * (k1 + 1)
+        average = self.stats.tokens / self.stats.lines
+        worth = posting.weight * rarity(posting.count, self.stats.lines) * (k1 + 1)
         for one in posting.rows:
             norm = k1 * (1 - b + b * LENGTHS[one & 15] / max(1.0, average))
             self.own.setdefault(one >> ROW_BITS, 0.0)
             self.own[one >> ROW_BITS] += worth * self.favour(one >> 4 & 1) / (1 + norm)
         of_session = Counter(one >> ROW_BITS + PLACE_BITS for one in posting.rows)
-        self.sessions.append((posting.weight * rarity(len(of_session), self.field.sessions), of_session))
+        self.sessions.append((posting.weight * rarity(len(of_session), self.stats.sessions), of_session))
 
     def consider(self, rows: Sequence[int]) -> None:
         for one in rows:
@@ -177,7 +177,7 @@ class Plain:
         for one in sorted(scores):
             scores[one] += best * step * (one - min(scores))
         for one in scores:
-            if any(first <= one >> PLACE_BITS <= last for first, last in self.field.moments):
+            if any(first <= one >> PLACE_BITS <= last for first, last in self.stats.session_ranges):
                 scores[one] += best * self.weights.moment * self.timely.get(one, 1.0)
         return sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:most]
 
@@ -186,11 +186,11 @@ class Plain:
 def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
     rnd = random.Random(seed)
     sessions = rnd.choice([3, 40, 400])
-    field = Field(
+    stats = CorpusStats(
         2_000,
         16_000,
         sessions,
-        moments=((2, 4),) if rnd.random() < 0.5 else (),
+        session_ranges=((2, 4),) if rnd.random() < 0.5 else (),
         role=rnd.choice([None, 0, 1]),
     )
     weights = replace(DEFAULT, alike=rnd.choice([2, 16]))
@@ -199,10 +199,10 @@ def test_a_tally_says_what_every_line_says_by_itself(seed: int) -> None:
         for session in range(1, sessions)
         for place in range(256)
     ]
-    tally, plain = Tally(field, weights), Plain(field, weights)
+    tally, plain = Tally(stats, weights), Plain(stats, weights)
     for number in range(rnd.randrange(1, 6)):
         rows = sorted(rnd.sample(all_rows, min(len(all_rows), rnd.choice([3, 60, 500]))))
-        posting = Posting(rnd.choice([1.0, 0.5]), len(rows), rows)
+        posting = Postings(rnd.choice([1.0, 0.5]), len(rows), rows)
         if number == 1:
             timely = [one for one in all_rows if 2 <= one >> ROW_BITS + PLACE_BITS <= 4][:50]
             tally.consider(timely)

@@ -35,20 +35,20 @@ Days = tuple[date, date]
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class TimeRanges:
     """`ranges` in milliseconds, their ends exclusive; `rest` is the question without words that only tell a time."""
 
     ranges: tuple[tuple[int, int], ...]
     rest: str
 
 
-def moments(query: str, now: int, zone: tzinfo = UTC) -> Moments:
+def time_ranges(query: str, now: int, zone: tzinfo = UTC) -> TimeRanges:
     """The times that a question asked at `now` (milliseconds) in `zone` speaks of. Never fails."""
     rest = query[:LONGEST]
     try:
         today = datetime.fromtimestamp(now / 1000, zone).date()
     except (ValueError, OverflowError, OSError):
-        return Moments((), rest)
+        return TimeRanges((), rest)
     ranges: list[tuple[int, int]] = []
     for pattern, read in _RELATIVE:
         ranges += _read(pattern, read, rest, today, zone)
@@ -57,7 +57,7 @@ def moments(query: str, now: int, zone: tzinfo = UTC) -> Moments:
     for pattern, read in _ABSOLUTE:
         ranges += _read(pattern, read, left, today, zone)
         left = pattern.sub(" ", left)
-    return Moments(tuple(dict.fromkeys(ranges))[:MOST], rest)
+    return TimeRanges(tuple(dict.fromkeys(ranges))[:MOST], rest)
 
 
 Reader = Callable[["re.Match[str]", date], Days]

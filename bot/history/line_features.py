@@ -49,7 +49,7 @@ _ASKS_NUMBER = re.compile(
 )
 
 
-class Look:
+class AnswerScorer:
     """What lines are worth to one question beside the words that they share with it. Pure; never fails."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
@@ -58,7 +58,7 @@ class Look:
         self._said_by = said_by or "user"
         self._weights = weights
 
-    def worth(self, text: str, role: str) -> float:
+    def score(self, text: str, role: str) -> float:
         """As a share of the best score; below zero for what hardly answers anything."""
         text = text[:LONGEST].strip()
         weights = self._weights

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.history.moments import MOST, moments
+from bot.history.time_ranges import MOST, time_ranges
 
 NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
 
@@ -15,7 +15,7 @@ def days(query: str, now: int = NOW) -> list[tuple[str, str]]:
     def day(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
-    return [(day(first), day(behind)) for first, behind in moments(query, now).ranges]
+    return [(day(first), day(behind)) for first, behind in time_ranges(query, now).ranges]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_days_that_no_calendar_has_are_left_out(query: str) -> None:
 
 @pytest.mark.parametrize("now", [10**18, -(10**18), 253_402_300_800_000 * 10])
 def test_a_clock_that_no_calendar_has_tells_no_time(now: int) -> None:
-    assert moments("yesterday", now).ranges == ()
-    assert moments("yesterday", now).rest == "yesterday"
+    assert time_ranges("yesterday", now).ranges == ()
+    assert time_ranges("yesterday", now).rest == "yesterday"
 
 
 def test_so_many_times_are_looked_at_and_no_more() -> None:
@@ -73,5 +73,5 @@ def test_so_many_times_are_looked_at_and_no_more() -> None:
 def test_at_the_ends_of_the_calendar_nothing_is_before_or_behind() -> None:
     early = int(datetime(1, 1, 3, tzinfo=UTC).timestamp() * 1000)
     assert days("yesterday", early) in ([], [("0001-01-02", "0001-01-03")], [("1-01-02", "1-01-03")])
-    assert moments("5 years ago", early).ranges == ()
-    assert moments("last month", early).ranges == ()
+    assert time_ranges("5 years ago", early).ranges == ()
+    assert time_ranges("last month", early).ranges == ()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from bot.history.line_features import LONGEST, AnswerScorer
 from bot.history.ranking import Weights
-from bot.history.telling import LONGEST, Look
 from tests.bench.recall_form import parse
 from tests.bench.recall_ours import Searched
 
 ONE = Weights(speaker=1, first_person=10, number=100, tiny=1_000, asks=10_000)
 
 
-def worth(query: str, text: str, role: str = "assistant", said_by: str | None = None) -> float:
-    return Look(query, said_by, ONE).worth(text, role)
+def score(query: str, text: str, role: str = "assistant", said_by: str | None = None) -> float:
+    return AnswerScorer(query, said_by, ONE).score(text, role)
 
 
 @pytest.mark.parametrize(
@@ -35,23 +35,23 @@ def worth(query: str, text: str, role: str = "assistant", said_by: str | None = 
     ],
 )
 def test_statements_of_people_with_what_is_asked_for(text: str, expected: float) -> None:
-    assert worth("how much is the rent", text) == expected
+    assert score("how much is the rent", text) == expected
 
 
 def test_a_number_counts_where_one_is_asked_for() -> None:
-    assert worth("who is the landlord", "The lease comes to 1,140 a month with heating") == 0
+    assert score("who is the landlord", "The lease comes to 1,140 a month with heating") == 0
 
 
 def test_the_person_is_asked_about_unless_the_question_says_otherwise() -> None:
     line = "The practice on Mill Lane looks after dogs"
-    assert worth("vet", line, "user") == 1
-    assert worth("vet", line, "user", "assistant") == 0
-    assert worth("vet", line, "assistant", "assistant") == 1
+    assert score("vet", line, "user") == 1
+    assert score("vet", line, "user", "assistant") == 0
+    assert score("vet", line, "assistant", "assistant") == 1
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "?" * 100_000, "\u202e", "a" * (LONGEST + 9), "\0"])
 def test_any_text_has_a_worth(text: str) -> None:
-    assert isinstance(worth(text, text), float | int)
+    assert isinstance(score(text, text), float | int)
 
 
 def test_the_same_words_again_come_after_everything_else() -> None:
@@ -81,8 +81,8 @@ def test_the_same_words_again_come_after_everything_else() -> None:
     ],
 )
 def test_who_speaks_of_others_does_not_speak_of_themselves(text: str, expected: float) -> None:
-    assert worth("which boat", text) == expected
-    assert worth("which boat has my sister, 母 の 船, 我妈", text) == worth("船、姉の", text) == 10
+    assert score("which boat", text) == expected
+    assert score("which boat has my sister, 母 の 船, 我妈", text) == score("船、姉の", text) == 10
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_who_speaks_of_others_does_not_speak_of_themselves(text: str, expected: 
     [("そうなんですね。", -1_000), ("了解です。", -1_000), ("犬の名前はモカ", 0), ("OK, Petrelです", 0)],
 )
 def test_a_short_answer_that_names_nothing_counts_less(text: str, expected: float) -> None:
-    assert worth("犬", text) == expected
-    assert worth("犬", text, "user") == 1, "but what the person said who is asked about may be a name"
+    assert score("犬", text) == expected
+    assert score("犬", text, "user") == 1, "but what the person said who is asked about may be a name"
 
 
 def test_a_word_in_katakana_is_found_before_longer_ones_that_begin_with_it() -> None:
