@@ -97,7 +97,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.project
 
 # The second line shows what no test runs, and fails below a share that is only ever raised.
 test: $(VENV)/.dev
-	@$(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n 2 --dist worksteal -m "not torture and not bench and not browser"
+	@$(BIN)/python -m slipcover --json --out $(COVERED) -m pytest -n 3 --dist worksteal -m "not torture and not bench and not browser"
 	@$(BIN)/python -m slipcover --merge $(COVERED) --out $(COVERED) --fail-under 97
 
 browser: $(VENV)/.dev
