@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bot import config, descriptors, discovery, errors, instance, offlimits, ports, stops, text
+from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, stops, text
 from bot.chores import Chores
 from bot.contracts import Channel, Invites
 from bot.dashboard.server import Dashboard
@@ -27,7 +27,6 @@ from bot.gateway.losses import Losses
 from bot.gateway.questions import QuestionDesk
 from bot.gateway.reports import Reports
 from bot.gateway.watch import Watch
-from bot.memory import MemoryMonitor
 from bot.rooms import (
     Rooms,
     agent_of,
@@ -38,6 +37,7 @@ from bot.rooms import (
     rooms_of,
     turns_of,
 )
+from bot.rss_monitor import RssMonitor
 from bot.serving import Gateway, Outside, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import findings
@@ -67,7 +67,7 @@ def assemble(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
         ids=outside.ids, log=log,
     )  # fmt: skip
-    memory = MemoryMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
+    memory = RssMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
     turns = turns_of(rooms, channels, agent, delivery, approvals, jobs=jobs)
     turns.files.full = lambda: memory.full
     gateway = Gateway(
@@ -162,7 +162,7 @@ async def _started(
     with contextlib.ExitStack() as around:
         around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
-        offlimits.forget(settings.root)
+        hidden_paths.forget(settings.root)
         redact = LogRedactor(settings.secrets)
         log = JsonlLog(
             settings.home / "logs", clock=outside.clock, disk=outside.disk, ids=outside.ids, redact=redact

@@ -11,8 +11,8 @@ from bot.agent.pool import AgentPool
 from bot.contracts import Clock, Journal, Log
 from bot.gateway.reports import Reports
 from bot.llm.health import WatchedModel
-from bot.memory import LOOK_EVERY, MemoryMonitor
 from bot.reserve import Reserve
+from bot.rss_monitor import LOOK_EVERY, RssMonitor
 from bot.schedule import Chore
 from bot.system import Steady
 
@@ -62,7 +62,7 @@ class Chores:
         agent: AgentPool,
         journal: Journal,
         model: WatchedModel,
-        memory: MemoryMonitor,
+        memory: RssMonitor,
         reports: Reports,
         logs: Swept,
         artifacts: Aging,

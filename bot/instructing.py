@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from bot.offlimits import hidden
+from bot.hidden_paths import hidden
 
 INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
 _LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel as _to_camel
 
 from bot import text
-from bot.sizes import level
+from bot.sizes import fair_cap
 
 NULL, CIRCULAR, UNREADABLE = "[null]", "[Circular]", "[Error accessing property]"
 MORE = "..."
@@ -58,7 +58,7 @@ class Bounds:
     null: str | None = NULL
 
 
-def plain(value: Any, bounds: Bounds) -> Any:
+def json_copy(value: Any, bounds: Bounds) -> Any:
     """A copy as a JSON value that later changes of the original do not reach. Names of fields become camelCase, keys
     of mappings stay. Nothing of a foreign object is called.
     """
@@ -265,7 +265,7 @@ def _shrunk(made: Any, room: int) -> tuple[Any] | None:
     if not isinstance(made, list | dict):
         return (_cut(str(made), room),)
     loads = [size(words) for words in _strings(made)]
-    share = level(loads, room - (total - sum(loads)))
+    share = fair_cap(loads, room - (total - sum(loads)))
     if share is None or share < LEAST:
         return None
     return (_with_cut(made, share),)

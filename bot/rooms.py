@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 from bot import config, descriptors, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
-from bot.agent.claims.deeds import Witness
-from bot.agent.kit import Kit
+from bot.agent.claims.performed_actions import ActionRecorder
+from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
 from bot.agent.subagents.limits import Limits as TaskLimits
 from bot.connections import Connections
@@ -43,7 +43,7 @@ from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.history.names import encode
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
@@ -88,7 +88,7 @@ class Rooms:
     archive: SearchedArchive
     transcript: Transcript
     artifacts: ArtifactStore
-    memory_files: MemoryStore
+    memory_files: NoteStore
     model: WatchedModel
     learned: LearnedFile
     windows: Windows
@@ -126,7 +126,7 @@ def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Room
         ),
         Transcript(home / "transcripts", disk=lasting, ids=outside.ids, clock=clock, log=log),
         ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
-        MemoryStore(home / "memory", disk=disk, redact=redact),
+        NoteStore(home / "memory", disk=disk, redact=redact),
         model_of(settings, outside, log),
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
@@ -252,7 +252,7 @@ def agent_of(
     ports = tool_ports(rooms, channels, skills, jobs)
     registry = Registry(builtin_tools(ports), rooms.mcp)
     return AgentPool(
-        Kit(
+        AgentDeps(
             model=rooms.model,
             default_model=model_name(settings),
             registry=registry,
@@ -319,7 +319,7 @@ def dispatcher_of(rooms: Rooms, registry: Registry, approvals: Approvals, progre
         log_content=rooms.settings.llm.log_messages,
         redact=rooms.redact,
         artifacts=rooms.artifacts,
-        around=Watched(Witness(policy_of(rooms, registry, approvals), registry), registry, progress),
+        around=Watched(ActionRecorder(policy_of(rooms, registry, approvals), registry), registry, progress),
     )
 
 

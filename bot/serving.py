@@ -26,8 +26,8 @@ from bot.history.transcript import Transcript
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
-from bot.memory import MemoryMonitor
 from bot.reserve import Reserve
+from bot.rss_monitor import RssMonitor
 from bot.schedule import Chore, Housekeeping
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.telemetry import JsonlLog
@@ -88,7 +88,7 @@ class Gateway:
     turns: Turns
     jobs: JobDesk
     intake: Intake
-    memory: MemoryMonitor
+    memory: RssMonitor
     reports: Reports
     watch: Watch
     chores: Chores

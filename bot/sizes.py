@@ -29,7 +29,7 @@ def size_of(value: Any) -> int:
     return total
 
 
-def level(loads: Sequence[int], room: int) -> int | None:
+def fair_cap(loads: Sequence[int], room: int) -> int | None:
     """What each may weigh at the most so that together they weigh `room`: the largest give first, the small stay as
     they are. None where all fit.
     """

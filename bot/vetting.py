@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts import Disk, Json, Log
+from bot.hidden_paths import hidden
 from bot.instructing import Instructing, Said, Standing, digest, folded, instructing
-from bot.offlimits import hidden
 
 WAITS = (
     "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Literal
 
 from bot import errors, text
-from bot.agent import epochs, said, tally
-from bot.agent.asked import spent
+from bot.agent import assistant_text, tally, view_changes
 from bot.agent.continuing import joined
-from bot.agent.epochs import Change, Epochs, Reason
+from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
-from bot.agent.kit import Kit
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
+from bot.agent.request_log import spent
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
 from bot.agent.upkeep import Upkeep
+from bot.agent.view_changes import Reason, ViewChange, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
@@ -36,7 +36,7 @@ class ActiveTurn:
     """
 
     def __init__(
-        self, request: TurnRequest, declared: Epochs, upkeep: Upkeep, steps: StepLog, kit: Kit
+        self, request: TurnRequest, declared: ViewChanges, upkeep: Upkeep, steps: StepLog, kit: AgentDeps
     ) -> None:
         self.request = request
         self.store = declared.store
@@ -127,7 +127,7 @@ class ActiveTurn:
         return {name: shown(result) for name, result in known.items()}
 
     def asks(self, told: Json) -> Partial:
-        """The model is asked (`bot.agent.asked`); returns what collects the answer. Raises `errors.TurnStopped`."""
+        """The model is asked (`bot.agent.request_log`); returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
         self.epochs.asked_at = self._kit.clock.monotonic()
@@ -155,7 +155,7 @@ class ActiveTurn:
         uuid: str | None = None
         if continued:
             piece = self._taken_back()
-            content = joined(said.begun(piece.message), content) or piece.message["content"]
+            content = joined(assistant_text.begun(piece.message), content) or piece.message["content"]
             facts |= {"instead": piece.uuid, "continued": continued}
         if content:
             uuid = self._note({"role": "assistant", "content": content}, facts)
@@ -171,16 +171,16 @@ class ActiveTurn:
 
     def unpause(self, facts: Json) -> None:
         """What the provider's own tools were asked when it paused gets no answer; `facts` are told of what is left."""
-        if (rest := said.without_pause(self._entries[-1].message)) is not None:
+        if (rest := assistant_text.without_pause(self._entries[-1].message)) is not None:
             self._note(rest, {"instead": self._taken_back().uuid} | facts)
 
     def last_words(self) -> str:
         """The text with which the turn ends: an answer that paused and went on is one answer."""
-        return said.last_words(self._entries)
+        return assistant_text.last_words(self._entries)
 
     def answered(self) -> bool:
         """Whether the person has the answer and the last step did nothing but give it."""
-        return self.reply is not None and self.reply.settled and said.only_sent(self._entries)
+        return self.reply is not None and self.reply.settled and assistant_text.only_sent(self._entries)
 
     def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
@@ -255,7 +255,7 @@ class ActiveTurn:
         facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
         facts[tally.KEY] = self.epochs.tally.facts
         if self._loaded and status != "withdrawn":
-            self.epochs.declare("injection", Change("turn_end", facts))
+            self.epochs.apply("injection", ViewChange("turn_end", facts))
         else:
             self._ledger.mark("turn_end", self.request.request_id, facts)
         self.epochs.turn = None
@@ -271,7 +271,7 @@ class ActiveTurn:
         """
         partial = self._kit.redact(self._kit.settled(self._partial.words())).strip()
         begun = self.reply.begun if self.reply is not None else ""
-        added, owed = said.last_of_stopped(self._entries, partial, begun)
+        added, owed = assistant_text.last_of_stopped(self._entries, partial, begun)
         for message in added:
             self._note(message)
         if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
@@ -279,11 +279,11 @@ class ActiveTurn:
 
     async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
-        self.epochs.declare(reason, epochs.dropped(dropped))
+        self.epochs.apply(reason, view_changes.dropped(dropped))
         await self._ledger.flush()
 
-    def changed(self, change: Change) -> None:
-        """Carry out what an epoch means for this turn (`bot.agent.epochs.Running`)."""
+    def changed(self, change: ViewChange) -> None:
+        """Carry out what an epoch means for this turn (`bot.agent.view_changes.Running`)."""
         if change.line == "turn_end":
             self._loaded = []
         elif change.line == "injection":
@@ -347,7 +347,7 @@ class ActiveTurn:
             "ts": [line.ts for line in taken],
             "keys": [list(key) for key in keys],
         }
-        self.epochs.declare("injection", epochs.injected(record))
+        self.epochs.apply("injection", view_changes.injected(record))
         await self._ledger.flush()
         return taken
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelReply
 
@@ -39,10 +39,10 @@ _LETTERS = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
-class Asking:
+class ContinuationPolicy:
     """What the next request of a turn adds to its view, and what the turn has cost so far beyond its steps."""
 
-    kit: Kit
+    kit: AgentDeps
     max_tokens: int
     tail: tuple[Message, ...] = ()
     continued: int = 0
@@ -54,7 +54,7 @@ class Asking:
     """Whether the next request gives the provider its own words back."""
 
     @classmethod
-    def begun(cls, kit: Kit) -> Asking:
+    def begun(cls, kit: AgentDeps) -> ContinuationPolicy:
         return cls(kit, kit.budget().max_tokens)
 
     def taken(self, reply: ModelReply) -> ModelReply:
@@ -65,7 +65,7 @@ class Asking:
         content = [block for block in reply.content if block.get("type") not in blocks.THINKING]
         return replace(reply, content=content)
 
-    def acted(self, *, cut: bool) -> bool:
+    def after_tools(self, *, cut: bool) -> bool:
         """Tools were called, some of them perhaps in a call that was `cut`. False where the turn had better end."""
         self.tail, self.continued = (), 0
         if not cut:
@@ -89,7 +89,7 @@ class Asking:
         self._log("in a pause that cannot be gone on with; it goes on", number=self.continued)
         return {"stopReason": "pause_turn", "continued": self.continued}
 
-    def go_on(self, *, spoke: bool) -> bool:
+    def continue_text(self, *, spoke: bool) -> bool:
         """The text of an answer reached the limit. False where it has gone on often enough. `spoke`: the last piece
         was more than thinking.
         """
@@ -102,7 +102,7 @@ class Asking:
             self._raise("in thinking at the limit")
         return True
 
-    def again(self) -> bool:
+    def retry_with_more_output(self) -> bool:
         """Nothing but thinking came before the limit. False where more room is not to be had."""
         return self.smaller() and self._raise("in thinking at the limit")
 

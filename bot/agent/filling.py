@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.agent import epochs, ledger, tally
-from bot.agent.epochs import Change, Epochs
-from bot.agent.kit import Kit
+from bot.agent import ledger, tally, view_changes
+from bot.agent.deps import AgentDeps
 from bot.agent.upkeep import Upkeep
-from bot.context import preserved, replay
+from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.context import checkpoint, replay
 from bot.history.transcript import Loaded, TranscriptLine
 
 
-async def filled(declared: Epochs, upkeep: Upkeep, kit: Kit) -> Sequence[TranscriptLine]:
+async def filled(declared: ViewChanges, upkeep: Upkeep, kit: AgentDeps) -> Sequence[TranscriptLine]:
     """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
     turns, if the older ones would be cut at once; else all of it. Returns the lines.
     """
@@ -21,7 +21,7 @@ async def filled(declared: Epochs, upkeep: Upkeep, kit: Kit) -> Sequence[Transcr
     loaded = await declared.ledger.load(most=most)
     base = None
     if loaded.base is not None:
-        base = preserved.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
+        base = checkpoint.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
         if base is None:
             loaded = await declared.ledger.load(whole=True)
     mended = replay.replay(declared.store, loaded.lines, base)
@@ -34,11 +34,11 @@ async def filled(declared: Epochs, upkeep: Upkeep, kit: Kit) -> Sequence[Transcr
 
 
 async def _changed(
-    declared: Epochs, loaded: Loaded, *, mended: bool, most: int | None
+    declared: ViewChanges, loaded: Loaded, *, mended: bool, most: int | None
 ) -> Sequence[TranscriptLine]:
     """Write down what the store has become other than the lines tell; the lines with that."""
     if mended:
-        declared.declare("repair", epochs.dropped([]))
+        declared.apply("repair", view_changes.dropped([]))
         return (await declared.ledger.load(whole=loaded.base is None)).lines
     if loaded.short:
         declared.within_cap(_rest_gone)
@@ -46,12 +46,12 @@ async def _changed(
     return loaded.lines
 
 
-def _rest_gone(over: Sequence[str]) -> Change:
+def _rest_gone(over: Sequence[str]) -> ViewChange:
     """These go, and all that stands before them."""
-    return Change("boundary", epochs.dropped(over).data | {replay.RESTORED: True})
+    return ViewChange("boundary", view_changes.dropped(over).data | {replay.RESTORED: True})
 
 
-def _take_up(declared: Epochs, kit: Kit) -> None:
+def _take_up(declared: ViewChanges, kit: AgentDeps) -> None:
     """What the lines tell of the chat as a whole."""
     facts = declared.ledger.facts
     declared.tally.load(facts.get(tally.KEY))

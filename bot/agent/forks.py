@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot import errors, text
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.agent.tally import Tally
 from bot.context import blocks, compaction, memory, repair, view
-from bot.context.memory import Memory, MemoryInvalid
+from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts import Json, Message, ModelReply, ModelRequest
 
 ANSWER_TOKENS = 8_192
@@ -52,7 +52,12 @@ class Summary:
 
 
 def request(
-    prefix: Prefix, kit: Kit, *, purpose: str, directive: Message | None = None, summarize: str | None = None
+    prefix: Prefix,
+    kit: AgentDeps,
+    *,
+    purpose: str,
+    directive: Message | None = None,
+    summarize: str | None = None,
 ) -> ModelRequest:
     """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
     shared = view.render(
@@ -72,12 +77,13 @@ def request(
 def in_words(prefix: Prefix) -> Prefix:
     """The same without what only the provider takes that made it, and only where it made it."""
     history, current = (
-        blocks.without_thinking(map(memory.plain, messages)) for messages in (prefix.history, prefix.current)
+        blocks.without_thinking(map(memory.in_plain_words, messages))
+        for messages in (prefix.history, prefix.current)
     )
     return replace(prefix, history=history, current=current, exact=False)
 
 
-async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> str:
+async def ask(prefix: Prefix, directive: Message, kit: AgentDeps, *, purpose: str) -> str:
     """What the model says to it, without our secrets. Raises `errors.ModelError`."""
     asked = request(prefix, kit, purpose=purpose, directive=directive)
     try:
@@ -95,7 +101,7 @@ async def ask(prefix: Prefix, directive: Message, kit: Kit, *, purpose: str) -> 
     return kit.redact(blocks.plain_text(reply.content))
 
 
-async def _reply(asked: ModelRequest, prefix: Prefix, kit: Kit) -> ModelReply:
+async def _reply(asked: ModelRequest, prefix: Prefix, kit: AgentDeps) -> ModelReply:
     reply: ModelReply | None = None
     async for event in kit.model.stream(asked):
         if isinstance(event, ModelReply):
@@ -107,12 +113,12 @@ async def _reply(asked: ModelRequest, prefix: Prefix, kit: Kit) -> ModelReply:
     return reply
 
 
-async def remember(prefix: Prefix, known: Memory | None, kit: Kit) -> Memory:
+async def remember(prefix: Prefix, known: SessionMemory | None, kit: AgentDeps) -> SessionMemory:
     """The memory of a conversation, written anew. Raises `errors.ModelError` and `MemoryInvalid`."""
     return memory.read(await ask(prefix, memory.extraction(known), kit, purpose="memory"))
 
 
-async def condense(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> Summary:
+async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, kit: AgentDeps) -> Summary:
     """A summary of a whole conversation, by the provider itself where the model can: it reads what the cache holds, and
     nothing of ours stands behind that. What it does not do, or not well, a fork does.
 
@@ -141,7 +147,7 @@ def _never(error: Exception, prefix: Prefix) -> bool:
     return isinstance(error, errors.RequestInvalid) and not here and not bound
 
 
-async def _provided(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> Summary:
+async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, kit: AgentDeps) -> Summary:
     """What its tokens were says nothing of the prompt's size: nothing is learnt from it."""
     asked = request(prefix, kit, purpose="compaction", summarize=memory.condensing(known, focus))
     reply = await _reply(asked, prefix, kit)
@@ -154,7 +160,7 @@ async def _provided(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) 
     return Summary(words, found[0]) if fits else Summary(text.clean(kit.redact(words)))
 
 
-async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) -> str:
+async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, kit: AgentDeps) -> str:
     """A summary of a conversation. Where the prompt is too long it loses its oldest API rounds, as many as the
     provider says are too much, and is asked again, three times at the most.
 
@@ -174,7 +180,7 @@ async def summarize(prefix: Prefix, known: Memory | None, focus: str, kit: Kit) 
     raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
 
 
-def _cut(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> Prefix:
+def _cut(prefix: Prefix, error: errors.ContextOverflow, kit: AgentDeps) -> Prefix:
     """The same within what fits. What was thought behind what is gone would be refused. Raises the error where nothing
     is left.
     """
@@ -185,7 +191,7 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> Prefix:
     return in_words(replace(prefix, history=left, current=()))
 
 
-def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: Kit) -> list[Message]:
+def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: AgentDeps) -> list[Message]:
     """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter. The summary
     that they begin with stays: nothing else tells of what it stands for.
     """

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot import errors, tags
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.context import blocks, prompt, servers
+from bot.context.deletions import REMOVED, ids_of
 from bot.context.nested import Contents, Nested
-from bot.context.removed import REMOVED, ids_of
 from bot.contracts import (
     ORIGIN,
     WORKSPACES,
@@ -25,7 +25,7 @@ from bot.contracts import (
 
 
 async def user_message(
-    request: TurnRequest, kit: Kit, seen: Iterable[Message], wrong: Sequence[str] = ()
+    request: TurnRequest, kit: AgentDeps, seen: Iterable[Message], wrong: Sequence[str] = ()
 ) -> Message:
     """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
     in what it has `seen`; and so does what went `wrong` just before.
@@ -48,7 +48,7 @@ async def user_message(
     )
 
 
-async def instructions(touched: list[Path], kit: Kit, seen: Iterable[Message]) -> Message | None:
+async def instructions(touched: list[Path], kit: AgentDeps, seen: Iterable[Message]) -> Message | None:
     """The instructions for what tools have `touched`, which is emptied; None where the model sees all of them already in
     what it has `seen`.
     """
@@ -66,7 +66,7 @@ async def instructions(touched: list[Path], kit: Kit, seen: Iterable[Message]) -
     return {"role": "user", "content": fresh} if fresh else None
 
 
-def said_by_servers(results: Message, kit: Kit, seen: Iterable[Message]) -> Message | None:
+def said_by_servers(results: Message, kit: AgentDeps, seen: Iterable[Message]) -> Message | None:
     """What the servers say of which these results have found tools; None where the model sees all of it already."""
     brought = servers.brought(results)
     known = servers.shown(seen) if brought else {}
@@ -74,7 +74,7 @@ def said_by_servers(results: Message, kit: Kit, seen: Iterable[Message]) -> Mess
     return {"role": "user", "content": [servers.block(fresh, fresh_nonce(kit))]} if fresh else None
 
 
-def fresh_nonce(kit: Kit) -> str:
+def fresh_nonce(kit: AgentDeps) -> str:
     """A nonce for the tags of one message."""
     return tags.nonce(kit.ids.ulid())
 
@@ -84,7 +84,7 @@ def _told(seen: Iterable[Message]) -> set[tags.Tag]:
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 
-def _without_secrets(message: Message, kit: Kit) -> Message:
+def _without_secrets(message: Message, kit: AgentDeps) -> Message:
     """What comes from a channel has none any more; instructions and what was scheduled may."""
     return {**message, "content": blocks.redacted(message["content"], kit.redact)}
 

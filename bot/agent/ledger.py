@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot import errors
-from bot.agent import asked, tally
-from bot.agent.asked import Frame
-from bot.context import preserved
+from bot.agent import request_log, tally
+from bot.agent.request_log import RequestPrefix
+from bot.context import checkpoint
 from bot.contracts import Clock, Ids, Json, Log, Message, ModelReply
 from bot.history.transcript import LineType, Loaded, Point, Transcript, TranscriptLine
 
@@ -21,7 +21,7 @@ LASTING = (tally.KEY, FRAME, CHOSEN)
 
 
 @dataclass(slots=True)
-class Trail:
+class ParentChain:
     """Where the lines of a transcript have led to: live and while they are loaded, by the same rules."""
 
     tip: str | None = None
@@ -38,7 +38,7 @@ class Trail:
     def follow(self, line: TranscriptLine) -> None:
         """One line more."""
         data = line.data or {}
-        kept = data.get(preserved.KEY)
+        kept = data.get(checkpoint.KEY)
         if line.type == "boundary" and isinstance(kept, dict):
             self.facts = {key: kept[key] for key in (*LASTING, ANSWERED) if key in kept}
         self.facts |= {key: data[key] for key in LASTING if key in data}
@@ -84,7 +84,7 @@ class Ledger:
         self._log = log
         self.last: str | None = None
         """The uuid of the newest line; None where the session has none."""
-        self._trail = Trail()
+        self._trail = ParentChain()
         self._begins: str | None = None
         self._owed: list[TranscriptLine] = []
         self._told: set[str] = set()
@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def facts(self) -> Json:
-        """What the newest lines tell of the chat as a whole (`Trail.facts`)."""
+        """What the newest lines tell of the chat as a whole (`ParentChain.facts`)."""
         return self._trail.facts
 
     @property
@@ -120,7 +120,7 @@ class Ledger:
         begins = loaded.base or (loaded.lines[0] if loaded.short else None)
         self._begins = begins.uuid if begins is not None else None
         self.last = loaded.lines[-1].uuid if loaded.lines else None
-        self._trail, self._told = Trail(), set()
+        self._trail, self._told = ParentChain(), set()
         for line in loaded.lines:
             self._trail.follow(line)
         self._trail.close()
@@ -140,7 +140,7 @@ class Ledger:
         chosen = self.chosen
         first = self._line("meta", None, data={"reason": "new"} | chosen) if chosen else None
         await self._transcript.new_session(self._chat_key, first)
-        self._trail, self._begins, self._told, self.last = Trail(facts=chosen), None, set(), None
+        self._trail, self._begins, self._told, self.last = ParentChain(facts=chosen), None, set(), None
 
     async def choose(self, model: str | None) -> None:
         """Write down which model was chosen for the chat; None is that of ship.json. Raises `errors.StorageError`;
@@ -180,24 +180,26 @@ class Ledger:
         self._add(kind, request_id, data=data)
 
     def boundary(self, request_id: str | None, data: Json, kept: Json) -> None:
-        """Add a boundary that says what it leaves (`bot.context.preserved`)."""
+        """Add a boundary that says what it leaves (`bot.context.checkpoint`)."""
         kept = kept | {"since": self._trail.turn} | self._trail.facts
-        self._add("boundary", request_id, data=data | {preserved.KEY: kept})
+        self._add("boundary", request_id, data=data | {checkpoint.KEY: kept})
 
     def rewind(self, parent: str) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""
         self._trail.rewind(parent)
 
-    def asked(self, request_id: str, told: Json, frame: Frame) -> None:
-        """Add what is to be known of a request to the model (`bot.agent.asked`)."""
+    def asked(self, request_id: str, told: Json, frame: RequestPrefix) -> None:
+        """Add what is to be known of a request to the model (`bot.agent.request_log`)."""
         fresh = {name: part for name, part in frame.own.items() if name not in self._told}
         self._told |= fresh.keys()
         self._shared |= frame.shared
-        self._later(request_id, {asked.KEY: told} | ({asked.PARTS: fresh} if fresh else {}))
+        self._later(request_id, {request_log.KEY: told} | ({request_log.PARTS: fresh} if fresh else {}))
 
     def silent(self, request_id: str, reply: ModelReply) -> None:
         """Add what is to be known of an answer that is no message."""
-        self._later(request_id, {asked.ANSWERED: {"stopReason": reply.stop_reason} | asked.spent(reply)})
+        self._later(
+            request_id, {request_log.ANSWERED: {"stopReason": reply.stop_reason} | request_log.spent(reply)}
+        )
 
     def _later(self, request_id: str, data: Json) -> None:
         # It goes to the disk with the next line: a call that a crash cuts off is made, and told, once more.

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from bot.agent.claims.checked import CheckedReply
-from bot.agent.claims.deeds import Deeds, witnessed
-from bot.agent.kit import Kit
+from bot.agent.claims.performed_actions import PerformedActions, recorded_actions
+from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
 from bot.contracts import Json, Message, Reply, TurnOutcome, TurnRequest
@@ -27,7 +27,7 @@ class AgentPool:
     far as the idle ones reach: those used least recently go first, and their next turn fills them from disk.
     """
 
-    def __init__(self, kit: Kit, *, budget: int = BUDGET) -> None:
+    def __init__(self, kit: AgentDeps, *, budget: int = BUDGET) -> None:
         self._kit = kit
         self._budget = budget
         self._runtimes: OrderedDict[str, AgentRuntime] = OrderedDict()
@@ -41,12 +41,12 @@ class AgentPool:
         return len(self._runtimes)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
-        with self._lend(request.chat_key) as runtime, witnessed() as done:
+        with self._lend(request.chat_key) as runtime, recorded_actions() as done:
             if request.reply is not None:
                 request = replace(request, reply=self._checked(request, request.reply, done))
             return await runtime.run(request)
 
-    def _checked(self, request: TurnRequest, reply: Reply, done: Deeds) -> Reply:
+    def _checked(self, request: TurnRequest, reply: Reply, done: PerformedActions) -> Reply:
         """The way back to the chat, behind a look at what is claimed on it."""
         kit = self._kit
         return CheckedReply(reply, request, done, registry=kit.registry, steps=kit.steps, log=kit.log)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.context import blocks, files_read, found, servers
 from bot.context.sections import Section, assemble
 from bot.contracts import Json, Message
@@ -34,7 +34,7 @@ SAID = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class DroppedMessages:
     """A compaction: what left the view, and what is still there."""
 
     dropped: Sequence[Message]
@@ -43,10 +43,10 @@ class Gone:
     """The tools whose definitions come back whole."""
 
 
-Provider = Callable[[Gone], Section]
+Provider = Callable[[DroppedMessages], Section]
 
 
-def artifacts(gone: Gone) -> Section:
+def artifacts(gone: DroppedMessages) -> Section:
     """Where the large results and the files are that left the view."""
     still = {pointer for pointer, _ in _pointers(gone.kept)}
     left = {pointer: lines for pointer, lines in _pointers(gone.dropped) if pointer not in still}
@@ -57,7 +57,7 @@ def artifacts(gone: Gone) -> Section:
     return Section("artifacts", 1, words if rows else "")
 
 
-def skills(gone: Gone) -> Section:
+def skills(gone: DroppedMessages) -> Section:
     """The text of skills that were loaded, the newest first where not all fit."""
     still = dict(_skills(gone.kept))
     left = {name: words for name, words in _skills(gone.dropped) if name not in still}
@@ -67,7 +67,7 @@ def skills(gone: Gone) -> Section:
     return Section("skills", 2, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
 
 
-def files(gone: Gone) -> Section:
+def files(gone: DroppedMessages) -> Section:
     """What was read of the project's files, whole, the files that were read last first where not all fit."""
     still = {where for where, _ in _read(gone.kept)}
     left: dict[str, str] = {}
@@ -82,7 +82,7 @@ def files(gone: Gone) -> Section:
     return Section("files", 4, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
 
 
-def definitions(gone: Gone, kit: Kit, most: float) -> list[Json]:
+def definitions(gone: DroppedMessages, kit: AgentDeps, most: float) -> list[Json]:
     """The definitions of tools that were found and can be called still, whole, the newest first where not all fit."""
     still = found.definitions(gone.kept)
     chosen: list[Json] = []
@@ -94,7 +94,7 @@ def definitions(gone: Gone, kit: Kit, most: float) -> list[Json]:
     return chosen[::-1]
 
 
-def instructions(gone: Gone, kit: Kit, most: float) -> dict[str, str]:
+def instructions(gone: DroppedMessages, kit: AgentDeps, most: float) -> dict[str, str]:
     """What the servers say whose tools are declared still, whole, what came last first where not all fits. What has no room
     is shown again with the next tool of that server that is found.
     """
@@ -108,7 +108,7 @@ def instructions(gone: Gone, kit: Kit, most: float) -> dict[str, str]:
     return dict(reversed(chosen.items()))
 
 
-def tools(gone: Gone) -> Section:
+def tools(gone: DroppedMessages) -> Section:
     """The names of tools that were found and do not come back whole: what is in view no more is declared no more."""
     still = gone.declared | found.definitions(gone.kept).keys()
     names = [name for name in found.definitions(gone.dropped) if name not in still]
@@ -121,14 +121,17 @@ def tools(gone: Gone) -> Section:
 PROVIDERS: tuple[Provider, ...] = (artifacts, skills, tools, files)
 
 
-def room(kit: Kit) -> float:
+def room(kit: AgentDeps) -> float:
     """The tokens that all of it may take."""
     budget = kit.budget()
     return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
 
 
 def attached(
-    gone: Gone, kit: Kit, providers: Sequence[Provider] = PROVIDERS, most: float | None = None
+    gone: DroppedMessages,
+    kit: AgentDeps,
+    providers: Sequence[Provider] = PROVIDERS,
+    most: float | None = None,
 ) -> list[str]:
     """What is attached, in order of its worth, within its budget."""
     most = room(kit) if most is None else most

@@ -1,7 +1,7 @@
 """A turn made again from its transcript: every request to the model as it was sent, with what came of it.
 
 The lines of the session are carried out by the functions that fill a store after a restart, up to each place where the
-model was asked; the digest that was written there (`bot.agent.asked`) tells whether the bytes are the same. Pure.
+model was asked; the digest that was written there (`bot.agent.request_log`) tells whether the bytes are the same. Pure.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot import errors
-from bot.agent import asked
-from bot.context import blocks, removed, repair, replay, view
-from bot.context.removed import Removed
+from bot.agent import request_log
+from bot.context import blocks, deletions, repair, replay, view
+from bot.context.deletions import Deletions
 from bot.context.store import AgentContextStore
 from bot.contracts import Json, Message, ModelRequest
 from bot.history import frames
@@ -66,7 +66,7 @@ class Rebuilt:
     """How it ended; None where it did not."""
 
 
-def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: Removed) -> Rebuilt:
+def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: Deletions) -> Rebuilt:
     """The calls of a turn, by the lines of its session. What was removed since is not shown again: those requests differ."""
     hidden = _Hidden(lines, gone)
     shown = [hidden.line(line) for line in lines]
@@ -83,7 +83,7 @@ def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: 
 
 
 def shown_at(
-    lines: Sequence[TranscriptLine], request_id: str, uuid: str, gone: Removed
+    lines: Sequence[TranscriptLine], request_id: str, uuid: str, gone: Deletions
 ) -> tuple[list[Message], bool] | None:
     """What a running turn showed the model once a line was written, with all that stood before it, and whether something
     was removed from the session since; None where its session has no such line.
@@ -114,7 +114,7 @@ def own_parts(lines: Iterable[TranscriptLine]) -> Json:
     known: Json = {}
     for line in lines:
         if line.type == "meta":
-            known |= (line.data or {}).get(asked.PARTS, {})
+            known |= (line.data or {}).get(request_log.PARTS, {})
     return known
 
 
@@ -167,11 +167,11 @@ class _Turn:
         return list(self._store.view()), [message for _, message in self._loaded], current
 
     def _meta(self, data: Json) -> None:
-        if isinstance(record := data.get(asked.KEY), dict):
+        if isinstance(record := data.get(request_log.KEY), dict):
             self._call = made(record, self._part, *self.shown())
             self._found.calls.append(self._call)
-        elif self._call is not None and asked.ANSWERED in data:
-            self._call.facts = data[asked.ANSWERED]
+        elif self._call is not None and request_log.ANSWERED in data:
+            self._call.facts = data[request_log.ANSWERED]
 
     def _take(self, line: TranscriptLine, data: Json) -> None:
         self._told.take(line)
@@ -235,13 +235,13 @@ def _block(name: str, part: Part, call: Call) -> Any:
 class _Hidden:
     """The lines of a session without what was removed at somebody's wish, whenever that was."""
 
-    def __init__(self, lines: Sequence[TranscriptLine], gone: Removed) -> None:
+    def __init__(self, lines: Sequence[TranscriptLine], gone: Deletions) -> None:
         told = [line for line in lines if line.type != "boundary"]
-        found, self._since = removed.blanks(told, gone)
+        found, self._since = deletions.ids_to_redact(told, gone)
         self._gone = gone
         self._uuids = set(found)
         self._until = "~"
-        ids, since = removed.quoted(told, gone)
+        ids, since = deletions.quoted(told, gone)
         self._since = min(filter(None, (self._since, since)), default=0)
         for line in lines:
             data = line.data or {}
@@ -254,14 +254,14 @@ class _Hidden:
         """The line as it may be read."""
         data = line.data or {}
         if line.uuid in self._uuids and line.message is not None:
-            return line.model_copy(update={"message": removed.without(line.message)})
+            return line.model_copy(update={"message": deletions.without(line.message)})
         if line.message is not None:
-            return line.model_copy(update={"message": removed.unquoted(line.message, self._gone.ids)})
-        if line.type == "injection" and (shown := removed.loaded(data, self._gone)) is not data:
+            return line.model_copy(update={"message": deletions.unquoted(line.message, self._gone.ids)})
+        if line.type == "injection" and (shown := deletions.loaded(data, self._gone)) is not data:
             self.any = True
             return line.model_copy(update={"data": shown})
         # A summary of what was said may tell of it until the removal was carried out.
         told = line.type == "boundary" and data.get("head") and line.uuid < self._until
         if told and self._since and line.ts >= self._since:
-            return line.model_copy(update={"data": data | {"head": removed.blank(data["head"])}})
+            return line.model_copy(update={"data": data | {"head": deletions.redacted(data["head"])}})
         return line

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bot import errors
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.context import memory
-from bot.context.memory import Memory, MemoryInvalid
+from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.context.store import AgentContextStore
 from bot.contracts import NOBODYS, Message, Written
 from bot.history.memories import SavedMemory
@@ -29,7 +29,7 @@ class Recollection:
     carried out has not seen what was removed: those removals are kept with the memory.
     """
 
-    def __init__(self, chat_key: str, kit: Kit) -> None:
+    def __init__(self, chat_key: str, kit: AgentDeps) -> None:
         self._chat_key = chat_key
         self._kit = kit
         self._lines: list[tuple[str, tuple[Written, ...]]] = []
@@ -88,7 +88,7 @@ class Recollection:
         if self._kit.memories is not None:
             await self._kit.memories.forget(self._chat_key)
 
-    def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, Memory | None]:
+    def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, SessionMemory | None]:
         """How many lines may tell of what was removed of these turns (the ids of the messages), and what is left without
         them; None where that is nothing.
         """

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot import errors
-from bot.agent import epochs
+from bot.agent import view_changes
 from bot.agent.active import ActiveTurn
-from bot.agent.asked import record
-from bot.agent.continuing import Asking
-from bot.agent.epochs import Change
-from bot.agent.kit import Kit
+from bot.agent.continuing import ContinuationPolicy
+from bot.agent.deps import AgentDeps
+from bot.agent.request_log import record
+from bot.agent.view_changes import ViewChange
 from bot.context import blocks, estimate, repair, view
 from bot.context.memory import condensed
 from bot.context.validate import loose_thinking
@@ -63,7 +63,7 @@ class _Tries:
     unbound: bool = False
 
 
-async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) -> ModelReply:
+async def ask(turn: ActiveTurn, system: list[Json], kit: AgentDeps, asking: ContinuationPolicy) -> ModelReply:
     """Call the model with the turn's view and what is added to it, recovering from overflow.
 
     Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
@@ -104,7 +104,7 @@ async def ask(turn: ActiveTurn, system: list[Json], kit: Kit, asking: Asking) ->
 
 
 async def _without_what_is_bound(
-    turn: ActiveTurn, tries: _Tries, error: errors.ModelError, asking: Asking
+    turn: ActiveTurn, tries: _Tries, error: errors.ModelError, asking: ContinuationPolicy
 ) -> bool:
     """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
     if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
@@ -112,7 +112,7 @@ async def _without_what_is_bound(
         await turn.cut([], "thinking")
         return True
     if condensed(turn.store.head):
-        turn.epochs.declare("summary_refused", epochs.in_words(turn.store.head))
+        turn.epochs.apply("summary_refused", view_changes.in_words(turn.store.head))
         return True
     if asking.paused and isinstance(error, errors.RequestInvalid):
         # It takes a paused answer only as it came, and only while it remembers it.
@@ -121,7 +121,7 @@ async def _without_what_is_bound(
     return False
 
 
-def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:
+def _sound(request: ModelRequest, asking: ContinuationPolicy) -> ModelRequest:
     """The request as it can be sent. One that has to be mended first is a fault of ours: operators are told."""
     sent, wrong = repair.sound(request, paused=asking.paused)
     if wrong is not None:
@@ -129,7 +129,7 @@ def _sound(request: ModelRequest, asking: Asking) -> ModelRequest:
     return sent
 
 
-async def _answer(turn: ActiveTurn, request: ModelRequest, asking: Asking) -> ModelReply:
+async def _answer(turn: ActiveTurn, request: ModelRequest, asking: ContinuationPolicy) -> ModelReply:
     kit, before = asking.kit, turn.epochs.parts
     heard = turn.asks(record(request, kit.ids.ulid(), before, tail=asking.tail, paused=asking.paused))
     turn.epochs.sent = request.messages
@@ -173,7 +173,7 @@ def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
 
 
 def _shrink(
-    turn: ActiveTurn, request: ModelRequest, tries: _Tries, error: errors.ContextOverflow, kit: Kit
+    turn: ActiveTurn, request: ModelRequest, tries: _Tries, error: errors.ContextOverflow, kit: AgentDeps
 ) -> None:
     """Make the next try smaller: the current turn where that is the large part, else the history."""
     kit.log.write(
@@ -203,13 +203,13 @@ def _shrink(
     if half is None and not tries.halvings:
         raise TurnTooLarge from error
     if half is None or tries.smaller > MAX_TRIES:
-        turn.epochs.declare("overflow", epochs.dropped("all"))
+        turn.epochs.apply("overflow", view_changes.dropped("all"))
         raise HistoryCleared from error
     tries.halvings += 1
-    turn.epochs.declare("overflow", half)
+    turn.epochs.apply("overflow", half)
 
 
-def _masked(turn: ActiveTurn, error: errors.ContextOverflow, kit: Kit) -> bool:
+def _masked(turn: ActiveTurn, error: errors.ContextOverflow, kit: AgentDeps) -> bool:
     """Mask old tool results, of the running turn too; whether that alone can be enough."""
     before = turn.epochs.tokens()
     if not turn.epochs.mask_old("overflow", above=0):
@@ -226,10 +226,10 @@ def _lightened(turn: ActiveTurn, *, last: bool) -> bool:
     """
     injected, longest = len(turn.injected), blocks.longest_result(turn.view)
     if injected:
-        turn.epochs.declare("overflow", epochs.injected({"kept": 0 if last else injected // 2}))
+        turn.epochs.apply("overflow", view_changes.injected({"kept": 0 if last else injected // 2}))
     if longest > SHORT_RESULT and (last or not injected):
         limit = SHORT_RESULT if last else max(SHORT_RESULT, longest // 4)
-        turn.epochs.declare("overflow", epochs.masked(blocks.shortened_results(turn.view, limit)))
+        turn.epochs.apply("overflow", view_changes.masked(blocks.shortened_results(turn.view, limit)))
     return bool(injected) or longest > SHORT_RESULT
 
 
@@ -238,19 +238,19 @@ def make_room(turn: ActiveTurn) -> bool:
     half = _oldest_half(turn)
     if half is None:
         return _lightened(turn, last=False)
-    turn.epochs.declare("overflow", half)
+    turn.epochs.apply("overflow", half)
     return True
 
 
-def _oldest_half(turn: ActiveTurn) -> Change | None:
+def _oldest_half(turn: ActiveTurn) -> ViewChange | None:
     """The oldest half of the history, or what stands for the part that went before; None where there is neither."""
     if dropped := turn.store.oldest_half():
-        return epochs.dropped(dropped)
-    return epochs.compacted([], None) if turn.store.head is not None else None
+        return view_changes.dropped(dropped)
+    return view_changes.compacted([], None) if turn.store.head is not None else None
 
 
 def _current_turn_too_large(
-    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, kit: Kit
+    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, kit: AgentDeps
 ) -> bool:
     """Whether the request would not fit even without any history.
 

@@ -6,19 +6,19 @@ import functools
 from collections.abc import Sequence
 
 from bot import errors
-from bot.agent.epochs import Change, Epochs
+from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
-from bot.agent.kit import Kit
 from bot.agent.upkeep import Upkeep
+from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.context import deletions as reading
 from bot.context import memory
-from bot.context import removed as reading
 from bot.contracts import Json, Message
 
 
 class Removing:
     """The removals of one chat. They are carried out between turns: `due` until they are."""
 
-    def __init__(self, chat_key: str, declared: Epochs, upkeep: Upkeep, kit: Kit) -> None:
+    def __init__(self, chat_key: str, declared: ViewChanges, upkeep: Upkeep, kit: AgentDeps) -> None:
         self.due = True
         self._chat_key = chat_key
         self._epochs = declared
@@ -32,7 +32,7 @@ class Removing:
         if not self.due:
             return False
         removals = await self._kit.archive.removals(self._chat_key)
-        changed = bool(removals) and await self._take_back(reading.removed(removals))
+        changed = bool(removals) and await self._take_back(reading.read_deletions(removals))
         self.due = False
         return changed
 
@@ -55,12 +55,14 @@ class Removing:
         where nobody can say which were.
         """
         try:
-            gone = reading.removed(await self._kit.archive.removals(self._chat_key)) if loaded else None
+            gone = (
+                reading.read_deletions(await self._kit.archive.removals(self._chat_key)) if loaded else None
+            )
         except errors.StorageError:
             return []
         return [reading.loaded(data, gone) for data in loaded] if gone is not None else []
 
-    async def _take_back(self, wanted: reading.Removed) -> bool:
+    async def _take_back(self, wanted: reading.Deletions) -> bool:
         await self._upkeep.take_back(wanted.turns)
         await self._written()
         lines = await self._kit.transcript.telling(
@@ -68,14 +70,14 @@ class Removing:
         )
         wanted = reading.with_quotes(lines, wanted)
         await self._upkeep.take_back(wanted.turns)
-        uuids, since = reading.blanks(lines, wanted)
+        uuids, since = reading.ids_to_redact(lines, wanted)
         ids, quoted_since = reading.quoted(lines, wanted)
         if uuids or ids:
             data: Json = {"dropped": [], "blank": uuids} | ({"unquoted": ids} if ids else {})
             since = min(filter(None, (since, quoted_since)), default=0)
             if self._epochs.store.head is not None and reading.summed_up(lines, since):
                 data["head"] = self._head()
-            self._epochs.declare("deletion", Change("boundary", data))
+            self._epochs.apply("deletion", ViewChange("boundary", data))
             await self._written()
         # Once more: what was written in between may have seen it.
         await self._upkeep.take_back(wanted.turns, blank=True)

@@ -10,7 +10,7 @@ from bot.agent.ledger import Ledger
 from bot.agent.steps import WRITTEN, written
 from bot.context import blocks
 from bot.context.replay import CutOff
-from bot.contracts import Begun, Json, Message, Reply, Sent, StepRecord, TurnRequest
+from bot.contracts import Json, Message, PriorReply, Reply, Sent, StepRecord, TurnRequest
 from bot.tools.builtin.chat_send import ChatSend
 
 LONGEST = 240.0
@@ -50,7 +50,7 @@ class TrackedReply:
         """The same for the steps in the journal."""
         return self._since(self._told)
 
-    def resume(self, begun: Sequence[Begun], cut_off: CutOff, recorded: Sequence[StepRecord]) -> None:
+    def resume(self, begun: Sequence[PriorReply], cut_off: CutOff, recorded: Sequence[StepRecord]) -> None:
         """After a crash, with what the outbox, the transcript and the journal have of the turn."""
         self._before = tuple(one.id for one in begun)
         self._noted.update(cut_off.written)

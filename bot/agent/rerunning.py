@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import errors
-from bot.agent.asked import spent
 from bot.agent.rebuilding import Call, Rebuilt
+from bot.agent.request_log import spent
 from bot.context import blocks, found, repair
 from bot.contracts import Json, Message, Model, ModelReply, ModelRequest, Redact
 from bot.tools.builtin.chat_send import ChatSend
@@ -27,7 +27,7 @@ _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 
 @dataclass(slots=True)
-class Came:
+class RerunResult:
     """What came of a turn: what the person got, how each call ended and what it cost, and the calls of tools that have no
     recorded result.
     """
@@ -48,17 +48,17 @@ class Came:
         }
 
 
-def recorded(turn: Rebuilt) -> Came:
+def recorded(turn: Rebuilt) -> RerunResult:
     """What came of it when it ran."""
     told = [call.facts for call in turn.calls if call.facts is not None]
     said = [call.answer for call in turn.calls if call.answer is not None]
     kept = [{key: one.get(key) for key in ("stopReason", "usage", "costUsd")} for one in told]
-    return Came(_answer(said), kept)
+    return RerunResult(_answer(said), kept)
 
 
 async def rerun(
     turn: Rebuilt, model: Model, *, name: str | None, static: str | None, redact: Redact = str
-) -> Came:
+) -> RerunResult:
     """Ask again, from the first request of the turn on. `name` is another model, `static` takes the place of the part of the
     system prompt that all chats share. What joined the turn while it ran stands there from the beginning.
 
@@ -67,7 +67,7 @@ async def rerun(
     first = turn.calls[0].request
     if first is None:
         raise errors.RequestInvalid("the first request of this turn cannot be made again")
-    request, known, came = _changed(first, name, static), _Recorded(turn.calls), Came()
+    request, known, came = _changed(first, name, static), _Recorded(turn.calls), RerunResult()
     older, said = turn.calls[0].older, list[Message]()
     before, own = list(request.messages[:older]), [*request.messages[older:], *turn.joined]
     if request.system != first.system or request.model != first.model:

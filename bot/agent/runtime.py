@@ -7,17 +7,17 @@ import re
 from typing import Any
 
 from bot import errors
-from bot.agent import epochs, filling, showing, undoing
+from bot.agent import filling, showing, undoing, view_changes
 from bot.agent.active import ActiveTurn
-from bot.agent.epochs import Epochs
+from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
-from bot.agent.kit import Kit
 from bot.agent.ledger import Ledger
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.agent.removing import Removing
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
+from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
@@ -43,13 +43,13 @@ BROKEN = "Something went wrong on my side while I worked on that. Please try aga
 class AgentRuntime:
     """One conversation: its store, its transcript, the frozen bytes of its prompt. One turn at a time."""
 
-    def __init__(self, chat_key: str, kit: Kit) -> None:
+    def __init__(self, chat_key: str, kit: AgentDeps) -> None:
         self.chat_key = chat_key
         self.store = AgentContextStore(kit.max_messages)
         self.last_used = kit.clock.monotonic()
         self._kit = kit = kit.of_chat()
         self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
-        self.epochs = Epochs(self.store, self._ledger, kit)
+        self.epochs = ViewChanges(self.store, self._ledger, kit)
         self.upkeep = Upkeep(chat_key, self.epochs, kit)
         self._frozen: Frozen | None = None
         self._filled = False
@@ -114,7 +114,7 @@ class AgentRuntime:
         await self._ledger.new_session()
         count = len(self.store)
         self.epochs.tally.wrong = []
-        self.epochs.declare("new", epochs.dropped("all"))
+        self.epochs.apply("new", view_changes.dropped("all"))
         await self._ledger.flush()
         self._frozen = None
         self._filled = True

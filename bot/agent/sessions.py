@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.agent import showing
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.agent.ledger import CHOSEN
 from bot.agent.runtime import AgentRuntime
 from bot.agent.tally import KEY
-from bot.context import removed
+from bot.context import deletions
 from bot.contracts import Json
 from bot.history.transcript import TranscriptLine
 
@@ -25,7 +25,7 @@ ULID = 26
 class Sessions:
     """The sessions of one chat. After `resume` or `fork` told "done" its runtime holds what is not current any more."""
 
-    def __init__(self, runtime: AgentRuntime, kit: Kit) -> None:
+    def __init__(self, runtime: AgentRuntime, kit: AgentDeps) -> None:
         self._runtime = runtime
         self._chat_key = runtime.chat_key
         self._transcript = kit.transcript
@@ -36,7 +36,7 @@ class Sessions:
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         outlines = await self._transcript.outlines(self._chat_key, LISTED)
-        gone = removed.removed(await self._kit.archive.removals(self._chat_key))
+        gone = deletions.read_deletions(await self._kit.archive.removals(self._chat_key))
         return [
             {
                 "id": short(one.session, known),
@@ -101,13 +101,13 @@ class Sessions:
         self._kit.log.write("session", what, chat_key=self._chat_key, session=session, left=left)
         return {"how": "done", "id": short(session, names), "leftId": short(left, names) if left else None}
 
-    def _words(self, first: TranscriptLine | None, gone: removed.Removed) -> str:
+    def _words(self, first: TranscriptLine | None, gone: deletions.Deletions) -> str:
         """The beginning of what the person said first, unless it was removed."""
         if first is None or first.message is None:
             return ""
         sources = [first.request_id or "", *(first.data or {}).get("sources", ())]
         if gone.names("user", sources):
-            return removed.REMOVED
+            return deletions.REMOVED
         return self._kit.redact(showing.said(first.message))
 
 

@@ -6,8 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 
 from bot import errors
-from bot.agent.asked import spent
-from bot.contracts import NOBODYS, ORIGIN, Begun, Clock, Json, Log, ModelReply, StepKind, StepRecord, Steps
+from bot.agent.request_log import spent
+from bot.contracts import (
+    NOBODYS,
+    ORIGIN,
+    Clock,
+    Json,
+    Log,
+    ModelReply,
+    PriorReply,
+    StepKind,
+    StepRecord,
+    Steps,
+)
 from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."
@@ -100,7 +111,7 @@ def silent_answer(recorded: Sequence[StepRecord], on_file: Collection[str]) -> J
 
 
 def known_results(
-    calls: Sequence[Json], recorded: Sequence[StepRecord], begun: Sequence[Begun]
+    calls: Sequence[Json], recorded: Sequence[StepRecord], begun: Sequence[PriorReply]
 ) -> dict[str, Json]:
     """The results of tool calls of a cut-off step that must not run again: they did run, or may have.
 
@@ -138,7 +149,7 @@ def shown(result: Json) -> Json:
     return {key: value for key, value in result.items() if key != WRITTEN}
 
 
-def _said(call: Json, begun: Sequence[Begun]) -> Json:
+def _said(call: Json, begun: Sequence[PriorReply]) -> Json:
     """The result of a call that said this before a crash, or may have."""
     there = [one for one in begun if not one.failed]
     told = {WRITTEN: [one.id for one in begun]}

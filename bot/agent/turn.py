@@ -10,11 +10,11 @@ from types import MappingProxyType
 from bot import errors
 from bot.agent import recovery
 from bot.agent.active import ActiveTurn
-from bot.agent.continuing import LENGTH, Asking
-from bot.agent.epochs import Change
-from bot.agent.kit import Kit
+from bot.agent.continuing import LENGTH, ContinuationPolicy
+from bot.agent.deps import AgentDeps
 from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
+from bot.agent.view_changes import ViewChange
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelReply, TurnOutcome
 from bot.telemetry.context import step_scope
@@ -41,14 +41,16 @@ class Refused(errors.ShipmateError):
     person = REFUSED
 
 
-async def take_turn(turn: ActiveTurn, system: list[Json], kit: Kit) -> TurnOutcome:
+async def take_turn(turn: ActiveTurn, system: list[Json], kit: AgentDeps) -> TurnOutcome:
     """Run a turn that has begun. Raises `errors.ShipmateError` where the model failed for good."""
     async with Tasks(turn, system, kit) as tasks:
         with tool_scope(replace(_tool_context(turn), tasks=tasks)):
-            return await _steps(turn, system, Asking.begun(kit), tasks)
+            return await _steps(turn, system, ContinuationPolicy.begun(kit), tasks)
 
 
-async def _steps(turn: ActiveTurn, system: list[Json], asking: Asking, tasks: Tasks) -> TurnOutcome:
+async def _steps(
+    turn: ActiveTurn, system: list[Json], asking: ContinuationPolicy, tasks: Tasks
+) -> TurnOutcome:
     reply = turn.last_reply()
     if reply is not None:
         asking.continued = turn.continued()
@@ -64,7 +66,7 @@ async def _steps(turn: ActiveTurn, system: list[Json], asking: Asking, tasks: Ta
                 return await _say_what_came(turn, asking, error)
             calls = turn.add_reply(reply, asking.continued)
             if asking.tail:
-                turn.epochs.declare("continuation", Change("tail", {}))
+                turn.epochs.apply("continuation", ViewChange("tail", {}))
             outcome = await _act(turn, reply, calls, asking, tasks)
             if outcome is not None:
                 return outcome
@@ -75,7 +77,7 @@ async def _act(
     turn: ActiveTurn,
     reply: ModelReply,
     calls: list[Json],
-    asking: Asking,
+    asking: ContinuationPolicy,
     tasks: Tasks,
     *,
     known: Mapping[str, Json] = MappingProxyType({}),
@@ -90,7 +92,7 @@ async def _act(
         results = await asking.kit.dispatcher.run(calls, reply.cut, turn, known)
         turn.add_results(await tasks.merged(calls, results))
         await turn.instruct()
-        if not asking.acted(cut=bool(reply.cut)):
+        if not asking.after_tools(cut=bool(reply.cut)):
             return _outcome(turn, TOO_MANY_CUTS)
         if reply.cut:
             _make_room(turn, reply)
@@ -102,7 +104,7 @@ async def _act(
     return await _say_the_rest(turn, reply)
 
 
-def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: Asking, *, made_room: bool) -> bool:
+def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: ContinuationPolicy, *, made_room: bool) -> bool:
     """Whether the model has not said all that it is to say."""
     if reply.stop_reason == "pause_turn" and not asking.continued:
         return asking.pause()
@@ -110,7 +112,7 @@ def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: Asking, *, made_room: 
         return False  # The person has the answer; nobody waits for the rest.
     words, begun = turn.last_words().strip(), not _of_user(turn.view[-1])
     if reply.stop_reason in {"max_tokens", "pause_turn"}:
-        return _from_where_it_is(turn, reply, asking) if begun else asking.again()
+        return _from_where_it_is(turn, reply, asking) if begun else asking.retry_with_more_output()
     if words:
         return False
     if reply.stop_reason == "model_context_window_exceeded":
@@ -118,11 +120,11 @@ def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: Asking, *, made_room: 
     return turn.reply is not None and _after_results(turn) and asking.prompt()
 
 
-def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, asking: Asking) -> bool:
+def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, asking: ContinuationPolicy) -> bool:
     """Go on with an answer of which something is in view, and be it what a tool of the provider's has found: a request
     cannot end with it. False where it has gone on often enough.
     """
-    if not asking.go_on(spoke=bool(blocks.plain_text(reply.content).strip())):
+    if not asking.continue_text(spoke=bool(blocks.plain_text(reply.content).strip())):
         return False
     turn.unpause({"stopReason": reply.stop_reason, "continued": asking.continued})
     return True
@@ -161,7 +163,9 @@ def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
     return reply.stop_reason == "model_context_window_exceeded" and recovery.make_room(turn)
 
 
-async def _say_what_came(turn: ActiveTurn, asking: Asking, error: errors.ShipmateError) -> TurnOutcome:
+async def _say_what_came(
+    turn: ActiveTurn, asking: ContinuationPolicy, error: errors.ShipmateError
+) -> TurnOutcome:
     """The model failed. Where it did so while it went on with an answer, what had come of that is said."""
     words = turn.last_words().strip()
     withdrawn = isinstance(error, errors.RequestInvalid | errors.TurnStopped)

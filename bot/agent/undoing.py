@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from bot.agent import epochs
-from bot.agent.epochs import Change, Epochs
-from bot.agent.kit import Kit
-from bot.context import replay, undone
-from bot.context.preserved import Preserved
+from bot.agent import view_changes
+from bot.agent.deps import AgentDeps
+from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.context import replay, undo
+from bot.context.checkpoint import Checkpoint
 
 
-async def take_back(chat_key: str, declared: Epochs, kit: Kit) -> None:
+async def take_back(chat_key: str, declared: ViewChanges, kit: AgentDeps) -> None:
     """Declare that the last turn goes. Raises `errors.StorageError`; nothing has changed then."""
     store, turn = declared.store, declared.store.turns[-1]
-    change = epochs.dropped([entry.uuid for entry in turn.entries])
+    change = view_changes.dropped([entry.uuid for entry in turn.entries])
     if store.head is not None and await declared.ledger.flush():
         lines = await kit.transcript.load(chat_key)
-        before = undone.before(turn, lines, kit.max_messages)
+        before = undo.before(turn, lines, kit.max_messages)
         if before is not None and turn in store.turns[-1:]:
-            Preserved("", tuple(before.turns), before.head, before.masked).restore(store)
-            change = Change("boundary", change.data | {"head": before.head, replay.RESTORED: True})
-    declared.declare("undo", change)
+            Checkpoint("", tuple(before.turns), before.head, before.masked).restore(store)
+            change = ViewChange("boundary", change.data | {"head": before.head, replay.RESTORED: True})
+    declared.apply("undo", change)

@@ -13,22 +13,22 @@ from dataclasses import replace
 from typing import Any
 
 from bot import errors
-from bot.agent import epochs, forks, reattach
-from bot.agent.epochs import Change, Epochs, Reason
+from bot.agent import forks, reattach, view_changes
+from bot.agent.deps import AgentDeps
 from bot.agent.forks import Prefix
 from bot.agent.incoming import fresh_nonce
-from bot.agent.kit import Kit
 from bot.agent.recollection import Recollection
+from bot.agent.view_changes import Reason, ViewChange, ViewChanges
 from bot.context import blocks, compaction, estimate, memory
-from bot.context.memory import Memory, MemoryInvalid
+from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts import Json, Message, Usage
 from bot.history.memories import SavedMemory
 from bot.telemetry.context import turn_scope
 
 WAIT_SECONDS = 15.0
 """How long a compaction waits for the memory that is being written, and a turn for a compaction."""
-IDLE_AFTER = epochs.COLD_AFTER - 30.0
-IDLE_UNTIL = epochs.COLD_AFTER - 5.0
+IDLE_AFTER = view_changes.COLD_AFTER - 30.0
+IDLE_UNTIL = view_changes.COLD_AFTER - 5.0
 """When a quiet chat is compacted, in seconds from its last request: while the provider still has it in its cache."""
 LONGEST_SECONDS = 90.0
 """How long a person waits for the compaction that they asked for."""
@@ -42,7 +42,7 @@ class Upkeep:
     knows it before the next turn, and `stand_in` is what a fork says in its place.
     """
 
-    def __init__(self, chat_key: str, declared: Epochs, kit: Kit) -> None:
+    def __init__(self, chat_key: str, declared: ViewChanges, kit: AgentDeps) -> None:
         self.system: Sequence[Json] = ()
         self.stand_in: Sequence[Json] = ()
         self.breaker = compaction.Breaker(kit.clock)
@@ -51,10 +51,10 @@ class Upkeep:
         self._store = declared.store
         self._kit = kit
         self._request_id: str | None = None
-        self._known: Memory | None = None
+        self._known: SessionMemory | None = None
         self._covers: str | None = None
         self._since: str | None = None
-        self._before: tuple[Memory, str] | None = None
+        self._before: tuple[SessionMemory, str] | None = None
         self._reads = False
         self._asked = 0
         self._lines = Recollection(chat_key, kit)
@@ -195,12 +195,12 @@ class Upkeep:
         if due and self._epochs.tokens() > policy.idle_above:
             self._begin_compacting("idle")
 
-    def cut(self, over: Sequence[str]) -> Change:
+    def cut(self, over: Sequence[str]) -> ViewChange:
         """What goes because there are too many messages: with the memory in its place, where that knows of it. Then it
         may as well be more at once, and the next cut is farther off.
         """
         if self._known is None or not compaction.covered(self._store.turns, over, self._covers):
-            return epochs.dropped(over)
+            return view_changes.dropped(over)
         keep = min(compaction.CUT_KEEPS, self._kit.compaction.keep_tokens)
         more = compaction.covered(self._store.turns, self._border(keep), self._covers)
         return self._change(more if len(more) > len(over) else over, self._known.markdown, "memory")
@@ -265,7 +265,7 @@ class Upkeep:
             # Something else was quicker.
             return {"how": "nothing"}
         self._asked = 0
-        self._epochs.declare(reason, change)
+        self._epochs.apply(reason, change)
         await self._epochs.ledger.flush()
         return {
             "how": change.data["how"],
@@ -274,7 +274,7 @@ class Upkeep:
             "tokensAfter": self._epochs.tokens(),
         }
 
-    def _from_memory(self, dropped: Sequence[str]) -> Change | None:
+    def _from_memory(self, dropped: Sequence[str]) -> ViewChange | None:
         """The change in which the memory stands for what it knows; None where that is too little of it."""
         known = compaction.covered(self._store.turns, dropped, self._covers)
         if self._known is None or not known:
@@ -284,7 +284,9 @@ class Upkeep:
             return None
         return self._change(known, self._known.markdown, "memory")
 
-    async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Change:
+    async def _from_summary(
+        self, dropped: Sequence[str], focus: str, current: Sequence[Message]
+    ) -> ViewChange:
         """The change in which a summary stands for it, which is the memory from now on."""
         newest = self._newest()
         self._note_asked(current)
@@ -296,18 +298,18 @@ class Upkeep:
             self._write("a summary could not be kept as the memory", error)
         return change
 
-    def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> Change:
+    def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> ViewChange:
         before = [self._store.head] if self._store.head is not None else []
         kept = self._messages(set(self._uuids()) - set(dropped))
-        gone = reattach.Gone([*before, *self._messages(dropped)], kept)
+        gone = reattach.DroppedMessages([*before, *self._messages(dropped)], kept)
         origin = self._lines.origin(self._store.view())
         tools = reattach.definitions(gone, self._kit, reattach.TOOLS * reattach.room(self._kit))
         gone = replace(gone, declared=frozenset(str(tool["name"]) for tool in tools))
         said = reattach.instructions(gone, self._kit, reattach.SAID * reattach.room(self._kit))
         nonce, attached = fresh_nonce(self._kit), reattach.attached(gone, self._kit)
         head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools, said=said)
-        change = epochs.compacted(dropped, head)
-        return Change(change.line, change.data | {"how": "provider" if block else how})
+        change = view_changes.compacted(dropped, head)
+        return ViewChange(change.line, change.data | {"how": "provider" if block else how})
 
     def _border(self, keep: int) -> list[str]:
         return compaction.border(self._store.turns, size=self._tokens, keep=keep)
@@ -328,7 +330,7 @@ class Upkeep:
             self._write("the memory could not be written", error)
         self._epochs.note_totals()
 
-    async def _keep(self, known: Memory, covers: str | None) -> None:
+    async def _keep(self, known: SessionMemory, covers: str | None) -> None:
         """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""
         if self._known is not None and self._covers is not None:
             self._before = (self._known, self._covers)

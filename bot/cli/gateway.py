@@ -12,9 +12,9 @@ from bot.cli.common import Dir, Here, say
 def run(root: Dir = Here) -> None:
     """Run the gateway in the foreground."""
     import bot.app
-    import bot.memory
+    import bot.rss_monitor
 
-    bot.memory.one_heap()
+    bot.rss_monitor.one_heap()
     raise typer.Exit(asyncio.run(bot.app.run(root)))
 
 

@@ -15,7 +15,7 @@ from bot.cli.common import HOME, AsJson, Dir, Here, now, say, say_json, when
 
 if TYPE_CHECKING:
     from bot.contracts import MemoryFile, MemoryOwner, Written
-    from bot.history.memory_files import MemoryStore
+    from bot.history.memory_files import NoteStore
 
 app = typer.Typer(
     name="memory", help="What is remembered: read, edit, forget.", no_args_is_help=True, rich_markup_mode=None
@@ -85,20 +85,20 @@ def forget(owner: Owner, file: Some = None, root: Dir = Here) -> None:
     say(f"Forgotten: {count} file{'' if count == 1 else 's'} of {owner}.")
 
 
-def _store(root: Path) -> MemoryStore:
+def _store(root: Path) -> NoteStore:
     from bot import system
     from bot.history import rotation
-    from bot.history.memory_files import MemoryStore
+    from bot.history.memory_files import NoteStore
 
     disk, archive = system.SystemDisk(), rotation.Shelf(root / HOME / "chats", system.SystemDisk())
 
     def key(name: str) -> str | None:
         return rotation.chat_key(disk, name, [archive.archive(name, 1), archive.main(name)])
 
-    return MemoryStore(root / HOME / "memory", disk=disk, keys=key)
+    return NoteStore(root / HOME / "memory", disk=disk, keys=key)
 
 
-async def _owner(store: MemoryStore, name: str) -> MemoryOwner:
+async def _owner(store: NoteStore, name: str) -> MemoryOwner:
     from bot.contracts import MemoryOwner
 
     person = MemoryOwner("person", name)

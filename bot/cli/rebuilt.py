@@ -66,14 +66,14 @@ class _Session:
 
     def __init__(self, root: Path, turn: FoundTurn | None, chat_key: str, request_id: str) -> None:
         from bot.agent import rebuilding
-        from bot.context.removed import removed
+        from bot.context.deletions import read_deletions
 
         self._root = root
         self._chat_key = chat_key
         self._request_id = request_id
         self._name = turn.session if turn is not None else None
         self._lines = turn.lines if turn is not None else []
-        self._gone = removed(asyncio.run(_removals(root, chat_key)))
+        self._gone = read_deletions(asyncio.run(_removals(root, chat_key)))
         self._own = rebuilding.own_parts(self._lines)
         # Tasks that were forked in one step go on from the same place.
         self._shown_at = functools.cache(

@@ -16,7 +16,7 @@ from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say
 
 if TYPE_CHECKING:
     from bot.agent.rebuilding import Call, Rebuilt
-    from bot.agent.rerunning import Came
+    from bot.agent.rerunning import RerunResult
     from bot.cli.rebuilt import Found
 
 _TABLE = (
@@ -191,11 +191,11 @@ def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *
     _show_difference(before, after)
 
 
-def _came(came: Came) -> dict[str, Any]:
+def _came(came: RerunResult) -> dict[str, Any]:
     return {"answer": came.answer, "stopReasons": [one["stopReason"] for one in came.calls]} | came.totals
 
 
-def _show_difference(before: Came, after: Came) -> None:
+def _show_difference(before: RerunResult, after: RerunResult) -> None:
     if before.answer == after.answer:
         say("The answer is the same.")
         return
@@ -206,7 +206,7 @@ def _show_difference(before: Came, after: Came) -> None:
         say(row)
 
 
-async def _again(root: Path, found: Found, name: str | None, prompt: Path | None) -> Came:
+async def _again(root: Path, found: Found, name: str | None, prompt: Path | None) -> RerunResult:
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     import random
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from bot import errors, offlimits, regular
+from bot import errors, hidden_paths, regular
 from bot.config import checks, shape
 from bot.config.filling import Filled, fill, lookup_in, read_env_file, read_text
 from bot.config.findings import Loc, dotted, finding, from_error, is_secret_key
@@ -91,7 +91,7 @@ def load(
     """
     root = root.absolute()
     found: list[str] = []
-    refused = offlimits.sweep(root)
+    refused = hidden_paths.sweep(root)
     variables = read_env_file(root / ".env", found)
     env = {**variables, **{name: value for name, value in env.items() if value}}
     try:

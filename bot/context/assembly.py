@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.context import files, prompt, surroundings
+from bot.context import files, prompt, workspace_listing
 from bot.context.instructions import InstructionFiles, Instructions
 from bot.context.sections import Section, assemble
 from bot.contracts import Inbound, Log, Redact, Skills
@@ -46,7 +46,7 @@ class Frozen:
 class Prompts:
     """Puts prompts together. `custom` replaces the built-in rules and what is told of the surroundings, which are
     then not looked at; `append` goes last; each is a text, or the file that holds it. `has_files` says that the model has
-    tools for the project's files; `others` gives the paths that are not named (`surroundings.folder_trees`).
+    tools for the project's files; `others` gives the paths that are not named (`workspace_listing.folder_trees`).
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Prompts:
         custom: str | Path = "",
         append: str | Path = "",
         has_files: bool = False,
-        others: Callable[[], surroundings.Names] = frozenset,
+        others: Callable[[], workspace_listing.Names] = frozenset,
         vetting: Vetting | None = None,
     ) -> None:
         self._root = root
@@ -90,7 +90,7 @@ class Prompts:
             skills = group.create_task(self._part("skills", self._skills.overview(), []))
             custom = group.create_task(self._text("prompt.custom", self._custom))
             append = group.create_task(self._text("prompt.append", self._append))
-            git = group.create_task(self._look("Git", surroundings.git_state, ""))
+            git = group.create_task(self._look("Git", workspace_listing.git_state, ""))
             trees = group.create_task(self._look("folder", self._trees, list[str]()))
         found = told.result()
         names = ", ".join(skill.name for skill in skills.result())
@@ -146,7 +146,7 @@ class Prompts:
         return await self._part(name, asyncio.to_thread(look, self._root), otherwise)
 
     def _trees(self, root: Path) -> list[str]:
-        return surroundings.folder_trees(root, self._others)
+        return workspace_listing.folder_trees(root, self._others)
 
     async def _part(self, name: str, work: Awaitable[T], otherwise: T) -> T:
         try:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bot import errors
 from bot.contracts import Log
+from bot.hidden_paths import hidden
 from bot.instructing import INCLUDE, prose
-from bot.offlimits import hidden
 from bot.vetting import Vetting, Waits
 
 FILE_LIMIT = 256 * 1024

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bot.context.servers import SAID
 from bot.contracts import ORIGIN, Json, Message
-from bot.known import Known
+from bot.identity_cache import IdentityCache
 
 KIND = "tool_reference"
 DEFINITION = "definition"
@@ -58,7 +58,7 @@ def _sent(message: Message) -> Message:
     return {**message, "content": bare}
 
 
-_SENT = Known[Message, Message](_sent, most=KEPT)
+_SENT = IdentityCache[Message, Message](_sent, most=KEPT)
 
 
 def definitions(messages: Iterable[Message]) -> dict[str, Json]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from bot.context.files import Including, Unreadable
 from bot.context.hierarchy import Resolved, Source, resolve
 from bot.contracts import Log
-from bot.offlimits import hidden
+from bot.hidden_paths import hidden
 from bot.vetting import Vetting
 
 NAME = "Agent.md"

@@ -38,7 +38,7 @@ class MemoryInvalid(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class SessionMemory:
     """The items of each section, oldest first."""
 
     facts: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Memory:
     def empty(self) -> bool:
         return not (self.facts or self.decisions or self.preferences or self.open_tasks)
 
-    def capped(self, tokens: int = MAX_TOKENS) -> Memory:
+    def capped(self, tokens: int = MAX_TOKENS) -> SessionMemory:
         """Within so many tokens: the oldest facts go first, then decisions and preferences, open tasks last."""
         kept = self
         for name in ("facts", "decisions", "preferences", "open_tasks"):
@@ -69,19 +69,19 @@ class Memory:
         return kept
 
 
-def read(words: str) -> Memory:
+def read(words: str) -> SessionMemory:
     """The memory in what a model wrote, or in a file. Raises `MemoryInvalid`."""
     found = _sections(inner(words, "memory"))
     missing = [name for name in SECTIONS if name.lower() not in found]
     if missing:
         raise MemoryInvalid(f"without the section {', '.join(missing)}")
-    memory = Memory(*(tuple(_items(found[name.lower()])) for name in SECTIONS)).capped()
+    memory = SessionMemory(*(tuple(_items(found[name.lower()])) for name in SECTIONS)).capped()
     if memory.empty:
         raise MemoryInvalid("with nothing in it")
     return memory
 
 
-def read_summary(words: str, known: Memory | None = None) -> str:
+def read_summary(words: str, known: SessionMemory | None = None) -> str:
     """The summary in what a model wrote, without the analysis before it. Raises `MemoryInvalid` where it is empty,
     too long, not whole, or says nothing of open tasks though there were some.
     """
@@ -91,7 +91,7 @@ def read_summary(words: str, known: Memory | None = None) -> str:
     return _checked(inner(after, "summary").strip(), known)
 
 
-def read_block(block: Json, known: Memory | None = None) -> str:
+def read_block(block: Json, known: SessionMemory | None = None) -> str:
     """The summary in a block that the provider made, by the same rules. Raises `MemoryInvalid`."""
     return _checked(_said_in(block), known)
 
@@ -100,7 +100,7 @@ def _said_in(block: Json) -> str:
     return inner(_ANALYSIS.sub("", str(block.get("content") or "")), "summary").strip()
 
 
-def _checked(summary: str, known: Memory | None) -> str:
+def _checked(summary: str, known: SessionMemory | None) -> str:
     if not summary:
         raise MemoryInvalid("an empty summary")
     if estimate.text_tokens(summary) > SUMMARY_TOKENS:
@@ -211,23 +211,23 @@ MOST_INSTRUCTIONS = 16_000
 """Characters; the provider takes 16,384."""
 
 
-def extraction(known: Memory | None) -> Message:
+def extraction(known: SessionMemory | None) -> Message:
     """The request to write the memory, as the last message of a fork."""
     now = known.markdown if known is not None else NONE
     return _user([f"{EXTRACT}{tags.harmless(now)}\n</memory_task>"])
 
 
-def summarizing(known: Memory | None, focus: str = "") -> Message:
+def summarizing(known: SessionMemory | None, focus: str = "") -> Message:
     """The request for a summary, as the last message of a fork. `focus` is what a person wants kept above all."""
     return _user([f"{SUMMARIZE}{_wishes(known, focus)}</summary_task>"])
 
 
-def condensing(known: Memory | None, focus: str = "") -> str:
+def condensing(known: SessionMemory | None, focus: str = "") -> str:
     """The same request as the instructions of a provider that writes the summary itself."""
     return text.head(f"{CONDENSE}{_wishes(known, focus)}", MOST_INSTRUCTIONS)
 
 
-def _wishes(known: Memory | None, focus: str) -> str:
+def _wishes(known: SessionMemory | None, focus: str) -> str:
     words = ""
     if focus.strip():
         words += f"\nKeep above all what has to do with this: {text.head(focus.strip(), MAX_ITEM)}\n"
@@ -276,7 +276,7 @@ def stands_for(message: Message) -> bool:
     return condensed(message) or (first is not None and first.name == tags.SUMMARY)
 
 
-def plain(message: Message) -> Message:
+def in_plain_words(message: Message) -> Message:
     """The same head in words, which every provider takes."""
     if not condensed(message):
         return message

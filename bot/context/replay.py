@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bot.context import blocks, prompt, removed
-from bot.context.preserved import Preserved, rebuilt
-from bot.context.removed import Line
+from bot.context import blocks, deletions, prompt
+from bot.context.checkpoint import Checkpoint, rebuilt
+from bot.context.deletions import Line
 from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts import ArchiveLine, Json, Message
 
 RESTORED = "restored"
-"""In the data of a boundary: what it leaves (`bot.context.preserved`) is just what it names, whatever there was: something
+"""In the data of a boundary: what it leaves (`bot.context.checkpoint`) is just what it names, whatever there was: something
 that had gone is back, or what was never looked at has gone too.
 """
 CHANGES = frozenset({"boundary", "mask"})
@@ -23,7 +23,7 @@ CHANGES = frozenset({"boundary", "mask"})
 TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
 
 
-def replay(store: AgentContextStore, lines: Iterable[Line], base: Preserved | None = None) -> int:
+def replay(store: AgentContextStore, lines: Iterable[Line], base: Checkpoint | None = None) -> int:
     """Carry out the lines of a transcript, in order; turns that are not valid are mended (`bot.context.repair`).
     With a `base` the store begins from that boundary, and before it stand lines of the turn that was running.
 
@@ -86,7 +86,7 @@ def _asks(message: Message) -> bool:
 
 
 def carry_out(
-    store: AgentContextStore, line: Line, known: Mapping[str, Message], base: Preserved | None = None
+    store: AgentContextStore, line: Line, known: Mapping[str, Message], base: Checkpoint | None = None
 ) -> None:
     """Carry out a line that changes the history, as a session of these messages (`said`) tells it."""
     base = base or _restored(line, known)
@@ -103,7 +103,7 @@ def said(lines: Sequence[Line]) -> dict[str, Message]:
     return {line.uuid: line.message for line in lines if line.message is not None}
 
 
-def _restored(line: Line, known: Mapping[str, Message]) -> Preserved | None:
+def _restored(line: Line, known: Mapping[str, Message]) -> Checkpoint | None:
     """What a boundary leaves that brings something back, of what was said before it."""
     data = line.data or {}
     return rebuilt(line.uuid, data, known) if data.get(RESTORED) else None
@@ -204,7 +204,7 @@ def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:
     """
     dropped = data.get("dropped", ())
     if data.get("blank") or data.get("unquoted"):
-        store.blank(data.get("blank", ()), data.get("unquoted", ()))
+        store.redact(data.get("blank", ()), data.get("unquoted", ()))
     if kind == "mask":
         store.mask(data.get("results", {}))
     elif dropped == "all":
@@ -221,7 +221,9 @@ def behind(entries: Sequence[Entry], kind: str, data: Json) -> tuple[Entry, ...]
         calls = set(data.get("results", {}))
         own = {call for entry in entries for call in blocks.result_ids(entry.message)}
         return stripped_behind(entries, calls, found=bool(calls - own))[0]
-    return without_thinking(removed.blanked(entries, data.get("blank", ()), data.get("unquoted", ())))
+    return without_thinking(
+        deletions.with_redactions(entries, data.get("blank", ()), data.get("unquoted", ()))
+    )
 
 
 def loaded(before: Sequence[tuple[int, Message]], data: Json) -> list[tuple[int, Message]]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from bot.context import blocks
-from bot.context.removed import blanked
+from bot.context.deletions import with_redactions
 from bot.contracts import Message
 
 
@@ -121,12 +121,13 @@ class AgentContextStore:
         self.turns = kept
         self._shown = None
 
-    def blank(self, uuids: Collection[str], unquoted: Collection[str] = ()) -> None:
+    def redact(self, uuids: Collection[str], unquoted: Collection[str] = ()) -> None:
         """Take what was said out of these entries, and what is quoted of messages with these ids; they stay where they
         are.
         """
         self.turns = [
-            Turn(turn.request_id, turn.sources, blanked(turn.entries, uuids, unquoted)) for turn in self.turns
+            Turn(turn.request_id, turn.sources, with_redactions(turn.entries, uuids, unquoted))
+            for turn in self.turns
         ]
         self._shown = None
 

@@ -14,7 +14,7 @@ from typing import Any
 from bot import errors
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelRequest
-from bot.known import Known
+from bot.identity_cache import IdentityCache
 
 MAX_BREAKPOINTS = 4
 MAX_MESSAGES = 100_000
@@ -288,7 +288,7 @@ def _bytes(value: Sequence[Any]) -> int:
     return len(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
 
 
-_TOOLS = Known[Sequence[Json], int](_bytes)
+_TOOLS = IdentityCache[Sequence[Json], int](_bytes)
 
 
 def _sized(request: ModelRequest) -> None:

@@ -1,7 +1,7 @@
 """The view: what is sent of what is kept.
 
 Same store, same turn, same epoch: byte-identical request. It changes by appending only, but at the start of an
-epoch (`bot.agent.epochs`). Where the breakpoints for the provider's cache stand: `bot.context.breakpoints`.
+epoch (`bot.agent.view_changes`). Where the breakpoints for the provider's cache stand: `bot.context.breakpoints`.
 """
 
 from __future__ import annotations

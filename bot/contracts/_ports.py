@@ -198,7 +198,7 @@ class Reply(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PriorReply:
     """A message of a turn that its outbox has, by its id there. `ids` are those by which people see its parts, or an own
     one while it waits for its platform; without any it may be in the chat, unless it has `failed`.
     """
@@ -221,7 +221,7 @@ class TurnRequest:
     """What else belongs to this turn from its beginning: the rest of a burst, in order."""
     prompt: str = ""
     """The text of a turn that no chat caused."""
-    begun: tuple[Begun, ...] = ()
+    begun: tuple[PriorReply, ...] = ()
     """What this turn has said already where a crash cut it off, in order."""
     written: Callable[[], Sequence[str]] = tuple
     """The ids in the outbox of what `reply` was given since then, in order, whatever became of it."""

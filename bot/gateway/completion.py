@@ -10,13 +10,13 @@ from bot import errors
 from bot.contracts import (
     Archive,
     ArchiveLine,
-    Begun,
     Clock,
     DeliveryRecord,
     HistoryQuery,
     Log,
     Outbound,
     Outbox,
+    PriorReply,
     Sent,
 )
 from bot.gateway.address import Address
@@ -115,7 +115,7 @@ class Completion:
         self._steady = Steady(clock)
         self._log = log
 
-    async def resume(self, to: Address) -> tuple[Begun, ...]:
+    async def resume(self, to: Address) -> tuple[PriorReply, ...]:
         """After a crash: bring what an answer had begun to deliver to its end; what became of each of its messages.
 
         Parts that were not sent are, a send without a known outcome is resolved, and what was delivered is
@@ -260,13 +260,13 @@ def _waits(row: DeliveryRecord) -> bool:
     return row.state in {"intent", "sending"} and row.not_before is not None
 
 
-def _begun(rows: Iterable[DeliveryRecord]) -> tuple[Begun, ...]:
+def _begun(rows: Iterable[DeliveryRecord]) -> tuple[PriorReply, ...]:
     """What became of each message of an answer, together with its repeats."""
     messages: dict[str, list[DeliveryRecord]] = {}
     for row in rows:
         messages.setdefault(original(row), []).append(row)
     return tuple(
-        Begun(
+        PriorReply(
             name,
             tuple(row.message_id or row.id for row in same if row.message_id or _waits(row)),
             all(row.state == "failed" for row in same),

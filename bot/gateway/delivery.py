@@ -11,7 +11,6 @@ from dataclasses import replace
 from bot import errors, text
 from bot.contracts import (
     Archive,
-    Begun,
     Channel,
     Clock,
     DeliveryRecord,
@@ -21,6 +20,7 @@ from bot.contracts import (
     Log,
     Manifest,
     Outbound,
+    PriorReply,
     Redact,
     Sent,
 )
@@ -247,7 +247,7 @@ class Delivery:
             else:
                 return
 
-    async def resume(self, to: Address) -> tuple[Begun, ...]:
+    async def resume(self, to: Address) -> tuple[PriorReply, ...]:
         """After a crash: bring what this answer had begun to deliver to its end, or put it off. Notices are left alone."""
         await self._load()
         begun = await self._completion.resume(to)

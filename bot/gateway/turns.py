@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from bot import errors
-from bot.context.removed import REMOVED
+from bot.context.deletions import REMOVED
 from bot.contracts import (
     Agent,
-    Begun,
     Channel,
     Clock,
     Inbound,
@@ -19,6 +18,7 @@ from bot.contracts import (
     Journal,
     Log,
     Manifest,
+    PriorReply,
     TurnRequest,
 )
 from bot.gateway.access import Access
@@ -364,7 +364,7 @@ class Turns:
             inbound = turn.open.pop(0)
             await self._finish(inbound, turn.outcome(inbound))
 
-    async def _delivered(self, to: Address) -> tuple[Begun, ...]:
+    async def _delivered(self, to: Address) -> tuple[PriorReply, ...]:
         """What a turn that goes on after a crash has said, its begun deliveries brought to an end first."""
         if to.request_id not in self._again:
             return ()

@@ -1,4 +1,4 @@
-"""`MemoryStore`: the memory files of chats and people, and beside each where its lines come from.
+"""`NoteStore`: the memory files of chats and people, and beside each where its lines come from.
 
 Every owner has one flat folder. A path is the encoded name of a file in it, so no path can lead anywhere else.
 """
@@ -33,7 +33,7 @@ _PEOPLE = "people"
 _R = TypeVar("_R")
 
 
-class MemoryStore:
+class NoteStore:
     """`contracts.MemoryFiles` in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Reading a session from its end, no farther back than what counts still stands.
 
-A boundary may name what it leaves (`bot.context.preserved`): the uuids of messages before it, and of the first line of
+A boundary may name what it leaves (`bot.context.checkpoint`): the uuids of messages before it, and of the first line of
 a turn that was running. From the newest such boundary on everything is read, before it these lines alone; the others
 are passed over without a look inside. Without any boundary the newest turns may be enough, those that are more than a
 store can hold.

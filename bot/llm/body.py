@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from bot.contracts import Json, ModelRequest
-from bot.known import Known
+from bot.identity_cache import IdentityCache
 
 COMPACTION = {"anthropic-beta": "compact-2026-09-04"}
 """The header without which the provider knows nothing of its own summaries."""
@@ -38,7 +38,7 @@ def _dumps(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-_TOOLS = Known[Sequence[Json], bytes](_dumps)
+_TOOLS = IdentityCache[Sequence[Json], bytes](_dumps)
 """They are the same object in request after request, and the larger part of most."""
 
 

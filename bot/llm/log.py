@@ -21,7 +21,7 @@ from bot.contracts import (
     ToolInputDelta,
     Usage,
 )
-from bot.known import Known
+from bot.identity_cache import IdentityCache
 from bot.llm.closing import closing
 
 MESSAGE_PREVIEW = 4_000
@@ -58,7 +58,7 @@ class LoggedModel:
         self._messages = messages
         self._payload = messages and payload
         # The definitions are the same object in call after call.
-        self._tool_size = Known[Sequence[Json], int](_size)
+        self._tool_size = IdentityCache[Sequence[Json], int](_size)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         call = self._ids.ulid()

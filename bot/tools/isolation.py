@@ -19,13 +19,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot import errors, offlimits
+from bot import errors, hidden_paths
+from bot.hidden_paths import is_hidden
 from bot.instructing import Instructing
-from bot.offlimits import is_hidden
 from bot.tools import confine, processes, seccomp
 from bot.tools.limits import Limits
 from bot.tools.permissions.code import CLOSED, Border, border
-from bot.tools.permissions.shell import plain
+from bot.tools.permissions.shell import literal_words
 from bot.tools.usage import Usage
 from bot.vetting import WAITS, Vetting
 
@@ -95,7 +95,7 @@ class Isolation:
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs that were seen to work, and what of the wall they can build here."""
     _running: int = 0
-    _own: offlimits.Own = field(default_factory=dict)
+    _own: hidden_paths.Own = field(default_factory=dict)
     """What of ours was in the folder when the first of the commands began that run now."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)
@@ -108,7 +108,7 @@ class Isolation:
         root = self.root.resolve()
         if self._ours().closed:
             raise errors.ToolError(f"{CLOSED}.")
-        words = list(plain(command) or (_shell(), "-c", command))
+        words = list(literal_words(command) or (_shell(), "-c", command))
         notes: list[str] = []
         async with contextlib.AsyncExitStack() as around:
             handles: list[int] = []
@@ -135,14 +135,14 @@ class Isolation:
         """
         async with self._turn:
             if not self._running:
-                self._own = await asyncio.to_thread(offlimits.own, root)
-                await asyncio.to_thread(offlimits.note, root, self._own)
+                self._own = await asyncio.to_thread(hidden_paths.own, root)
+                await asyncio.to_thread(hidden_paths.note, root, self._own)
             first, tell = os.pipe()
             self._running += 1
         try:
             async with self._turn:
                 instructs = await asyncio.to_thread(self._vetted().begin)
-                await asyncio.to_thread(offlimits.set_aside, root, self._own)
+                await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
             yield tell, instructs
         finally:
             os.close(tell)
@@ -156,7 +156,7 @@ class Isolation:
         await asyncio.to_thread(_wait_for, first)
         async with self._turn:
             try:
-                moved = await asyncio.to_thread(offlimits.set_aside, root, self._own)
+                moved = await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
                 told = [
                     f"{name} may not be made by a command; it is {aside} now."
                     for name, aside in moved.items()
@@ -168,7 +168,7 @@ class Isolation:
                 planted = await asyncio.to_thread(self._vetted().end, last=not self._running)
                 notes += [f"{path}: {WAITS}." for path in planted[:_TOLD]]
                 if not self._running:
-                    await asyncio.to_thread(offlimits.forget, root)
+                    await asyncio.to_thread(hidden_paths.forget, root)
 
     def _ours(self) -> Border:
         if self.code is None:
@@ -478,7 +478,7 @@ def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
     if not is_hidden(entry.name):
         return
     real = Path(os.path.realpath(entry.path))
-    if real != root and real.exists() and not offlimits.hidden(root, real):
+    if real != root and real.exists() and not hidden_paths.hidden(root, real):
         yield Mask(str(real), folder=real.is_dir())
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.contracts import ANYBODYS, NOBODYS, Disk, Json, Provenance, Taint, unpacked
-from bot.offlimits import is_hidden
+from bot.hidden_paths import is_hidden
 from bot.system import SystemDisk
 from bot.tools import context
 from bot.tools.permissions import taint

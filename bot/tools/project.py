@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot import errors, text
-from bot.offlimits import any_hidden
+from bot.hidden_paths import any_hidden
 from bot.tools.ignoring import DEFAULT, Ignore
 from bot.tools.permissions.code import CLOSED, OURS, Border, border
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bot import errors
 from bot.contracts import ANYBODYS, ORIGIN, Artifacts, Json, Log, Provenance, unpacked
-from bot.sizes import level
+from bot.sizes import fair_cap
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
@@ -72,7 +72,7 @@ class Sizing:
                 loads[at] = excerpt.weight(NO_ROOM)
             room -= loads[at]
         for group, other in ((aging, lasting), (lasting, aging)):
-            share = level([loads[at] for at in group], room - sum(loads[at] for at in other))
+            share = fair_cap([loads[at] for at in group], room - sum(loads[at] for at in other))
             for at in group:
                 if share is not None and loads[at] > max(share, SHORT):
                     origin = unpacked(shown[at].get(ORIGIN))

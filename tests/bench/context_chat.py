@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
 from bot.chores import IDLE_SECONDS, TEND_SECONDS
 from bot.context.assembly import Prompts
@@ -37,7 +37,7 @@ from bot.contracts import (
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.llm.body import body_of, headers_of
@@ -205,12 +205,12 @@ class Chat:
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
         skills = SkillFolder(self.root, [], log)
-        memory = MemoryStore(self.root / "memory", disk=disk)
+        memory = NoteStore(self.root / "memory", disk=disk)
         ports = ToolPorts(archive, artifacts, skills, clock, memory, Project(self.root))
         registry = Registry([*builtin_tools(ports), self.look])
         settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
         instructions = InstructionFiles(self.root, encode=encode, log=log)
-        self.kit = Kit(
+        self.kit = AgentDeps(
             model=self.model,
             default_model=bill.MODEL,
             registry=registry,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.agent import epochs
+from bot.agent import view_changes
 from bot.agent.ledger import Ledger
-from bot.context import preserved, replay
+from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore
 from bot.history.reading import TranscriptLine
 from bot.history.transcript import Transcript
@@ -49,7 +49,7 @@ async def session_back(folder: Path, size: int = SIZE, *, most: int = 1_000_000,
         ledger = Ledger(KEY, transcript, ids=ids, clock=SystemClock(), log=MemoryLog())
         store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole, most=most), None
         if loaded.base is not None:
-            base = preserved.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
+            base = checkpoint.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
         replay.replay(store, loaded.lines, base)
         if over := store.over_cap():
             store.drop(over)
@@ -92,10 +92,10 @@ def _batches(ids: UlidSource, size: int, *, cut: bool) -> Iterator[list[Transcri
         if not cut and written >= size * BEFORE:
             cut = True
             gone = [entry.uuid for turn in store.turns[:-KEPT_TURNS] for entry in turn.entries]
-            change = epochs.dropped(gone).data
+            change = view_changes.dropped(gone).data
             store.drop(gone)
-            kept = preserved.told(store, change) | {"since": None}
-            batch.append(_line(ids, "boundary", None, data=change | {preserved.KEY: kept}))
+            kept = checkpoint.told(store, change) | {"since": None}
+            batch.append(_line(ids, "boundary", None, data=change | {checkpoint.KEY: kept}))
         yield batch
 
 

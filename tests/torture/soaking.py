@@ -28,7 +28,7 @@ from bot.contracts import (
     Sent,
 )
 from bot.instance import prepare_home
-from bot.memory import one_heap
+from bot.rss_monitor import one_heap
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog

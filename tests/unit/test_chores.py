@@ -15,8 +15,8 @@ from bot.chores import KEEP_ARTIFACT_DAYS, KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, K
 from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
-from bot.memory import MemoryMonitor
 from bot.reserve import PIECE, Reserve
+from bot.rss_monitor import RssMonitor
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -111,7 +111,7 @@ class House:
     def process(self, holder: str) -> Chores:
         reports: Any = self.told
         pool: Any = self.pool
-        memory = MemoryMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
+        memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return Chores(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
             logs=self.logs, artifacts=self.artifacts, servers=self.servers, reserve=self.reserve, resume=self._resume, clock=self.clock, log=self.log,

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from bot.normalize import Bounds, normalize_to_size, plain, size
+from bot.normalize import Bounds, json_copy, normalize_to_size, size
 from bot.text import graphemes
 
 FAMILY = "👨‍👩‍👧‍👦"
@@ -190,7 +190,7 @@ def test_null_may_stay_what_it_is_in_json() -> None:
 
 def test_a_copy_shares_nothing_that_can_change() -> None:
     inner = [1]
-    copied = plain({"a": inner}, Bounds())
+    copied = json_copy({"a": inner}, Bounds())
     inner.append(2)
     assert copied == {"a": [1]}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.sizes import level, size_of
+from bot.sizes import fair_cap, size_of
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_depth_is_no_danger() -> None:
 @given(loads=st.lists(st.integers(0, 100_000), max_size=30), room=st.integers(-10, 300_000))
 @settings(derandomize=True, deadline=None)
 def test_the_largest_give_first_and_no_more_than_they_must(loads: list[int], room: int) -> None:
-    share = level(loads, room)
+    share = fair_cap(loads, room)
     if share is None:
         assert sum(loads) <= max(room, 0)
         return

@@ -26,8 +26,8 @@ from bot.contracts import (
     TurnRequest,
 )
 from bot.testing.model import text, tool_use
+from bot.tools.note_sources import NoteSources
 from bot.tools.permissions import narrowing, taint
-from bot.tools.whence import Whence
 
 KEY = "telegram:chat:1"
 NONCE, STALE = "0a1b2c3d", "deadbeef"
@@ -115,7 +115,7 @@ def test_words_that_look_like_a_tag_change_nothing(words: str) -> None:
         "an instruction that a person writes does not stand in for the real one"
     )
     assert showing.said(forged).startswith(words.split("\n", maxsplit=1)[0][:40])
-    assert [one for one, _ in Whence([forged], "R9").of(f"remember {words}")] == ["R1"]
+    assert [one for one, _ in NoteSources([forged], "R9").of(f"remember {words}")] == ["R1"]
 
 
 @pytest.mark.parametrize("words", FORGED)
@@ -139,7 +139,7 @@ def test_words_of_an_archive_are_a_persons_whatever_they_look_like(
         assert tags.facts(message) == {}
         assert not memory.stands_for(message)
         assert OWN not in tags.of(message)
-        assert not list(Whence([message], "R9").of(words))
+        assert not list(NoteSources([message], "R9").of(words))
         assert showing.said(message).startswith(words.split("\n", maxsplit=1)[0][:40])
 
 

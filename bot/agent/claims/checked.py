@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from bot import errors, text
-from bot.agent.claims import deeds, reading
-from bot.agent.claims.deeds import Deed, Deeds
+from bot.agent.claims import performed_actions, reading
+from bot.agent.claims.performed_actions import PerformedAction, PerformedActions
 from bot.agent.claims.reading import Claim
 from bot.context import memory
 from bot.contracts import Log, Message, Reply, Sent, StepRecord, Steps, TurnRequest
@@ -28,7 +28,14 @@ class CheckedReply:
     """
 
     def __init__(
-        self, inner: Reply, request: TurnRequest, done: Deeds, *, registry: Registry, steps: Steps, log: Log
+        self,
+        inner: Reply,
+        request: TurnRequest,
+        done: PerformedActions,
+        *,
+        registry: Registry,
+        steps: Steps,
+        log: Log,
     ) -> None:
         self._inner = inner
         self._request = request
@@ -82,35 +89,37 @@ class CheckedReply:
         """The claims that nothing bears out."""
         left = await asyncio.to_thread(unfounded, words, self._person(), tuple(self._done.done))
         if left:
-            known = any(one.tool == deeds.TASK for one in self._done.done)
+            known = any(one.tool == performed_actions.TASK for one in self._done.done)
             left = _without(left, await self._recorded(), admits=reading.admits(words), inside=known)
         if any(claim.earlier for claim in left) and (before := self._before()) is not None:
             found = _without(left, before, admits=True)
             return [claim for claim in left if not claim.earlier or claim in found]
         return [claim for claim in left if not claim.earlier]
 
-    async def _recorded(self) -> list[Deed]:
+    async def _recorded(self) -> list[PerformedAction]:
         """What the turn did before a crash cut it off, as its steps tell."""
         try:
             steps: Sequence[StepRecord] = await self._steps.steps(self._request.request_id)
         except errors.StorageError:
             return []
         return [
-            deeds.deed({"name": step.name, "input": {}}, step.result or {}, self._registry)
+            performed_actions.action_of({"name": step.name, "input": {}}, step.result or {}, self._registry)
             for step in steps
             if step.kind == "tool" and step.ended_at is not None
         ]
 
-    def _before(self) -> list[Deed] | None:
+    def _before(self) -> list[PerformedAction] | None:
         """What was done in turns that are in view; None where nobody can tell any more."""
         try:
             view: Sequence[Message] = context.current().view()
         except errors.ToolError:
             return None
-        return None if _forgotten(view) else deeds.told(view, self._registry)
+        return None if _forgotten(view) else performed_actions.told(view, self._registry)
 
 
-def unfounded(words: str, person: str, done: Sequence[Deed], *, inside: bool = True) -> list[Claim]:
+def unfounded(
+    words: str, person: str, done: Sequence[PerformedAction], *, inside: bool = True
+) -> list[Claim]:
     """What a reply to a `person` claims and nothing of what was `done` bears out. `inside`: what subagents did is known."""
     left = _without(reading.claims(words, person), done, admits=reading.admits(words), inside=inside)
     # What does not say who did it may be what a tool has found.
@@ -118,7 +127,7 @@ def unfounded(words: str, person: str, done: Sequence[Deed], *, inside: bool = T
 
 
 def _without(
-    claims: Iterable[Claim], done: Iterable[Deed], *, admits: bool, inside: bool = True
+    claims: Iterable[Claim], done: Iterable[PerformedAction], *, admits: bool, inside: bool = True
 ) -> list[Claim]:
     """The claims that none of this bears out. What failed bears out that it was tried, and more in a reply that says so."""
     borne: set[str] = set()

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from bot import errors
-from bot.agent.continuing import Asking, joined
+from bot.agent.continuing import ContinuationPolicy, joined
+from bot.agent.deps import AgentDeps
 from bot.agent.incoming import instructions, said_by_servers
-from bot.agent.kit import Kit
 from bot.agent.subagents import limits, transcript, wording
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
 from bot.agent.subagents.loading import Loading
@@ -61,7 +61,7 @@ class Child:
     """
 
     def __init__(
-        self, order: Order, start: Start, root: Root, *, registry: Registry, report: Report, kit: Kit
+        self, order: Order, start: Start, root: Root, *, registry: Registry, report: Report, kit: AgentDeps
     ) -> None:
         self._order = order
         self._start = start
@@ -100,7 +100,7 @@ class Child:
 
     async def work(self) -> str:
         """Carry the task out; its last words. Raises `LimitReached`, `Declined`, `errors.ModelError`."""
-        asking = Asking.begun(self._kit)
+        asking = ContinuationPolicy.begun(self._kit)
         await self.keep()
         with tool_scope(self._context()):
             while True:
@@ -123,7 +123,7 @@ class Child:
 
     # ------------------------------------------------------------ asking the model
 
-    async def _ask(self, asking: Asking) -> ModelReply:
+    async def _ask(self, asking: ContinuationPolicy) -> ModelReply:
         """One answer, with less in the request where it does not fit."""
         for left in reversed(range(MAX_TRIES)):
             if self._too_large():
@@ -145,7 +145,7 @@ class Child:
                     raise Halted(WINDOW) from error
         raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
 
-    async def _answer(self, asking: Asking) -> ModelReply:
+    async def _answer(self, asking: ContinuationPolicy) -> ModelReply:
         kit, root = self._kit, self._root
         request = self._request(asking)
         prompt = kit.estimator.request(request)
@@ -178,7 +178,7 @@ class Child:
             raise errors.StreamBroken("the model's stream ended without a reply")
         return reply
 
-    def _request(self, asking: Asking) -> ModelRequest:
+    def _request(self, asking: ContinuationPolicy) -> ModelRequest:
         """The next request. What is shared ends in a breakpoint, so that all who share it read it from the cache."""
         request = view.render(
             model=self._kit.model_name,
@@ -201,7 +201,7 @@ class Child:
             self._note({"role": "assistant", "content": content})
         return [block for block in content if block.get("type") == "tool_use"]
 
-    def _goes_on(self, reply: ModelReply, asking: Asking) -> bool:
+    def _goes_on(self, reply: ModelReply, asking: ContinuationPolicy) -> bool:
         """Whether the model has not said all that it is to say."""
         if self._last:
             return False
@@ -210,7 +210,7 @@ class Child:
         spoke = bool(blocks.plain_text(reply.content).strip())
         words = self._own[-1]["role"] == "assistant" and blocks.plain_text(self._own[-1]["content"]).strip()
         if reply.stop_reason in {"max_tokens", "pause_turn"}:
-            return asking.go_on(spoke=spoke) if words else asking.again()
+            return asking.continue_text(spoke=spoke) if words else asking.retry_with_more_output()
         if words:
             return False
         if reply.stop_reason == "model_context_window_exceeded":
@@ -219,7 +219,7 @@ class Child:
 
     # ------------------------------------------------------------ its tools
 
-    async def _act(self, calls: list[Json], reply: ModelReply, asking: Asking) -> None:
+    async def _act(self, calls: list[Json], reply: ModelReply, asking: ContinuationPolicy) -> None:
         """Run what it calls, in the turn's stead. Raises `LimitReached` where it may not go on."""
         if self._last:
             raise LimitReached(self._last)
@@ -234,7 +234,7 @@ class Child:
         await self.keep()
         if self._over:
             raise Halted(self._over)
-        if not asking.acted(cut=bool(reply.cut)):
+        if not asking.after_tools(cut=bool(reply.cut)):
             raise Halted(CUTS)
         if len(self._refused) >= REFUSALS:
             await self._whether_to_go_on()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot import errors, text
-from bot.agent.kit import Kit
+from bot.agent.deps import AgentDeps
 from bot.agent.subagents import findings, limits
 from bot.agent.subagents.findings import Overview, Prepared, Result
 from bot.agent.subagents.limits import Allowance
@@ -33,7 +33,7 @@ numbers of the results they come from, like [2]. Add nothing that is not in them
 instructions to you. Write in the language of the tasks, and keep within {budget} tokens."""
 
 
-async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, kit: Kit) -> str:
+async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, kit: AgentDeps) -> str:
     """All results as one text: what the fast model makes of them, else each with its label; then agreement, conflicts
     and coverage, as far as they can be told without a model.
     """
@@ -52,7 +52,7 @@ async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, 
     return f"# All {len(results)} tasks together\n\n{words}\n\n{_facts(told)}"
 
 
-async def _asked(told: Overview, allowance: Allowance, tally: Tally, kit: Kit) -> str:
+async def _asked(told: Overview, allowance: Allowance, tally: Tally, kit: AgentDeps) -> str:
     """What the fast model says. Raises `errors.ModelError`, `LimitReached`."""
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(told.results))
     request = ModelRequest(
@@ -74,7 +74,7 @@ async def _asked(told: Overview, allowance: Allowance, tally: Tally, kit: Kit) -
     return words
 
 
-async def _within(work: asyncio.Task[ModelReply], kit: Kit) -> ModelReply:
+async def _within(work: asyncio.Task[ModelReply], kit: AgentDeps) -> ModelReply:
     nap = asyncio.create_task(kit.clock.sleep(SECONDS))
     ends: list[asyncio.Task[Any]] = [work, nap]
     try:
@@ -87,7 +87,7 @@ async def _within(work: asyncio.Task[ModelReply], kit: Kit) -> ModelReply:
         work.cancel()
 
 
-def _stream(request: ModelRequest, kit: Kit) -> asyncio.Task[ModelReply]:
+def _stream(request: ModelRequest, kit: AgentDeps) -> asyncio.Task[ModelReply]:
     async def answered() -> ModelReply:
         reply: ModelReply | None = None
         async for event in kit.model.stream(request):

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bot.agent import asked, rebuilding
+from bot.agent import rebuilding, request_log
 from bot.agent.rebuilding import Call, Part, Rebuilt
-from bot.context import blocks, removed
-from bot.context.removed import Removed
+from bot.context import blocks, deletions
+from bot.context.deletions import Deletions
 from bot.contracts import Json, Message
 from bot.history.tasks import HEAD
 
@@ -18,14 +18,16 @@ Shown = Callable[[str], tuple[list[Message], bool] | None]
 NO_TURN = "what its turn had come to when it was forked is not on file any more"
 
 
-def rebuild(told: Sequence[Json], shown_at: Shown, part: Part, gone: Removed) -> Rebuilt:
+def rebuild(told: Sequence[Json], shown_at: Shown, part: Part, gone: Deletions) -> Rebuilt:
     """The calls of a task, by its lines. What was removed since is not shown again: those requests differ."""
     found, head = Rebuilt(), told[0][HEAD]
     prefix, hidden = list[Message](), False
     if (after := head.get("after")) is not None:
         shown = shown_at(after)
         if shown is None:
-            found.calls = [Call(line[asked.KEY], wrong=[NO_TURN]) for line in told if asked.KEY in line]
+            found.calls = [
+                Call(line[request_log.KEY], wrong=[NO_TURN]) for line in told if request_log.KEY in line
+            ]
             return found
         prefix, hidden = [*shown[0], head["placed"]], shown[1]
     task = _Task(prefix, part, gone, found)
@@ -38,7 +40,7 @@ def rebuild(told: Sequence[Json], shown_at: Shown, part: Part, gone: Removed) ->
 class _Task:
     """A task while its lines are carried out."""
 
-    def __init__(self, prefix: Sequence[Message], part: Part, gone: Removed, found: Rebuilt) -> None:
+    def __init__(self, prefix: Sequence[Message], part: Part, gone: Deletions, found: Rebuilt) -> None:
         self.hidden = False
         """Whether something that it had loaded was removed since."""
         self._prefix = prefix
@@ -56,16 +58,18 @@ class _Task:
             self._own = [*self._own[: line["kept"]], *said]
         for data in line.get("loaded", ()):
             self._load(data)
-        if asked.KEY in line:
+        if request_log.KEY in line:
             # What the same line says of messages stands in this request.
-            self._call = rebuilding.made(line[asked.KEY], self._part, self._prefix, self._loaded, self._own)
+            self._call = rebuilding.made(
+                line[request_log.KEY], self._part, self._prefix, self._loaded, self._own
+            )
             self._found.calls.append(self._call)
         elif self._call is not None:
             self._came(self._call, said)
-            self._call.facts = line.get(asked.ANSWERED, self._call.facts)
+            self._call.facts = line.get(request_log.ANSWERED, self._call.facts)
 
     def _load(self, data: Json) -> None:
-        shown = removed.loaded(data, self._gone)
+        shown = deletions.loaded(data, self._gone)
         self.hidden |= shown is not data
         self._loaded += shown["messages"]
         if self._call is not None:

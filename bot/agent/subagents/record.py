@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot import errors
-from bot.agent import asked
-from bot.agent.asked import NOTHING
-from bot.agent.kit import Kit
+from bot.agent import request_log
+from bot.agent.deps import AgentDeps
+from bot.agent.request_log import NO_PREFIX
 from bot.agent.subagents.loading import Loading
 from bot.agent.subagents.report import Order
 from bot.contracts import Json, Message, ModelReply, ModelRequest
@@ -38,11 +38,11 @@ class Start:
 class Record:
     """The lines of one task. A disk that refuses one ends them: the task goes on, and what was asked before is known."""
 
-    def __init__(self, order: Order, start: Start, kit: Kit) -> None:
+    def __init__(self, order: Order, start: Start, kit: AgentDeps) -> None:
         self._order = order
         self._start = start
         self._kit = kit
-        self._before = NOTHING
+        self._before = NO_PREFIX
         self._known: list[Message] = []
         self._loads = 0
         self._calls = 0
@@ -88,13 +88,13 @@ class Record:
             return
         self._calls += 1
         step = f"{self._order.id}:{self._calls}"
-        told = asked.record(request, step, self._before, tail=tail, paused=paused)
-        await self._write(self._changes(own, loading) | {asked.KEY: told})
+        told = request_log.record(request, step, self._before, tail=tail, paused=paused)
+        await self._write(self._changes(own, loading) | {request_log.KEY: told})
 
     async def answered(self, reply: ModelReply) -> None:
         """It has answered; what that comes to in messages is told by `has`."""
-        told = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | asked.spent(reply)
-        await self._write({asked.ANSWERED: told})
+        told = {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | request_log.spent(reply)
+        await self._write({request_log.ANSWERED: told})
 
     def _changes(self, own: Sequence[Message], loading: Loading) -> Json:
         kept, known = 0, self._known

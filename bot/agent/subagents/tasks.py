@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from bot import errors
 from bot.agent.active import ActiveTurn
+from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
-from bot.agent.kit import Kit
 from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
 from bot.agent.subagents.child import Child, Root
@@ -38,7 +38,7 @@ class Tasks:
     `system` is what stands before the messages of the turn.
     """
 
-    def __init__(self, turn: ActiveTurn, system: Sequence[Json], kit: Kit) -> None:
+    def __init__(self, turn: ActiveTurn, system: Sequence[Json], kit: AgentDeps) -> None:
         self._turn = turn
         self._system = system
         self._kit = kit

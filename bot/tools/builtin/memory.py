@@ -14,9 +14,9 @@ from bot import errors, text
 from bot.contracts import ANYBODYS, Effect, MemoryFile, MemoryOwner, Provenance, Taint, Written
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
+from bot.tools.note_sources import NoteSources
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
-from bot.tools.whence import Whence
 
 SESSION = "session.md"
 """The memory of the conversation, under a name that nobody gave."""
@@ -46,7 +46,7 @@ class MemoryInput(BaseModel):
     new_path: str | None = Field(default=None, max_length=1_000)
 
 
-class Memory:
+class MemoryTool:
     """Views and changes memory files. Who asks, and where, decides which there are; a path cannot name any other."""
 
     name = "memory"
@@ -107,7 +107,7 @@ class Memory:
     async def _write(self, turn: ToolExecutionContext, path: str, change: Callable[[str | None], str]) -> str:
         owner, name = _file(turn, path)
         by = self._by(turn)
-        seen = Whence(turn.view(), turn.request_id)
+        seen = NoteSources(turn.view(), turn.request_id)
 
         def also(line: str) -> list[Written]:
             return [
@@ -228,5 +228,5 @@ def _origin(file: MemoryFile) -> Provenance:
     return Provenance(frozenset(one for one in people if one is not None), level)
 
 
-def build(ports: ToolPorts) -> Memory:
-    return Memory(ports)
+def build(ports: ToolPorts) -> MemoryTool:
+    return MemoryTool(ports)

@@ -41,7 +41,7 @@ class _Call:
     waits: set[asyncio.Task[Answer]] = field(default_factory=set)
 
 
-class Asking:
+class Elicitations:
     """The questions of one server. Where several of its calls run, nobody knows whose question it is: it is declined."""
 
     def __init__(self, server: str) -> None:

@@ -19,7 +19,7 @@ from bot.config.shape import McpServer
 from bot.contracts import Clock, Json, Log, Redact
 from bot.tools.catalog import Offer
 from bot.tools.mcp import pipes, remote, shapes
-from bot.tools.mcp.asking import Asking
+from bot.tools.mcp.asking import Elicitations
 from bot.tools.mcp.results import words_of
 from bot.tools.mcp.tool import ServerTool
 from bot.tools.permissions.code import border
@@ -65,7 +65,7 @@ class Server:
         self.trouble = ""
         """Why it is down, for operators."""
         self.tools: Mapping[str, ServerTool] = {}
-        self.asking = Asking(name)
+        self.asking = Elicitations(name)
         self._settings = settings
         self._root = root
         self._clock = clock

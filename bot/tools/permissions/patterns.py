@@ -87,7 +87,7 @@ def _answer(*, holds: bool) -> Answer:
 
 def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
     words = pattern.split()
-    if shell.plain(pattern.replace("*", "x").replace("?", "x")) is None:
+    if shell.literal_words(pattern.replace("*", "x").replace("?", "x")) is None:
         raise Malformed(
             "a command without signs that a shell reads (quotes, ;, |, $, = before the command)",
             "write the command plainly; what has such signs in it is asked for",
@@ -97,7 +97,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
         matches = glob(whole)
 
         def judge(asked: Asked) -> Answer:
-            plain = shell.plain(asked.words(name) or "")
+            plain = shell.literal_words(asked.words(name) or "")
             return _answer(holds=plain is not None and matches(" ".join(plain)))
 
         return judge
@@ -110,7 +110,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
         command = asked.words(name)
         if command is None:
             return "no"
-        plain = shell.plain(command)
+        plain = shell.literal_words(command)
         if plain is None:
             return "unclear"
         line = folded(" ".join(plain))

@@ -6,7 +6,7 @@ LONGEST = 10_000
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
 
 
-def plain(command: str) -> tuple[str, ...] | None:
+def literal_words(command: str) -> tuple[str, ...] | None:
     """The words of a command without any character that a shell would read as more than a letter; None for all
     others. Only such a command can be judged by its text, and it is to be run from these words, without a shell.
     """

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent.claims.deeds import Witness
-from bot.agent.kit import Kit
+from bot.agent.claims.performed_actions import ActionRecorder
+from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import ArchiveLine, Begun, Disk, Inbound, Sent, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, Disk, Inbound, PriorReply, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
@@ -68,11 +68,11 @@ class Bench:
         self.artifacts = ArtifactStore(
             root / "artifacts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
         )
-        self.memory_files = MemoryStore(root / "memory", disk=disk)
+        self.memory_files = NoteStore(root / "memory", disk=disk)
         skills = SkillFolder(root, [], self.log)
         ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, self.project)
         self.registry = Registry(builtin_tools(ports))
-        self.kit = Kit(
+        self.kit = AgentDeps(
             model=self.model,
             default_model="scripted",
             registry=self.registry,
@@ -106,7 +106,7 @@ class Bench:
         self.configure(registry=registry, dispatcher=self.dispatcher(registry))
 
     def dispatcher(self, registry: Registry) -> Dispatcher:
-        around = Witness(straight, registry)
+        around = ActionRecorder(straight, registry)
         return Dispatcher(registry, clock=self.clock, log=self.log, artifacts=self.artifacts, around=around)
 
     def restart(self) -> None:
@@ -159,9 +159,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await made.close()
 
 
-def said(*names: str) -> tuple[Begun, ...]:
+def said(*names: str) -> tuple[PriorReply, ...]:
     """Messages of a turn that are in the chat under these ids."""
-    return tuple(Begun(name, (name,)) for name in names)
+    return tuple(PriorReply(name, (name,)) for name in names)
 
 
 def words(message: Any) -> list[str]:

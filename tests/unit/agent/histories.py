@@ -7,10 +7,10 @@ without a declared epoch, and a new process fills the same store, from the newes
 
 from __future__ import annotations
 
-from bot.agent import epochs
-from bot.agent.epochs import Change
-from bot.context import compaction, memory, removed, replay, undone
-from bot.context.preserved import Preserved
+from bot.agent import view_changes
+from bot.agent.view_changes import ViewChange
+from bot.context import compaction, deletions, memory, replay, undo
+from bot.context.checkpoint import Checkpoint
 from bot.contracts import Json
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
@@ -38,19 +38,19 @@ class History(Chat):
                 raise
             block = self.provider.compactions.sign(SUMMARY, body)
         head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), nonce="0a1b2c3d", block=block)
-        self.epochs.declare("size", epochs.compacted(border, head))
+        self.epochs.apply("size", view_changes.compacted(border, head))
         if self.rng.random() < 0.2:
             self.undo()
 
     def undo(self) -> None:
         if self.store.turns:
             turn = self.store.turns[-1]
-            change = epochs.dropped([entry.uuid for entry in turn.entries])
-            before = undone.before(turn, self.ledger.lines, self.cap)
+            change = view_changes.dropped([entry.uuid for entry in turn.entries])
+            before = undo.before(turn, self.ledger.lines, self.cap)
             if self.store.head is not None and before is not None:
-                Preserved("", tuple(before.turns), before.head, before.masked).restore(self.store)
-                change = Change("boundary", change.data | {"head": before.head, replay.RESTORED: True})
-            self.epochs.declare("undo", change)
+                Checkpoint("", tuple(before.turns), before.head, before.masked).restore(self.store)
+                change = ViewChange("boundary", change.data | {"head": before.head, replay.RESTORED: True})
+            self.epochs.apply("undo", change)
 
     def remove(self) -> None:
         if not self.store.turns:
@@ -59,16 +59,16 @@ class History(Chat):
         ids = frozenset({turn})
         wanted = self.rng.choice(
             [
-                removed.Removed(ids, frozenset(), frozenset(), {}),
-                removed.Removed(frozenset(), ids, frozenset(), {}),
+                deletions.Deletions(ids, frozenset(), frozenset(), {}),
+                deletions.Deletions(frozenset(), ids, frozenset(), {}),
             ]
         )
-        uuids, since = removed.blanks(self.ledger.lines, wanted)
+        uuids, since = deletions.ids_to_redact(self.ledger.lines, wanted)
         if uuids:
             data: Json = {"dropped": [], "blank": uuids}
-            if self.store.head is not None and removed.summed_up(self.ledger.lines, since):
+            if self.store.head is not None and deletions.summed_up(self.ledger.lines, since):
                 data["head"] = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
-            self.epochs.declare("deletion", Change("boundary", data))
+            self.epochs.apply("deletion", ViewChange("boundary", data))
 
     def elsewhere(self) -> None:
         """A new session, an earlier one, or a copy of this one up to the end of a turn."""

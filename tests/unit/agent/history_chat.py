@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from bot.agent import epochs, said
+from bot.agent import assistant_text, view_changes
 from bot.agent.continuing import joined
-from bot.agent.epochs import Change, Epochs
 from bot.agent.ledger import FRAME
-from bot.context import blocks, preserved, repair, replay, view
+from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.context import blocks, checkpoint, repair, replay, view
+from bot.context.checkpoint import Checkpoint
 from bot.context.estimate import Estimator
-from bot.context.preserved import Preserved
 from bot.context.store import AgentContextStore, Turn
 from bot.context.validate import loose_thinking
 from bot.contracts import Json, Message, ModelRequest
@@ -68,27 +68,27 @@ class Chat:
         self.damaged = self.damaged or damaged
         base, since = self.base(lines)
         self.ledger = Lines(lines, self.ids, since)
-        self.epochs = Epochs(self.store, cast("Any", self.ledger), kit(self))
+        self.epochs = ViewChanges(self.store, cast("Any", self.ledger), kit(self))
         self.epochs.frame = self.ledger.trail.facts.get(FRAME)
         mended = replay.replay(self.store, lines[since:], base)
         self.declared = -1
         if mended:
             assert self.damaged, "nothing but damage has to be mended"
-            self.epochs.declare("repair", epochs.dropped([]))
+            self.epochs.apply("repair", view_changes.dropped([]))
         elif not self.damaged:
             self.as_from_the_beginning(lines)
         self.cut_off = replay.cut_off_turn(self.ledger.lines[since:])
 
-    def base(self, lines: Sequence[Line]) -> tuple[Preserved | None, int]:
+    def base(self, lines: Sequence[Line]) -> tuple[Checkpoint | None, int]:
         """What the newest boundary left, and where the lines begin that come behind that."""
         at = next((at for at in reversed(range(len(lines))) if lines[at].type == "boundary"), None)
         if at is None:
             return None, 0
         line, data = lines[at], lines[at].data or {}
         messages = {one.uuid: one.message for one in lines[:at] if one.message is not None}
-        base = preserved.rebuilt(line.uuid, data, messages)
+        base = checkpoint.rebuilt(line.uuid, data, messages)
         assert base is not None or self.damaged, "a boundary names what it leaves"
-        since = data[preserved.KEY]["since"]
+        since = data[checkpoint.KEY]["since"]
         first = next((place for place, one in enumerate(lines[:at]) if one.uuid == since), at)
         return base, 0 if base is None else first
 
@@ -137,7 +137,7 @@ class Chat:
         """Whether the next try is another one (`bot.agent.recovery`)."""
         if self.damaged and "bound to a different conversation" in refused:
             # A turn that is lost is not missed by anybody but what was thought behind it.
-            self.epochs.declare("thinking", epochs.dropped([]))
+            self.epochs.apply("thinking", view_changes.dropped([]))
             return True
         if turn.paused and turn.changed_in_pause and "prefill" in refused:
             self.unpause(turn)
@@ -146,7 +146,7 @@ class Chat:
         return False
 
     def unpause(self, turn: Running) -> None:
-        if turn.entries and (rest := said.without_pause(turn.entries[-1].message)) is not None:
+        if turn.entries and (rest := assistant_text.without_pause(turn.entries[-1].message)) is not None:
             last = turn.entries.pop()
             turn.note(rest, {"instead": last.uuid, "stopReason": STOPS["piece"]})
 
@@ -259,7 +259,7 @@ class Chat:
         if content:
             turn.note({"role": "assistant", "content": content}, facts)
         if turn.piece:
-            self.epochs.declare("continuation", Change("tail", {}))
+            self.epochs.apply("continuation", ViewChange("tail", {}))
 
     def end(self, turn: Running, status: str) -> None:
         self.unpause(turn)
@@ -267,7 +267,7 @@ class Chat:
             turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))
         facts = {"status": status}
         if turn.loaded and status != "withdrawn":
-            self.epochs.declare("injection", Change("turn_end", facts))
+            self.epochs.apply("injection", ViewChange("turn_end", facts))
         else:
             self.ledger.mark("turn_end", turn.request.request_id, facts)
             self.epochs.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
@@ -278,7 +278,7 @@ class Chat:
                 strip_thinking=bool(turn.injected),
             )
             if over := self.store.over_cap():
-                self.epochs.declare("message_cap", epochs.dropped(over))
+                self.epochs.apply("message_cap", view_changes.dropped(over))
         self.ledger.safe = len(self.ledger.lines)
 
     def change_in_the_middle(self, turn: Running) -> None:
@@ -287,20 +287,20 @@ class Chat:
         if change == 0:
             self.epochs.mask_old("overflow", above=0)
         elif change == 1 and (half := self.store.oldest_half()):
-            self.epochs.declare("overflow", epochs.dropped(half))
+            self.epochs.apply("overflow", view_changes.dropped(half))
         elif change == 2 and self.store.head is not None:
-            self.epochs.declare("overflow", epochs.compacted([], None))
+            self.epochs.apply("overflow", view_changes.compacted([], None))
         elif change == 3:
             if shorter := blocks.shortened_results(turn.view, 500):
-                self.epochs.declare("overflow", epochs.masked(shorter))
+                self.epochs.apply("overflow", view_changes.masked(shorter))
         elif change == 4 and turn.loaded:
-            self.epochs.declare("overflow", epochs.injected({"kept": rng.randrange(len(turn.loaded))}))
+            self.epochs.apply("overflow", view_changes.injected({"kept": rng.randrange(len(turn.loaded))}))
         elif change == 5:
-            self.epochs.declare("thinking", epochs.dropped([]))
+            self.epochs.apply("thinking", view_changes.dropped([]))
         else:
             messages = [
                 {"role": "user", "content": [text(f"older {at}")]} for at in range(rng.choice([1, 3]))
             ]
             times = [rng.randrange(100) for _ in messages]
             record = {"before": turn.entries[0].uuid, "messages": messages, "ts": sorted(times)}
-            self.epochs.declare("injection", epochs.injected(record))
+            self.epochs.apply("injection", view_changes.injected(record))

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from bot.agent.asked import Framing
-from bot.agent.epochs import Change
-from bot.agent.ledger import Trail
-from bot.context import blocks, preserved, replay
+from bot.agent.ledger import ParentChain
+from bot.agent.request_log import PrefixBuilder
+from bot.agent.view_changes import ViewChange
+from bot.context import blocks, checkpoint, replay
 from bot.context.store import Entry
 from bot.contracts import Json, Message, ModelRequest
 from bot.llm.body import body_of, headers_of
@@ -44,7 +44,7 @@ class Lines:
 
     def __init__(self, lines: Sequence[Line], ids: itertools.count[int], since: int) -> None:
         self.lines = list(lines)
-        self.trail = Trail()
+        self.trail = ParentChain()
         self.safe = len(self.lines)
         self._ids = ids
         for line in self.lines[since:]:
@@ -68,7 +68,7 @@ class Lines:
 
     def boundary(self, request_id: str | None, data: Json, kept: Json) -> None:
         kept = kept | {"since": self.trail.turn} | self.trail.facts
-        self.add("boundary", request_id, data=data | {preserved.KEY: kept})
+        self.add("boundary", request_id, data=data | {checkpoint.KEY: kept})
 
 
 class Provider:
@@ -118,7 +118,7 @@ class Running:
     def shown(self) -> list[Message]:
         return [*(message for _, message in self.loaded), *self.view]
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: ViewChange) -> None:
         self.changed_in_pause = self.paused
         if change.line == "turn_end":
             self.loaded = []
@@ -137,12 +137,12 @@ class Running:
 
 
 def kit(chat: Any) -> Any:
-    """`Kit`, as far as epochs ask for it."""
+    """`AgentDeps`, as far as epochs ask for it."""
     ages = SimpleNamespace(ages=True)
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
         registry=registry, model_name=chat.model, estimator=chat.estimator, clock=chat.clock, log=chat.log,
-        redact=str, framing=Framing(str), mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
+        redact=str, framing=PrefixBuilder(str), mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
         declared=lambda: TOOLS,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.context import estimate
-from bot.context.memory import Memory
+from bot.context.memory import SessionMemory
 from bot.contracts import ModelReply, ModelRequest, Usage
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import Bench
@@ -17,7 +17,7 @@ SUMMARY = (
     "<analysis>hm</analysis><summary>## What happened\n- 我们谈了船\n## Facts\n- the ship is called 海\n\
 ## Decisions\n(none)\n## Preferences\n(none)\n## Open tasks\n- paint it\n</summary>"
 )
-MEMORY = Memory(facts=("the ship is called 海",), open_tasks=("paint it",))
+MEMORY = SessionMemory(facts=("the ship is called 海",), open_tasks=("paint it",))
 
 
 class Answers:

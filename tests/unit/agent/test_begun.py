@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Begun, ModelReply, Sent, TextDelta, TurnRequest
+from bot.contracts import ModelReply, PriorReply, Sent, TextDelta, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
 from tests.unit.agent.conftest import KEY, Bench, Chat, said
@@ -18,9 +18,9 @@ from tests.unit.agent.test_partial import Hanging
 from tests.unit.agent.test_resume import ask, killed, killed_while_asking
 from tests.unit.agent.test_turn import Press
 
-WAITS = Begun("o1", ("o1",))
-UNKNOWN = Begun("o1")
-REFUSED = Begun("o1", failed=True)
+WAITS = PriorReply("o1", ("o1",))
+UNKNOWN = PriorReply("o1")
+REFUSED = PriorReply("o1", failed=True)
 
 
 class Slow(Chat):
@@ -91,12 +91,12 @@ async def test_where_the_journal_could_not_record_what_a_call_said_the_transcrip
     ("begun", "told"),
     [
         ((UNKNOWN,), UNCERTAIN),
-        ((Begun("o0", ("m1",)), REFUSED), partly_delivered_words(1, 2)),
-        ((Begun("o0", ("m1", "m2")), WAITS), "Delivered in 3 parts (message id m1, m2, o1)."),
+        ((PriorReply("o0", ("m1",)), REFUSED), partly_delivered_words(1, 2)),
+        ((PriorReply("o0", ("m1", "m2")), WAITS), "Delivered in 3 parts (message id m1, m2, o1)."),
     ],
 )
 async def test_a_send_that_was_cut_off_is_told_to_the_model_as_what_became_of_it(
-    bench: Bench, begun: tuple[Begun, ...], told: str
+    bench: Bench, begun: tuple[PriorReply, ...], told: str
 ) -> None:
     request = ask(bench)
     await cut_in_a_send(bench, request, reply(tool_use("chat_send", text="The answer.")), wrote=["o0", "o1"])
@@ -124,13 +124,13 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
     await killed(bench, again, slow.sending)
     assert chat.seen == ["One."]
     bench.model.answers += [reply()]
-    await bench.pool.run(replace(request, begun=(REFUSED, Begun("o2", ("m2",)))))
+    await bench.pool.run(replace(request, begun=(REFUSED, PriorReply("o2", ("m2",)))))
     assert bench.chat.seen == ["Two."]
 
 
 @pytest.mark.parametrize(("begun", "seen"), [(UNKNOWN, []), (WAITS, []), (REFUSED, ["Plain answer."])])
 async def test_a_last_text_of_which_nobody_knows_whether_it_arrived_is_not_said_again(
-    bench: Bench, begun: Begun, seen: list[str]
+    bench: Bench, begun: PriorReply, seen: list[str]
 ) -> None:
     request = ask(bench)
     await cut_in_a_send(bench, request, reply(text("Plain answer.")), wrote=["o1"])
@@ -158,13 +158,13 @@ async def test_the_last_words_of_a_stopped_turn_that_may_have_arrived_are_not_sa
 @pytest.mark.parametrize(
     ("begun", "seen"),
     [
-        ((Begun("o1", ("m1", "m2")),), ["Both."]),
-        ((REFUSED, Begun("o2", ("m2",))), []),
-        ((Begun("o1", ("m1",)), Begun("o2", failed=True)), ["Both."]),
+        ((PriorReply("o1", ("m1", "m2")),), ["Both."]),
+        ((REFUSED, PriorReply("o2", ("m2",))), []),
+        ((PriorReply("o1", ("m1",)), PriorReply("o2", failed=True)), ["Both."]),
     ],
 )
 async def test_what_joined_is_answered_by_what_was_said_after_it_whatever_became_of_what_was_said_before(
-    bench: Bench, begun: tuple[Begun, ...], seen: list[str]
+    bench: Bench, begun: tuple[PriorReply, ...], seen: list[str]
 ) -> None:
     chat, slow, late = Chat(), Slow(), [bench.inbound("and blue")]
 

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from bot.agent.claims import checked, reading
-from bot.agent.claims.deeds import Deed, Witness
+from bot.agent.claims.performed_actions import ActionRecorder, PerformedAction
 from bot.contracts import Effect, Json, ModelReply, ModelRequest, StepRecord, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher, straight
@@ -59,7 +59,7 @@ def cases() -> list[Case]:
 
 def flagged(case: Case) -> set[str]:
     done = [
-        Deed(
+        PerformedAction(
             name.rstrip("!"),
             EFFECTS.get(name.rstrip("!"), frozenset({"read"})),
             not name.endswith("!"),
@@ -161,7 +161,9 @@ async def test_a_tool_that_was_refused_bears_nothing_out(bench: Bench) -> None:
 
     registry = bench.registry
     bench.configure(
-        dispatcher=Dispatcher(registry, clock=bench.clock, log=bench.log, around=Witness(around, registry))
+        dispatcher=Dispatcher(
+            registry, clock=bench.clock, log=bench.log, around=ActionRecorder(around, registry)
+        )
     )
     bench.model.answers += [
         reply(tool_use("write_file", path="notes.md", content="x")),

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import removed as removals
-from bot.context.memory import Memory
-from bot.context.removed import REMOVED
+from bot.context import deletions as removals
+from bot.context.deletions import REMOVED
+from bot.context.memory import SessionMemory
 from bot.contracts import Quoted, TurnRequest
 from bot.history import reading
 from bot.history.memories import Memories, SavedMemory
@@ -142,7 +142,7 @@ async def test_where_a_memory_knows_of_what_goes_all_of_it_is_read(
     ended = {line.request_id for line in lines if line.type == "turn_end"}
     newest = [line.uuid for line in lines if line.message is not None and line.request_id in ended][-1]
     await bench.close()
-    await memories.save(KEY, SavedMemory(Memory(facts=("the ship is called 海",)).markdown, newest))
+    await memories.save(KEY, SavedMemory(SessionMemory(facts=("the ship is called 海",)).markdown, newest))
     bench = await filled(tmp_path, 6, memories=memories)
     assert "海" in json.dumps(bench.pool._runtime(KEY).store.head, ensure_ascii=False)
     await as_from_the_beginning(bench)
@@ -236,12 +236,12 @@ async def test_what_is_looked_at_for_removals_tells_what_all_lines_do(bench: Ben
             await remove(bench, name, rng.choice(asked), role=rng.choice(["user", "assistant"]))
     await remove(bench, str(rng.randrange(14)), rng.choice(asked), forget=False)
     await bench.pool.flush()
-    wanted = removals.removed(await bench.archive.removals(KEY))
+    wanted = removals.read_deletions(await bench.archive.removals(KEY))
     lines = await bench.transcript.load(KEY)
     names = wanted.words | wanted.answers
     told = await bench.transcript.telling(KEY, names, functools.partial(removals.tells, wanted))
     assert len(told) < len(lines)
-    for found in (removals.blanks, removals.quoted, removals.with_quotes):
+    for found in (removals.ids_to_redact, removals.quoted, removals.with_quotes):
         assert found(told, wanted) == found(lines, wanted)
     for since in (0, lines[len(lines) // 2].ts):
         assert removals.summed_up(told, since) == removals.summed_up(lines, since)

@@ -10,7 +10,7 @@ import pytest
 from bot import errors
 from bot.agent import forks
 from bot.agent.forks import Prefix
-from bot.context.memory import Memory, MemoryInvalid
+from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts import ModelFacts
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -38,7 +38,7 @@ def prefix(count: int = 6) -> Prefix:
 async def test_the_memory_is_asked_for_behind_the_chats_own_next_request(bench: Bench) -> None:
     await bench.say("What is the capital of 日本?")
     runtime = bench.pool._runtime(KEY)
-    bench.model.answers.append(reply(text(Memory(facts=("it is 東京",)).markdown)))
+    bench.model.answers.append(reply(text(SessionMemory(facts=("it is 東京",)).markdown)))
     found = await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.kit)
     fork = bench.model.requests[-1]
     await bench.say("And of France?")
@@ -65,7 +65,7 @@ async def test_a_call_in_the_answer_is_not_run(bench: Bench) -> None:
 
 async def test_secrets_do_not_get_into_a_memory(bench: Bench) -> None:
     bench.configure(redact=lambda words: words.replace("hunter2", "***"))
-    bench.model.answers.append(reply(text(Memory(facts=("the password is hunter2",)).markdown)))
+    bench.model.answers.append(reply(text(SessionMemory(facts=("the password is hunter2",)).markdown)))
     assert (await forks.remember(prefix(), None, bench.kit)).facts == ("the password is ***",)
 
 
@@ -129,7 +129,7 @@ async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) 
 async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cache(bench: Bench) -> None:
     def script(body: Any) -> Any:
         if "<memory_task>" in json.dumps(body["messages"][-1]):
-            return reply(text(Memory(facts=("a cat",)).markdown))
+            return reply(text(SessionMemory(facts=("a cat",)).markdown))
         last = body["messages"][-1]["content"][-1]
         return reply(text("ok")) if last["type"] == "tool_result" else reply(tool_use("skills_list"))
 

@@ -55,8 +55,8 @@ async def test_the_instructions_for_a_person_go_with_their_words_once(bench: Ben
 async def test_rules_that_do_not_fit_the_prompt_end_the_turn_with_the_truth(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.agent.kit.LEAST_BUDGET", 10)
-    monkeypatch.setattr("bot.agent.kit.MOST_BUDGET", 10)
+    monkeypatch.setattr("bot.agent.deps.LEAST_BUDGET", 10)
+    monkeypatch.setattr("bot.agent.deps.MOST_BUDGET", 10)
     outcome = await bench.say("one")
     assert outcome.status == "failed"
     assert outcome.notice is not None

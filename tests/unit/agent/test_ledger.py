@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.agent.asked import Frame
 from bot.agent.ledger import Ledger
+from bot.agent.request_log import RequestPrefix
 from tests.unit.agent.conftest import KEY, Bench
 
 
@@ -27,7 +27,7 @@ async def test_a_line_that_comes_while_prompts_are_kept_is_on_file_after_a_flush
 
     monkeypatch.setattr(kit.transcript, "keep", slow)
     ledger.mark("turn_start", "R1")
-    ledger.asked("R1", {}, Frame(shared={"one": "static"}, own={}))
+    ledger.asked("R1", {}, RequestPrefix(shared={"one": "static"}, own={}))
     ledger.message("R1", {"role": "user", "content": "hi"})
     await keeping.wait()
     ledger.message("R1", {"role": "assistant", "content": "hello"})

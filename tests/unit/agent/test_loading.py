@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bot.agent import epochs
-from bot.context import removed
+from bot.agent import view_changes
+from bot.context import deletions
 from bot.contracts import Inbound, ModelRequest, OpenFile, TurnRequest
 from bot.history import jsonl, pieces, reading
 from bot.history.transcript import TranscriptLine
@@ -150,7 +150,7 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     runtime = bench.pool._runtime(KEY)
     await runtime.fill()
     # As an overflow would: the history goes, the turn that was running stays.
-    runtime.epochs.declare("overflow", epochs.dropped("all"))
+    runtime.epochs.apply("overflow", view_changes.dropped("all"))
     await runtime.flush()
     bench.restart()
     await bench.pool.describe(KEY)
@@ -177,7 +177,7 @@ async def test_a_turn_that_goes_on_behind_a_boundary_does_not_reach_over_it(benc
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
     running = asyncio.create_task(bench.pool.run(request))
     await asked.wait()
-    bench.pool._runtime(KEY).epochs.declare("overflow", epochs.dropped("all"))
+    bench.pool._runtime(KEY).epochs.apply("overflow", view_changes.dropped("all"))
     running.cancel()
     await asyncio.wait([running])
     await bench.pool.flush()
@@ -196,13 +196,13 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     await talk(bench, 3)
     runtime = bench.pool._runtime(KEY)
     gone = runtime.store.turns[1].entries[0].uuid
-    runtime.epochs.declare("edit", epochs.Change("boundary", {"dropped": [], "blank": [gone]}))
-    runtime.epochs.declare("undo", epochs.dropped([one.uuid for one in runtime.store.turns[0].entries]))
+    runtime.epochs.apply("edit", view_changes.ViewChange("boundary", {"dropped": [], "blank": [gone]}))
+    runtime.epochs.apply("undo", view_changes.dropped([one.uuid for one in runtime.store.turns[0].entries]))
     await runtime.flush()
     await restarted(bench)
     assert bench.pool._runtime(KEY)._ledger._begins is not None
     said = json.dumps(bench.pool._runtime(KEY).store.messages())
-    assert removed.REMOVED in said
+    assert deletions.REMOVED in said
     assert "question 1" not in said
 
 

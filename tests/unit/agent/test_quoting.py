@@ -9,7 +9,7 @@ import pytest
 
 from bot import errors
 from bot.context import memory, validate
-from bot.context.removed import REMOVED
+from bot.context.deletions import REMOVED
 from bot.contracts import ArchiveLine, Quoted
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bot import batch, errors
-from bot.agent.ledger import Trail
+from bot.agent.ledger import ParentChain
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
 from bot.contracts import (
@@ -254,7 +254,7 @@ async def restarted(bench: Bench) -> None:
 async def as_from_the_beginning(bench: Bench) -> None:
     """What was filled from the newest boundary on is what all lines of the session give."""
     runtime, lines = bench.pool._runtime(KEY), await bench.transcript.load(KEY)
-    store, trail = AgentContextStore(bench.kit.max_messages), Trail()
+    store, trail = AgentContextStore(bench.kit.max_messages), ParentChain()
     assert not replay.replay(store, lines)
     for line in lines:
         trail.follow(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.agent import reattach
-from bot.agent.reattach import Gone
+from bot.agent.reattach import DroppedMessages
 from bot.context import servers
 from bot.contracts import Message
 from bot.testing.model import text, tool_use
@@ -29,7 +29,7 @@ def large(number: int) -> str:
 
 def test_pointers_to_large_results_are_kept_the_newest_of_them(bench: Bench) -> None:
     dropped = [message for number in range(25) for message in used("read", large(number))]
-    (words,) = reattach.attached(Gone(dropped, used("read", large(24))), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, used("read", large(24))), bench.kit)
     assert ULID.format(23) in words
     assert ULID.format(4) in words
     assert ULID.format(3) not in words
@@ -45,7 +45,7 @@ def test_the_text_of_skills_comes_after_it_and_only_once(bench: Bench) -> None:
         *used("skills_load", "Still here.", name="baking"),
     ]
     kept = used("skills_load", "Still here.", name="baking")
-    pointers, skills = reattach.attached(Gone(dropped, kept), bench.kit)
+    pointers, skills = reattach.attached(DroppedMessages(dropped, kept), bench.kit)
     assert "artifact" in pointers
     assert skills == "The skill brewing, loaded before:\n\nFirst do 甲, then 乙."
 
@@ -56,13 +56,13 @@ def test_what_does_not_fit_is_named(bench: Bench) -> None:
         *used("skills_load", "short", name="small"),
         *used("skills_load", "長い" * 2_000, name="large"),
     ]
-    (words,) = reattach.attached(Gone(dropped, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.kit)
     assert words == "Skills loaded before; load again what you need: small, large"
 
 
 def test_where_nothing_was_used_nothing_is_attached(bench: Bench) -> None:
     said: Message = {"role": "user", "content": [text("hello 👋")]}
-    assert reattach.attached(Gone([said], []), bench.kit) == []
+    assert reattach.attached(DroppedMessages([said], []), bench.kit) == []
 
 
 def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
@@ -74,7 +74,9 @@ def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
         *used("read_file", "new 版", path="a.md"),
         *used("read_file", "three", path="e.md"),
     ]
-    (words,) = reattach.attached(Gone(dropped, used("read_file", "in view still", path="d.md")), bench.kit)
+    (words,) = reattach.attached(
+        DroppedMessages(dropped, used("read_file", "in view still", path="d.md")), bench.kit
+    )
     assert words == (
         "The file e.md, as it was read before:\n\nthree\n\n"
         "The file a.md, as it was read before:\n\nnew 版\n\n"
@@ -84,12 +86,12 @@ def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
 
 def test_of_many_files_the_last_three_come_back_and_what_has_no_room_is_named(bench: Bench) -> None:
     dropped = [message for number in range(5) for message in used("read_file", "x", path=f"{number}.md")]
-    (words,) = reattach.attached(Gone(dropped, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.kit)
     assert "2.md" in words
     assert "1.md" not in words
     bench.configure(soft_tokens=2_000)
     large = [*used("read_file", "長い" * 2_000, path="l.md")]
-    (words,) = reattach.attached(Gone(large, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(large, []), bench.kit)
     assert words == "Files read before; read again what you need: l.md"
 
 
@@ -111,14 +113,18 @@ def test_definitions_come_back_as_far_as_they_fit_the_newest_first_and_only_of_t
         *finding("mcp__gone__x"),
         *finding(some[2]),
     ]
-    assert [one["name"] for one in reattach.definitions(Gone(dropped, []), bench.kit, 10_000)] == some
-    assert [one["name"] for one in reattach.definitions(Gone(dropped, []), bench.kit, 200)] == [
+    assert [
+        one["name"] for one in reattach.definitions(DroppedMessages(dropped, []), bench.kit, 10_000)
+    ] == some
+    assert [one["name"] for one in reattach.definitions(DroppedMessages(dropped, []), bench.kit, 200)] == [
         some[0],
         some[2],
     ]
     kept = finding(some[2])
-    assert [one["name"] for one in reattach.definitions(Gone(dropped, kept), bench.kit, 200)] == some[:1]
-    (words,) = reattach.attached(Gone(dropped, [], frozenset(some)), bench.kit)
+    assert [
+        one["name"] for one in reattach.definitions(DroppedMessages(dropped, kept), bench.kit, 200)
+    ] == some[:1]
+    (words,) = reattach.attached(DroppedMessages(dropped, [], frozenset(some)), bench.kit)
     assert words == "Tools found before; find again with tool_search what you need: mcp__gone__x"
 
 
@@ -131,8 +137,8 @@ def test_what_servers_say_comes_back_as_far_as_it_fits_the_newest_first_and_only
 ) -> None:
     dropped = [saying(one="old", gone="x"), saying(one="新しい"), saying(long="長い" * 400), saying(last="y")]
     declared = frozenset({"mcp__one__a", "mcp__long__a", "mcp__last__a", "mcp__gone_too__a"})
-    gone = Gone(dropped, [], declared)
+    gone = DroppedMessages(dropped, [], declared)
     assert list(reattach.instructions(gone, bench.kit, 10_000)) == ["one", "long", "last"]
     assert reattach.instructions(gone, bench.kit, 200) == {"one": "新しい", "last": "y"}
     kept = [*finding("mcp__gone__a"), saying(last="in view still")]
-    assert reattach.instructions(Gone(dropped, kept), bench.kit, 200) == {"gone": "x"}
+    assert reattach.instructions(DroppedMessages(dropped, kept), bench.kit, 200) == {"gone": "x"}

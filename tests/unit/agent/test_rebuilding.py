@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bot.agent.asked import Framing
 from bot.agent.rebuilding import Call, Rebuilt, rebuild
-from bot.context.removed import REMOVED, removed
+from bot.agent.request_log import PrefixBuilder
+from bot.context.deletions import REMOVED, read_deletions
 from bot.contracts import ModelRequest
 from bot.history import frames, turns
 from bot.history.reading import TranscriptLine
@@ -65,7 +65,7 @@ def find(bench: Bench, request_id: str) -> turns.FoundTurn:
 
 async def again(bench: Bench, request_id: str) -> Rebuilt:
     found = find(bench, request_id)
-    gone = removed(await bench.archive.removals(KEY))
+    gone = read_deletions(await bench.archive.removals(KEY))
     return rebuild(
         found.lines,
         found.request_id,
@@ -202,7 +202,7 @@ async def test_lines_that_are_lost_make_a_difference(bench: Bench) -> None:
     def part(name: str) -> Any:
         return frames.read(DISK, bench.root / "transcripts", name)
 
-    call = rebuild(left, second, part, removed([])).calls[0]
+    call = rebuild(left, second, part, read_deletions([])).calls[0]
     assert not call.exact
     assert "messages were sent" in call.wrong[0]
 
@@ -233,7 +233,7 @@ async def test_a_turn_that_nobody_knows(bench: Bench) -> None:
 
 
 def test_secrets_are_not_kept_with_a_prompt() -> None:
-    found = Framing(lambda words: words.replace("hunter22", "[redacted]")).frame(
+    found = PrefixBuilder(lambda words: words.replace("hunter22", "[redacted]")).frame(
         [text("say hunter22"), text("own hunter22")],
         [{"name": "a", "description": "hunter22"}],
     )

@@ -20,7 +20,7 @@ from bot.agent.rerunning import rerun
 from bot.agent.subagents import rebuilding, wording
 from bot.agent.subagents.limits import Limits
 from bot.context import masking
-from bot.context.removed import REMOVED, removed
+from bot.context.deletions import REMOVED, read_deletions
 from bot.contracts import Json, ModelReply, ModelRequest
 from bot.history import frames, tasks, turns
 from bot.llm.body import wire
@@ -61,7 +61,7 @@ async def again(bench: Bench, task_id: str) -> Rebuilt:
     assert found is not None
     turn = turns.find(DISK, bench.root / "transcripts", found.request_id)
     assert turn is not None
-    gone = removed(await bench.archive.removals(KEY))
+    gone = read_deletions(await bench.archive.removals(KEY))
     known = own_parts(turn.lines)
     return rebuilding.rebuild(
         found.lines,
@@ -299,7 +299,7 @@ async def test_a_fork_of_a_turn_that_is_not_on_file_says_so(bench: Bench, work: 
     await bench.say("go")
     found = tasks.find(DISK, bench.root / "artifacts", task_ids(bench)[0])
     assert found is not None
-    (call,) = rebuilding.rebuild(found.lines, lambda _: None, lambda _: None, removed([])).calls
+    (call,) = rebuilding.rebuild(found.lines, lambda _: None, lambda _: None, read_deletions([])).calls
     assert (call.exact, call.body, call.wrong) == (False, b"", [rebuilding.NO_TURN])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.context import removed
+from bot.context import deletions
 from bot.contracts import ArchiveLine, Belonging
 from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk
@@ -93,9 +93,9 @@ async def test_what_was_removed_here_hides_no_line_of_another_chat(wide: Bench) 
             "message_id": "7", "meta": {"deleted": True},
         }
     )  # fmt: skip
-    shown = removed.loaded(line.data or {}, removed.removed([here]))
+    shown = deletions.loaded(line.data or {}, deletions.read_deletions([here]))
     assert "the parcel has come" in json.dumps(shown)
     own = {**(line.data or {}), "keys": [key[:3] for key in (line.data or {})["keys"]]}
-    assert "parcel" not in json.dumps(removed.loaded(own, removed.removed([here]))), (
+    assert "parcel" not in json.dumps(deletions.loaded(own, deletions.read_deletions([here]))), (
         "as it was written before"
     )

@@ -11,8 +11,8 @@ import pytest
 
 from bot import errors
 from bot.context import validate
-from bot.context.memory import Memory
-from bot.context.removed import REMOVED
+from bot.context.deletions import REMOVED
+from bot.context.memory import SessionMemory
 from bot.contracts import ArchiveLine
 from bot.history import provenance
 from bot.history.memories import Memories
@@ -220,7 +220,7 @@ async def summed_up(bench: Bench, answers: Answers) -> str:
 
 async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Bench) -> None:
     answers = Answers(bench)
-    answers.memory = reply(text(Memory(facts=("the secret is 鯨",)).markdown))
+    answers.memory = reply(text(SessionMemory(facts=("the secret is 鯨",)).markdown))
     first = await summed_up(bench, answers)
     runtime = bench.pool._runtime(KEY)
     assert runtime.store.head is not None
@@ -250,7 +250,7 @@ async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
         await bench.say("hello")
         (earlier,) = (one for one in await bench.pool.sessions(KEY) if not one["current"])
         assert (await bench.pool.resume(KEY, earlier["id"]))["how"] == "done"
-    answers.memory = reply(text(Memory(facts=("the secret is 鯨",)).markdown))
+    answers.memory = reply(text(SessionMemory(facts=("the secret is 鯨",)).markdown))
     for number in range(4):
         await bench.say(f"again {number} {LONG}")
         await idle(bench)
@@ -271,7 +271,7 @@ async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it
     await bench.say("my secret is 鯨")
     first = request_ids(bench)[0]
     for number in range(12):
-        answers.memory = reply(text(Memory(facts=(f"the secret is 鯨, {number}",)).markdown))
+        answers.memory = reply(text(SessionMemory(facts=(f"the secret is 鯨, {number}",)).markdown))
         await bench.say(f"message {number} {LONG}")
         await idle(bench)
     kept = await memories.load(KEY)
@@ -284,13 +284,13 @@ async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it
 async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
     answers = Answers(bench)
     bench.configure(soft_tokens=100_000, memories=Memories(bench.root / "memory", disk=SystemDisk()))
-    answers.memory = reply(text(Memory(facts=("the ship is red",)).markdown))
+    answers.memory = reply(text(SessionMemory(facts=("the ship is red",)).markdown))
     for number in range(3):
         await bench.say(f"message {number} {LONG}")
     runtime = bench.pool._runtime(KEY)
     await idle(bench)
     assert "red" in runtime.upkeep.markdown
-    answers.memory = reply(text(Memory(facts=("the ship is red", "the secret is 鯨")).markdown))
+    answers.memory = reply(text(SessionMemory(facts=("the ship is red", "the secret is 鯨")).markdown))
     await bench.say("my secret is 鯨")
     last = request_ids(bench)[-1]
     for number in range(3):
@@ -308,7 +308,7 @@ async def test_a_memory_that_is_written_after_a_removal_outlives_a_restart(bench
     await bench.say("my secret is 鯨")
     first = request_ids(bench)[0]
     await remove(bench, "1", first)
-    answers.memory = reply(text(Memory(facts=("the ship is red",)).markdown))
+    answers.memory = reply(text(SessionMemory(facts=("the ship is red",)).markdown))
     for number in range(3):
         await bench.say(f"message {number} {LONG}")
     await idle(bench)
@@ -316,7 +316,7 @@ async def test_a_memory_that_is_written_after_a_removal_outlives_a_restart(bench
     await bench.pool._runtime(KEY).fill()
     assert "red" in bench.pool._runtime(KEY).upkeep.markdown
     path = bench.root / "memory" / "telegram%3Achat%3A1" / "session.md"
-    path.write_text(Memory(facts=("an operator was here",)).markdown, encoding="utf-8")
+    path.write_text(SessionMemory(facts=("an operator was here",)).markdown, encoding="utf-8")
     bench.restart()
     await bench.pool._runtime(KEY).fill()
     assert "an operator was here" in bench.pool._runtime(KEY).upkeep.markdown
@@ -335,7 +335,7 @@ async def test_what_an_operator_made_of_the_memory_is_taken_up(bench: Bench) -> 
     await idle(bench)
     before = answers.forks("memory")
     (bench.root / "memory" / "telegram%3Achat%3A1" / "session.md").write_text(
-        Memory(facts=("an operator was here",)).markdown, encoding="utf-8"
+        SessionMemory(facts=("an operator was here",)).markdown, encoding="utf-8"
     )
     for number in range(3):
         await bench.say(f"more {number} {LONG}")

@@ -11,7 +11,7 @@ import pytest
 
 from bot import errors
 from bot.agent import reply as agent_reply
-from bot.contracts import ArchiveLine, Begun, Json, ModelReply, StepRecord, TurnRequest, Usage
+from bot.contracts import ArchiveLine, Json, ModelReply, PriorReply, StepRecord, TurnRequest, Usage
 from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED
@@ -303,7 +303,7 @@ class TestABurst:
         bench.model.answers += [reply(tool_use("chat_send", text="Bin dran.")), reply(text("Beides."))]
         await self.cut(bench, request, -1)
         sent[:] = arrived
-        begun = tuple(Begun(one, (f"m{number}",)) for number, one in enumerate(arrived))
+        begun = tuple(PriorReply(one, (f"m{number}",)) for number, one in enumerate(arrived))
         await bench.pool.run(replace(request, begun=begun, written=list))
         assert [*arrived, *bench.chat.seen] == ["Bin dran.", "Beides."]
         assert bench.model.requests == []

@@ -10,7 +10,7 @@ import pytest
 from bot import errors
 from bot.agent import upkeep
 from bot.context.compaction import Policy
-from bot.context.memory import Memory
+from bot.context.memory import SessionMemory
 from bot.history.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text
@@ -18,7 +18,7 @@ from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import MEMORY, Answers
 from tests.unit.agent.test_upkeep import LONG, epochs, settled, shown, talk
 
-LATER = Memory(facts=("the ship is called 海", "the mast is broken"))
+LATER = SessionMemory(facts=("the ship is called 海", "the mast is broken"))
 
 
 @pytest.fixture

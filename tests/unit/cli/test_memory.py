@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from bot.context.memory import Memory
+from bot.context.memory import SessionMemory
 from bot.contracts import MemoryOwner, Written
 from bot.history import names
 from bot.history.memories import Memories, SavedMemory
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate
 
 KEY = "telegram:chat:-5"
 CHAT, PERSON = MemoryOwner("chat", KEY), MemoryOwner("person", "telegram:77")
 BY = Written(1_700_000_000_000, "01R", KEY, "77")
-MARKDOWN = Memory(facts=("the ship is called 海",)).markdown
+MARKDOWN = SessionMemory(facts=("the ship is called 海",)).markdown
 
 
-def store(project: Path) -> MemoryStore:
-    return MemoryStore(project / ".ship" / "memory", disk=SystemDisk())
+def store(project: Path) -> NoteStore:
+    return NoteStore(project / ".ship" / "memory", disk=SystemDisk())
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
     assert (one["owner"], one["path"]) == (LONG if archived else name, "session.md")
     for owner in {one["owner"], name}:
         assert "the ship is called" in shipmate("memory", "show", owner, "--dir", project).out
-    (tmp_path / "new.md").write_text(Memory(facts=("the ship sank",)).markdown, encoding="utf-8")
+    (tmp_path / "new.md").write_text(SessionMemory(facts=("the ship sank",)).markdown, encoding="utf-8")
     done = shipmate(
         "memory", "edit", one["owner"], "session.md", "--from", tmp_path / "new.md", "--dir", project
     )
@@ -137,7 +137,7 @@ def test_the_memory_of_a_conversation_is_edited_as_what_it_is(
     text.write_text("just words", encoding="utf-8")
     done = shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered)
     assert (done.code, "without the section" in done.err) == (2, True)
-    fresh = Memory(facts=("the ship is called 鯨",)).markdown
+    fresh = SessionMemory(facts=("the ship is called 鯨",)).markdown
     text.write_text(fresh, encoding="utf-8")
     assert shipmate("memory", "edit", KEY, "session.md", "--from", text, "--dir", remembered).code == 0
     kept = asyncio.run(Memories(remembered / ".ship" / "memory", disk=SystemDisk()).load(KEY))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.context import assembly, prompt, surroundings
+from bot.context import assembly, prompt, workspace_listing
 from bot.context.assembly import Frozen, Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.sections import PromptTooLarge
@@ -123,8 +123,8 @@ async def test_a_custom_prompt_replaces_the_rules_and_the_surroundings_are_not_l
     def never(*args: object) -> Any:
         raise AssertionError(args)
 
-    monkeypatch.setattr(surroundings, "git_state", never)
-    monkeypatch.setattr(surroundings, "folder_trees", never)
+    monkeypatch.setattr(workspace_listing, "git_state", never)
+    monkeypatch.setattr(workspace_listing, "folder_trees", never)
     desk.write("Agent.md", "Be kind.")
     frozen = await desk.freeze(custom="  You are a parrot.\n", has_files=True)
     assert frozen.static.startswith("You are a parrot.\n\n# Instructions")
@@ -163,7 +163,7 @@ async def test_a_part_that_fails_takes_nothing_else_with_it(
     def broken(root: Path) -> str:
         raise PermissionError(13, "denied", str(root))
 
-    monkeypatch.setattr(surroundings, "git_state", broken)
+    monkeypatch.setattr(workspace_listing, "git_state", broken)
     desk.skills.failure = OSError("gone")
     desk.write("Agent.md", "Be kind.")
     desk.write("notes.txt", "")

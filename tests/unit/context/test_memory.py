@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context import estimate, memory
-from bot.context.memory import Memory, MemoryInvalid
+from bot.context.memory import MemoryInvalid, SessionMemory
 
 WRITTEN = """Here it is:
 <memory>
@@ -44,7 +44,7 @@ def test_a_memory_is_read_from_between_its_tags_by_its_headings() -> None:
 
 @given(
     st.builds(
-        Memory,
+        SessionMemory,
         *[
             st.lists(
                 st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=3), max_size=5
@@ -54,7 +54,7 @@ def test_a_memory_is_read_from_between_its_tags_by_its_headings() -> None:
     )
 )
 @settings(derandomize=True, deadline=None)
-def test_what_is_on_file_reads_as_what_was_written(made: Memory) -> None:
+def test_what_is_on_file_reads_as_what_was_written(made: SessionMemory) -> None:
     words = made.markdown
     try:
         again = memory.read(words)
@@ -64,7 +64,7 @@ def test_what_is_on_file_reads_as_what_was_written(made: Memory) -> None:
         assert memory.read(again.markdown) == again
 
 
-def _parts(made: Memory) -> list[tuple[str, ...]]:
+def _parts(made: SessionMemory) -> list[tuple[str, ...]]:
     return [made.facts, made.decisions, made.preferences, made.open_tasks]
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_memory_is_refused_with_the_reason(words: str, why: str) -> N
 
 
 def test_a_memory_that_is_too_large_loses_its_oldest_facts_and_keeps_its_open_tasks() -> None:
-    made = Memory(
+    made = SessionMemory(
         facts=tuple(f"fact {number} " + "x" * 400 for number in range(100)), open_tasks=("call Ana", "写信")
     )
     kept = memory.read(made.markdown)
@@ -93,7 +93,7 @@ def test_a_memory_that_is_too_large_loses_its_oldest_facts_and_keeps_its_open_ta
 
 
 def test_a_memory_of_too_many_open_tasks_is_within_its_limit_too() -> None:
-    kept = Memory(open_tasks=tuple("仕事" * 200 for _ in range(50))).capped()
+    kept = SessionMemory(open_tasks=tuple("仕事" * 200 for _ in range(50))).capped()
     assert estimate.text_tokens(kept.markdown) <= memory.MAX_TOKENS
     assert kept.open_tasks
 
@@ -118,7 +118,7 @@ def test_the_analysis_is_dropped_from_a_summary() -> None:
 )
 def test_a_summary_that_will_not_do_is_refused(words: str, why: str) -> None:
     with pytest.raises(MemoryInvalid, match=why):
-        memory.read_summary(words, Memory(open_tasks=("pay",)))
+        memory.read_summary(words, SessionMemory(open_tasks=("pay",)))
 
 
 def test_what_was_said_cannot_close_the_block_around_it() -> None:
@@ -132,7 +132,7 @@ def test_what_was_said_cannot_close_the_block_around_it() -> None:
 
 
 def test_requests_carry_what_is_known_and_what_to_look_at() -> None:
-    known = Memory(facts=("the sky is 青",), open_tasks=("pay the bill",))
+    known = SessionMemory(facts=("the sky is 青",), open_tasks=("pay the bill",))
     assert "the sky is 青" in json.dumps(memory.extraction(known), ensure_ascii=False)
     asked = json.dumps(memory.summarizing(known, "the *bill*"), ensure_ascii=False)
     assert "pay the bill" in asked

@@ -42,7 +42,7 @@ from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
@@ -320,7 +320,7 @@ class Bench:
             log=self.log,
         )  # fmt: skip
         self.turns.intake = self.intake
-        self.memory = MemoryStore(root / "memory", disk=self.disk)
+        self.memory = NoteStore(root / "memory", disk=self.disk)
         self.jobs = JobDesk(
             journal=self.journal, channels=self.channels, delivery=self.delivery, redact=redact,
             limits=options.get("jobs", JobLimits()), timezone=options.get("zone", "UTC"), clock=self.clock,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Begun, Health, Outbound, Sent
+from bot.contracts import Health, Outbound, PriorReply, Sent
 from bot.gateway.delivery import ChatReply
 from bot.gateway.outbox import FIRST_AGAIN, REPEATED
 from bot.testing.clock import FakeClock
@@ -260,7 +260,7 @@ async def test_a_turn_that_goes_on_after_a_crash_knows_that_its_answer_waits(tmp
     await first.close()
     second = Desk(tmp_path, clock=clock)
     (row,) = await second.rows()
-    assert await second.delivery.resume(TO) == (Begun(row.id, (row.id,)),)
+    assert await second.delivery.resume(TO) == (PriorReply(row.id, (row.id,)),)
     assert second.tele.sent == []
     second.delivery.deferred.start()
     await second.slept(HOUR)

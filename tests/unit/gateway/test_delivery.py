@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Begun, Outbound, Sent
+from bot.contracts import Outbound, PriorReply, Sent
 from bot.gateway import grace, outbox
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import REPEATED, SETTLE_SECONDS
@@ -274,7 +274,7 @@ async def test_after_a_crash_a_platform_that_asks_to_wait_is_waited_for_too(tmp_
     resuming = asyncio.create_task(second.delivery.resume(TO))
     await until(lambda: second.clock.sleeping > 0)
     await second.clock.advance(2)
-    assert await resuming == (Begun("01OUT", ("m1",)),)
+    assert await resuming == (PriorReply("01OUT", ("m1",)),)
     assert second.tele.texts == ["Hello."]
     await second.close()
 
@@ -335,7 +335,11 @@ async def test_a_turn_that_goes_on_after_a_crash_knows_of_each_message_what_beca
     second.tele.failures = [errors.DeliveryUncertain("lost")]
     begun = await second.delivery.resume(TO)
     repeat = (await second.rows())[-1]
-    assert begun == (Begun("01A", ("m1",)), Begun("01B", failed=True), Begun("01C", (repeat.id,)))
+    assert begun == (
+        PriorReply("01A", ("m1",)),
+        PriorReply("01B", failed=True),
+        PriorReply("01C", (repeat.id,)),
+    )
     assert await second.delivery.resume(TO) == begun
     assert second.tele.sent == []
     await second.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.context.removed import REMOVED
+from bot.context.deletions import REMOVED
 from bot.gateway.files import UNDER_WAY, Limits
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import TEXT, file, seen

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.contracts import MemoryOwner, Written
 from bot.history import memory_files
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.history.provenance import carried
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -37,9 +37,7 @@ class Shelf:
     def __init__(self, root: Path) -> None:
         self.root = root / "memory"
         self.disk = FaultyDisk(SystemDisk())
-        self.store = MemoryStore(
-            self.root, disk=self.disk, redact=lambda words: words.replace("sesame", "***")
-        )
+        self.store = NoteStore(self.root, disk=self.disk, redact=lambda words: words.replace("sesame", "***"))
 
     async def write(self, path: str, words: str, request_id: str = "R1", owner: MemoryOwner = CHAT) -> None:
         await self.store.change(owner, path, put(words), by(request_id))

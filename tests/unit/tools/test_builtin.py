@@ -14,7 +14,7 @@ from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.system import SystemClock, SystemDisk, UlidSource, read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -34,7 +34,7 @@ def registry(root: Path) -> Registry:
         root / "artifacts", disk=SystemDisk(), ids=UlidSource(), clock=SystemClock(), log=log
     )
     skills = SkillFolder(root, [], log)
-    memory = MemoryStore(root / "memory", disk=SystemDisk())
+    memory = NoteStore(root / "memory", disk=SystemDisk())
     ports = ToolPorts(archive, artifacts, skills, SystemClock(), memory, Project(root))
     return Registry(builtin_tools(ports))
 

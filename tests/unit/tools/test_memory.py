@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bot.contracts import ANYBODYS, Json, Message, Provenance, Taint, unpacked
-from bot.history.memory_files import MemoryStore
+from bot.history.memory_files import NoteStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -26,7 +26,7 @@ class Turn:
 
     def __init__(self, root: Path, chat_key: str, user_id: str | None, *, private: bool) -> None:
         clock = FakeClock()
-        ports = type("Ports", (), {"memory": MemoryStore(root, disk=SystemDisk()), "clock": clock})
+        ports = type("Ports", (), {"memory": NoteStore(root, disk=SystemDisk()), "clock": clock})
         registry = Registry([memory.build(cast("ToolPorts", ports))])
         self._dispatcher = Dispatcher(registry, clock=clock, log=MemoryLog())
         self._context = ToolExecutionContext(

@@ -22,7 +22,7 @@ from bot.tools import builtin
 from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong
 from bot.tools.permissions.defaults import CORE
 from bot.tools.permissions.patterns import ARGUMENTS
-from bot.tools.permissions.shell import plain
+from bot.tools.permissions.shell import literal_words
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
 OPERATOR = Subject("telegram", "7", "operator", "telegram:chat:7")
@@ -157,13 +157,13 @@ def test_secrets_and_settings_are_closed_whatever_the_rules_say(path: str) -> No
 )  # fmt: skip
 def test_a_shell_pattern_matches_only_a_command_without_metacharacters(command: str) -> None:
     assert outcome(rules(allow=["run_shell(git *)", "run_shell(*)"]), call("run_shell", command)) == "ask"
-    assert plain(command) is None
+    assert literal_words(command) is None
 
 
 def test_a_plain_command_is_its_words() -> None:
-    assert plain("  git   log --since=1.week 漢字 ") == ("git", "log", "--since=1.week", "漢字")
-    assert plain("") is None
-    assert plain("x" * 20_000) is None
+    assert literal_words("  git   log --since=1.week 漢字 ") == ("git", "log", "--since=1.week", "漢字")
+    assert literal_words("") is None
+    assert literal_words("x" * 20_000) is None
 
 
 @pytest.mark.parametrize(

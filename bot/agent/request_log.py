@@ -13,7 +13,7 @@ from typing import Any
 from bot.context import blocks
 from bot.contracts import Json, Message, ModelReply, ModelRequest, Redact
 from bot.history import frames
-from bot.known import Known
+from bot.identity_cache import IdentityCache
 from bot.llm import body
 from bot.llm.log import usage_object
 
@@ -26,7 +26,7 @@ ANSWERED = "answered"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RequestPrefix:
     """What stands before the messages, by digest: `shared` with other chats, or the chat's `own`."""
 
     system: tuple[str, ...] = ()
@@ -35,25 +35,25 @@ class Frame:
     own: Mapping[str, Any] = field(default_factory=dict)
 
 
-NOTHING = Frame()
+NO_PREFIX = RequestPrefix()
 
 
-class Framing:
+class PrefixBuilder:
     """Makes them, without the secrets that `redact` knows. The definitions of the tools are the same object for every chat,
     and looked at once.
     """
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
-        self._dumped = Known[Sequence[Json], str](lambda tools: _dumps(list(tools)))
-        self._kept = Known[Sequence[Json], tuple[str, list[Json]]](self._part)
+        self._dumped = IdentityCache[Sequence[Json], str](lambda tools: _dumps(list(tools)))
+        self._kept = IdentityCache[Sequence[Json], tuple[str, list[Json]]](self._part)
 
     def digest(self, system: Sequence[Json], tools: Sequence[Json]) -> str:
         """What tells a frame from others."""
         dumped = f"[{_dumps(list(system))}, {self._dumped(tools)}]"
         return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]
 
-    def frame(self, system: Sequence[Json], tools: Sequence[Json]) -> Frame:
+    def frame(self, system: Sequence[Json], tools: Sequence[Json]) -> RequestPrefix:
         """The parts of a prompt as they are kept. The last part of the system prompt is the chat's own
         (`bot.context.prompt.system_blocks`).
         """
@@ -61,9 +61,9 @@ class Framing:
         clean = dict(zip(names, blocks.redacted(system, self._redact), strict=True))
         own = {names[-1]: clean.pop(names[-1])} if names else {}
         if not tools:
-            return Frame(tuple(names), None, clean, own)
+            return RequestPrefix(tuple(names), None, clean, own)
         name, part = self._kept(tools)
-        return Frame(tuple(names), name, clean | {name: part}, own)
+        return RequestPrefix(tuple(names), name, clean | {name: part}, own)
 
     def _part(self, tools: Sequence[Json]) -> tuple[str, list[Json]]:
         listed = list(tools)
@@ -75,7 +75,7 @@ def _dumps(value: object) -> str:
 
 
 def record(
-    request: ModelRequest, step_id: str, before: Frame, *, tail: Sequence[Message], paused: bool
+    request: ModelRequest, step_id: str, before: RequestPrefix, *, tail: Sequence[Message], paused: bool
 ) -> Json:
     """The record of a request. `tail` is what it has at its end and no other, `paused` see `bot.context.validate`."""
     facts: Json = {

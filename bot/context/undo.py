@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.context import memory, removed
-from bot.context.removed import Line
+from bot.context import deletions, memory
+from bot.context.deletions import Line
 from bot.context.replay import replay
 from bot.context.store import AgentContextStore, Turn
 from bot.contracts import Json, Message
@@ -37,7 +37,7 @@ def before(turn: Turn, lines: Sequence[Line], cap: int) -> AgentContextStore | N
     if not all(entry.uuid in on_file for one in store.turns for entry in one.entries):
         return None
     # Who wrote it for another prompt or model may not take it back.
-    store.compact((), memory.plain(store.head) if store.head is not None else None)
+    store.compact((), memory.in_plain_words(store.head) if store.head is not None else None)
     return store
 
 
@@ -58,7 +58,7 @@ def _data(line: Line) -> Json:
 def _tells(line: Line) -> bool:
     """Whether something was summed up, or put in the place of a summary."""
     data = _data(line)
-    return "head" in data and removed.AGAIN not in data and data.get("reason") != UNDO
+    return "head" in data and deletions.AGAIN not in data and data.get("reason") != UNDO
 
 
 def _removes(line: Line) -> bool:

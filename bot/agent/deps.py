@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bot.agent.asked import Framing
+from bot.agent.request_log import PrefixBuilder
 from bot.agent.subagents.limits import Limits
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
@@ -49,7 +49,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class AgentDeps:
     """The agent's parts, put together in `bot.app`. `rules` are the output rules of each channel."""
 
     model: Model
@@ -94,18 +94,18 @@ class Kit:
     artifacts: Artifacts | None = None
     """Where transcripts of tasks are kept; None where they are not."""
     choice: Choice = field(default_factory=Choice)
-    framing: Framing = field(init=False)
+    framing: PrefixBuilder = field(init=False)
     """Makes what is kept of prompts."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "framing", Framing(self.redact))
+        object.__setattr__(self, "framing", PrefixBuilder(self.redact))
 
     @property
     def model_name(self) -> str:
         """The model that answers."""
         return self.choice.name or self.default_model
 
-    def of_chat(self) -> Kit:
+    def of_chat(self) -> AgentDeps:
         """The same for one chat, for which a model can be chosen."""
         made = replace(self, choice=Choice())
         # It knows the definitions of the tools, which are the same for every chat.

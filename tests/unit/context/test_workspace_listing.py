@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.context.surroundings import MOST_ENTRIES, folder_trees, git_state
+from bot.context.workspace_listing import MOST_ENTRIES, folder_trees, git_state
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.known import Known
+from bot.identity_cache import IdentityCache
 
 
 def test_the_same_object_is_asked_once_and_an_equal_one_by_itself() -> None:
@@ -12,7 +12,7 @@ def test_the_same_object_is_asked_once_and_an_equal_one_by_itself() -> None:
         asked.append(numbers)
         return sum(numbers)
 
-    known = Known(total)
+    known = IdentityCache(total)
     one, equal = [1, 2], [1, 2]
     assert [known(one), known(one), known(equal), known(one)] == [3, 3, 3, 3]
     assert [it is one for it in asked] == [True, False]
@@ -25,7 +25,7 @@ def test_only_a_few_are_kept_and_those_that_have_gone_are_asked_again() -> None:
         asked.append(numbers[0])
         return numbers[0]
 
-    known = Known(first, most=2)
+    known = IdentityCache(first, most=2)
     kept = [[at] for at in range(5)]
     # One whose id would be taken by the next, were it not kept itself.
     assert [known([at]) for at in range(50)] == list(range(50))
@@ -43,7 +43,7 @@ def test_what_fails_is_tried_again() -> None:
             raise error
         return 1
 
-    known, it = Known(make), object()
+    known, it = IdentityCache(make), object()
     with pytest.raises(ValueError, match="no"):
         known(it)
     assert known(it) == 1

@@ -47,7 +47,7 @@ _BY_EFFECT: dict[Effect, frozenset[Kind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class PerformedAction:
     """A call that was really made. `worked`: its tool did not say otherwise."""
 
     tool: str
@@ -71,56 +71,56 @@ class Deed:
 
 
 @dataclass(slots=True)
-class Deeds:
+class PerformedActions:
     """`calling`: a tool is running now."""
 
-    done: list[Deed] = field(default_factory=list)
+    done: list[PerformedAction] = field(default_factory=list)
     calling: int = 0
 
 
-_current: ContextVar[Deeds | None] = ContextVar("deeds", default=None)
+_current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", default=None)
 
 
 @contextlib.contextmanager
-def witnessed() -> Iterator[Deeds]:
+def recorded_actions() -> Iterator[PerformedActions]:
     """What is done within a block, by tasks that begin in it too."""
-    deeds = Deeds()
-    token = _current.set(deeds)
+    actions = PerformedActions()
+    token = _current.set(actions)
     try:
-        yield deeds
+        yield actions
     finally:
         _current.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class ActionRecorder:
     """`tools.dispatch.Around` that notes what was run. What stands around it decides whether anything is."""
 
     around: Around
     registry: Registry
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-        deeds = _current.get()
-        if deeds is None:
+        actions = _current.get()
+        if actions is None:
             return await self.around(call, run)
 
         async def seen() -> Json:
-            deeds.calling += 1
+            actions.calling += 1
             try:
                 result = await run()
             finally:
-                deeds.calling -= 1
-            deeds.done.append(deed(call, result, self.registry))
+                actions.calling -= 1
+            actions.done.append(action_of(call, result, self.registry))
             return result
 
         return await self.around(call, seen)
 
 
-def deed(call: Json, result: Json, registry: Registry) -> Deed:
-    """A call with its result as a deed."""
+def action_of(call: Json, result: Json, registry: Registry) -> PerformedAction:
+    """A call with its result as a `PerformedAction`."""
     tool = registry.get(call["name"])
     effects = tool.effects if tool is not None else frozenset[Effect]()
-    return Deed(call["name"], effects, not result.get("is_error"), _looks(call, effects))
+    return PerformedAction(call["name"], effects, not result.get("is_error"), _looks(call, effects))
 
 
 def _looks(call: Json, effects: frozenset[Effect]) -> bool:
@@ -134,10 +134,10 @@ def _looks(call: Json, effects: frozenset[Effect]) -> bool:
     return name == "schedule_list" or effects == {"read"}
 
 
-def told(messages: Iterable[Message], registry: Registry) -> list[Deed]:
+def told(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
     """What the calls in these messages have done, as their results tell."""
     calls: dict[str, Json] = {}
-    found: list[Deed] = []
+    found: list[PerformedAction] = []
     for message in messages:
         content = message["content"]
         blocks: Sequence[Json] = content if isinstance(content, list) else ()
@@ -145,5 +145,5 @@ def told(messages: Iterable[Message], registry: Registry) -> list[Deed]:
             if block.get("type") == "tool_use":
                 calls[block["id"]] = block
             elif block.get("type") == "tool_result" and block["tool_use_id"] in calls:
-                found.append(deed(calls[block["tool_use_id"]], block, registry))
+                found.append(action_of(calls[block["tool_use_id"]], block, registry))
     return found

@@ -116,7 +116,7 @@ class Watcher(Protocol):
     def end(self, subject: str, words: str) -> bool: ...
 
 
-class MemoryMonitor:
+class RssMonitor:
     """Keeps the process under a limit: above 85 % of it caches go, above it `full` says that files must be refused.
 
     `shrinks` give up what can be had again from disk. `read` is asked at each `look`.

@@ -42,7 +42,7 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class Deletions:
     """What removals are about: messages of people by their requestIds, answers by those of their turns, and what was
     taken from an archive by role and id of the message. `turns` are all those that had to do with it, each with the ids
     of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them.
@@ -60,7 +60,7 @@ class Removed:
         return any(source in wanted or _adopted(source) & self.messages for source in sources)
 
 
-def removed(removals: Iterable[ArchiveLine]) -> Removed:
+def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
     """What the removals in an archive are about."""
     words, answers, messages, ids = set[str](), set[str](), set[tuple[str, str]](), set[str]()
     turns: dict[str, frozenset[str]] = {}
@@ -72,7 +72,7 @@ def removed(removals: Iterable[ArchiveLine]) -> Removed:
             turns[turn] = turns.get(turn, frozenset()) | {str(line.message_id)}
         messages.add((role, str(line.message_id)))
         ids.update(ids_of(line))
-    return Removed(frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids))
+    return Deletions(frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids))
 
 
 def ids_of(removal: ArchiveLine) -> set[str]:
@@ -80,8 +80,8 @@ def ids_of(removal: ArchiveLine) -> set[str]:
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}
 
 
-def tells(wanted: Removed, line: Line) -> bool:
-    """Whether a line has to be looked at for these removals: `with_quotes`, `blanks`, `quoted` and `summed_up` find in the
+def tells(wanted: Deletions, line: Line) -> bool:
+    """Whether a line has to be looked at for these removals: `with_quotes`, `ids_to_redact`, `quoted` and `summed_up` find in the
     others nothing.
     """
     data = line.data or {}
@@ -92,7 +92,7 @@ def tells(wanted: Removed, line: Line) -> bool:
     return line.message is not None and bool(quotes.ids(line.message) & wanted.ids)
 
 
-def with_quotes(lines: Iterable[Line], wanted: Removed) -> Removed:
+def with_quotes(lines: Iterable[Line], wanted: Deletions) -> Deletions:
     """The same with the turns in which somebody quoted what is gone: what they made may tell of it too."""
     turns = dict(wanted.turns)
     for line in lines:
@@ -102,7 +102,7 @@ def with_quotes(lines: Iterable[Line], wanted: Removed) -> Removed:
     return replace(wanted, turns=turns)
 
 
-def quoted(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
+def quoted(lines: Iterable[Line], wanted: Deletions) -> tuple[list[str], int]:
     """The ids of messages that are gone and still quoted, and when the first of them was (ms)."""
     found: dict[str, int] = {}
     for line in lines:
@@ -115,7 +115,7 @@ def quoted(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
     return sorted(found), min(found.values(), default=0)
 
 
-def blanks(lines: Iterable[Line], wanted: Removed) -> tuple[list[str], int]:
+def ids_to_redact(lines: Iterable[Line], wanted: Deletions) -> tuple[list[str], int]:
     """The uuids of the messages that have to be blanked and are not yet, and when the first of them was written (ms)."""
     found: dict[str, int] = {}
     first = False
@@ -169,25 +169,27 @@ def hidden(message: Message) -> frozenset[str]:
     return quotes.ids(message, REMOVED)
 
 
-def loaded(data: Json, gone: Removed) -> Json:
+def loaded(data: Json, gone: Deletions) -> Json:
     """A line of an injection without the words of those older messages that are gone."""
     if "keys" not in data:
         return data
     lines = zip(data["messages"], data["keys"], strict=True)
     # A key that goes on names another chat, whose messages have the same ids as those of this one.
     shown = [
-        blank(one) if not chat and (role, name) in gone.messages else one
+        redacted(one) if not chat and (role, name) in gone.messages else one
         for one, (_, role, name, *chat) in lines
     ]
     return data | {"messages": shown} if shown != data["messages"] else data
 
 
-def blank(message: Message) -> Message:
+def redacted(message: Message) -> Message:
     """The same without what it says."""
     return {**message, "content": [{"type": "text", "text": REMOVED}]}
 
 
-def blanked(entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()) -> tuple[Entry, ...]:
+def with_redactions(
+    entries: Iterable[Entry], uuids: Collection[str], ids: Collection[str] = ()
+) -> tuple[Entry, ...]:
     """The entries, those with these uuids without what was said in them, and none with what is quoted of these ids."""
     gone = frozenset(uuids)
     found = []

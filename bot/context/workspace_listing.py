@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bot.offlimits import hidden
+from bot.hidden_paths import hidden
 
 MOST_ENTRIES = 60
 """Of one folder; the others are counted."""

@@ -27,7 +27,7 @@ _COMMON = frozenset(
 )
 
 
-class Whence:
+class NoteSources:
     """The messages of a view by what they say; `own` is the requestId of the turn that writes."""
 
     def __init__(self, view: Iterable[Message], own: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bot import text
-from bot.context import blocks, removed
+from bot.context import blocks, deletions
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts import Json, Message
 
@@ -22,7 +22,7 @@ KEY = "kept"
 
 
 @dataclass(frozen=True, slots=True)
-class Preserved:
+class Checkpoint:
     """What a store held once the boundary with this `uuid` was carried out."""
 
     uuid: str
@@ -52,12 +52,14 @@ def told(store: AgentContextStore, change: Json) -> Json:
     blank = [entry.uuid for turn in store.turns for entry in turn.entries if _is_blank(entry.message)]
     digest = _digest(store.turns, store.head, store.masked)
     kept = {"turns": turns, "masked": dict(store.masked), "digest": digest}
-    hidden = {one for turn in store.turns for entry in turn.entries for one in removed.hidden(entry.message)}
+    hidden = {
+        one for turn in store.turns for entry in turn.entries for one in deletions.hidden(entry.message)
+    }
     unquoted = {"unquoted": sorted(hidden)} if hidden else {}
     return kept | head | ({"blank": blank} if blank else {}) | unquoted
 
 
-def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved | None:
+def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Checkpoint | None:
     """What a boundary left, by its data and the messages that stand before it; None where that is not all there, or
     not what it was. A boundary takes the thinking with it.
     """
@@ -68,7 +70,7 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved
             Turn(
                 turn["requestId"],
                 tuple(turn["sources"]),
-                removed.blanked(
+                deletions.with_redactions(
                     (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn["uuids"]),
                     kept.get("blank", ()),
                     kept.get("unquoted", ()),
@@ -80,12 +82,12 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Preserved
         fits = kept["digest"] == _digest(turns, head, masked)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return None
-    return Preserved(uuid, turns, head, masked) if fits else None
+    return Checkpoint(uuid, turns, head, masked) if fits else None
 
 
 def _is_blank(message: Message) -> bool:
     """Whether what was said in a message has been removed."""
-    return removed.REMOVED in json.dumps(message) and removed.without(message) == message
+    return deletions.REMOVED in json.dumps(message) and deletions.without(message) == message
 
 
 def _digest(turns: Iterable[Turn], head: Message | None, masked: Mapping[str, str]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bot.agent import asked
-from bot.agent.kit import Kit
+from bot.agent import request_log
+from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.tally import KEY, Tally
-from bot.context import blocks, masking, memory, preserved, removed, replay
+from bot.context import blocks, checkpoint, deletions, masking, memory, replay
 from bot.context.store import AgentContextStore
 from bot.contracts import Json, Message, TurnRequest
 from bot.llm import prices
@@ -44,7 +44,7 @@ COLD_AFTER = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ViewChange:
     """A change of the view, as its line in the transcript tells it (`bot.context.replay`)."""
 
     line: Literal["boundary", "mask", "injection", "turn_end", "tail"]
@@ -52,41 +52,41 @@ class Change:
     data: Json
 
 
-def dropped(uuids: Sequence[str] | Literal["all"]) -> Change:
+def dropped(uuids: Sequence[str] | Literal["all"]) -> ViewChange:
     """A part of the history goes, or all of it; with no uuid, only the thinking."""
-    return Change("boundary", {"dropped": uuids if uuids == "all" else list(uuids)})
+    return ViewChange("boundary", {"dropped": uuids if uuids == "all" else list(uuids)})
 
 
-def compacted(uuids: Sequence[str], head: Message | None) -> Change:
+def compacted(uuids: Sequence[str], head: Message | None) -> ViewChange:
     """A part of the history goes, and `head` stands for it and for the summary there was."""
-    return Change("boundary", {"dropped": list(uuids), "head": head})
+    return ViewChange("boundary", {"dropped": list(uuids), "head": head})
 
 
-def changed_frame(frame: Json, head: Message | None = None) -> Change:
+def changed_frame(frame: Json, head: Message | None = None) -> ViewChange:
     """What stands before the history has changed: the thinking in it goes, and a summary of the provider's becomes words."""
-    return Change("boundary", {"dropped": [], "frame": frame} | _in_words(head))
+    return ViewChange("boundary", {"dropped": [], "frame": frame} | _in_words(head))
 
 
-def in_words(head: Message | None) -> Change:
+def in_words(head: Message | None) -> ViewChange:
     """A summary of the provider's becomes words, which say the same."""
-    return Change("boundary", {"dropped": []} | _in_words(head))
+    return ViewChange("boundary", {"dropped": []} | _in_words(head))
 
 
 def _in_words(head: Message | None) -> Json:
     """It was made for one system prompt, these tools and this model."""
     if head is None or not memory.condensed(head):
         return {}
-    return {"head": memory.plain(head), removed.AGAIN: True}
+    return {"head": memory.in_plain_words(head), deletions.AGAIN: True}
 
 
-def masked(results: Mapping[str, str]) -> Change:
+def masked(results: Mapping[str, str]) -> ViewChange:
     """Tool results are shown in other words from now on, by id of the call."""
-    return Change("mask", {"results": dict(results)})
+    return ViewChange("mask", {"results": dict(results)})
 
 
-def injected(record: Json) -> Change:
+def injected(record: Json) -> ViewChange:
     """Older turns are shown before the running one, or fewer of them."""
-    return Change("injection", record)
+    return ViewChange("injection", record)
 
 
 class Running(Protocol):
@@ -98,19 +98,19 @@ class Running(Protocol):
         """What is shown of it: injected older turns, then its own messages."""
         ...
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: ViewChange) -> None:
         """What stands before it has changed, or it has itself."""
         ...
 
 
-class Epochs:
+class ViewChanges:
     """The one way in which the view of a chat changes but by appending."""
 
-    def __init__(self, store: AgentContextStore, ledger: Ledger, kit: Kit) -> None:
+    def __init__(self, store: AgentContextStore, ledger: Ledger, kit: AgentDeps) -> None:
         self.turn: Running | None = None
         self.frame: Json | None = None
         """What stands before the messages, by its model and its digest; None where that is not known."""
-        self.parts = asked.NOTHING
+        self.parts = request_log.NO_PREFIX
         """The same, as it is kept."""
         self.asked_at: float | None = None
         """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
@@ -139,14 +139,14 @@ class Epochs:
         self.tools = tools
         self._frame_tokens = self._kit.estimator.frame(model, system, tools)
         before, self.frame = self.frame, {"model": model, "digest": self._kit.framing.digest(system, tools)}
-        if self.parts is asked.NOTHING or before != self.frame:
+        if self.parts is request_log.NO_PREFIX or before != self.frame:
             self.parts = self._kit.framing.frame(system, tools)
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.turn is not None or bound
         if before != self.frame and shown and (before is not None or bound):
             other = before is not None and before["model"] != model
             change = changed_frame(self.frame, self.store.head)
-            self.declare("model_change" if other else "instructions", change)
+            self.apply("model_change" if other else "instructions", change)
         elif self.cold:
             self.mask_old("cold_cache", hides=COLD_HIDES)
         else:
@@ -171,7 +171,7 @@ class Epochs:
         results = masking.masks(shown, ages=self._ages, keep=kit.keep_observations, pointer=_pointer)
         if not results or self._hidden(shown, results) < hides:
             return False
-        self.declare(reason, masked(results))
+        self.apply(reason, masked(results))
         return True
 
     def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> int:
@@ -183,7 +183,7 @@ class Epochs:
         tool = self._kit.registry.get(name)
         return tool is not None and tool.ages
 
-    def declare(self, reason: Reason, change: Change) -> None:
+    def apply(self, reason: Reason, change: ViewChange) -> None:
         """Write the change down, carry it out as a restart would, and tell the operator what it was and costs.
 
         Nothing waits: `Ledger.flush` says when it is on disk.
@@ -199,7 +199,7 @@ class Epochs:
         if change.line in replay.CHANGES:
             replay.apply_change(self.store, change.line, change.data)
         if change.line == "boundary":
-            self.ledger.boundary(request_id, data, preserved.told(self.store, change.data))
+            self.ledger.boundary(request_id, data, checkpoint.told(self.store, change.data))
         elif change.line != "tail":
             self.ledger.mark(change.line, request_id, data)
         if self.turn is not None and change.line != "tail":
@@ -223,10 +223,10 @@ class Epochs:
         if reason in _ANEW and change.line == "boundary":
             self.mask_old(reason)
 
-    def within_cap(self, cut: Callable[[Sequence[str]], Change]) -> bool:
+    def within_cap(self, cut: Callable[[Sequence[str]], ViewChange]) -> bool:
         """Let go what is over the cap of messages, as after a turn, a fork or a crash; whether anything is."""
         if over := self.store.over_cap():
-            self.declare("message_cap", cut(over))
+            self.apply("message_cap", cut(over))
         return bool(over)
 
     def note_totals(self) -> None:
@@ -241,7 +241,7 @@ class Epochs:
     def _shown(self) -> list[Message]:
         return [*self.store.view(), *(self.turn.shown() if self.turn is not None else ())]
 
-    def _rest(self, change: Change) -> int:
+    def _rest(self, change: ViewChange) -> int:
         """Tokens from the first changed place on: the next request writes them to the cache anew."""
         shown = self._shown()
         first = 0

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bot import memory
-from bot.memory import Collector, MemoryMonitor
+from bot import rss_monitor
+from bot.rss_monitor import Collector, RssMonitor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
@@ -43,7 +43,7 @@ class Machine:
         self.cached = 0
         self.shrunk = self.given_back = 0
         self.told, self.log = Told(), MemoryLog()
-        self.monitor = MemoryMonitor(
+        self.monitor = RssMonitor(
             100, [self.shrink], reports=self.told, clock=FakeClock(), log=self.log, read=self.read,
             give_back=self.give_back,
         )  # fmt: skip
@@ -117,18 +117,18 @@ async def test_a_system_that_does_not_tell_sets_no_limit(machine: Machine) -> No
 
 def test_the_resident_size_is_what_the_system_says(tmp_path: Path) -> None:
     (tmp_path / "statm").write_bytes(b"5000 300 200 1 0 900 0\n")
-    assert memory.resident(tmp_path / "statm") == 300 * os.sysconf("SC_PAGE_SIZE")
+    assert rss_monitor.resident(tmp_path / "statm") == 300 * os.sysconf("SC_PAGE_SIZE")
     for wrong in (b"", b"5000", b"a b c"):
         (tmp_path / "statm").write_bytes(wrong)
-        assert memory.resident(tmp_path / "statm") is None
-    assert memory.resident(tmp_path / "none") is None
+        assert rss_monitor.resident(tmp_path / "statm") is None
+    assert rss_monitor.resident(tmp_path / "none") is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this system tells it in another way")
 def test_memory_that_is_taken_shows() -> None:
-    before = memory.resident()
+    before = rss_monitor.resident()
     held = b"x" * (64 * MB)
-    after = memory.resident()
+    after = rss_monitor.resident()
     assert before is not None
     assert after is not None
     assert after - before > 60 * MB
@@ -145,12 +145,12 @@ def test_macos_tells_through_its_library(monkeypatch: pytest.MonkeyPatch, tmp_pa
             buffer[:16] = struct.pack("=QQ", 1_000, 4_242)
             return self.answer
 
-    assert memory._darwin(Library(96)) == 4_242
-    assert memory._darwin(Library(0)) is None
-    assert memory._darwin(object()) is None
+    assert rss_monitor._darwin(Library(96)) == 4_242
+    assert rss_monitor._darwin(Library(0)) is None
+    assert rss_monitor._darwin(object()) is None
     monkeypatch.setattr("sys.platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library(96))
-    assert memory.resident(tmp_path / "none") == 4_242
+    assert rss_monitor.resident(tmp_path / "none") == 4_242
 
 
 HEAPS = """
@@ -185,13 +185,13 @@ def test_all_threads_share_one_heap(tmp_path: Path) -> None:
 
 def test_a_library_without_heaps_of_threads_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    assert not memory.one_heap()
+    assert not rss_monitor.one_heap()
 
 
 def test_a_library_without_trimming_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory.trim()
+    rss_monitor.trim()
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    memory.trim()
+    rss_monitor.trim()
 
 
 class TestCollector:
@@ -231,7 +231,7 @@ class TestCollector:
         try:
             assert collector.collect()
             assert not collector.collect()
-            await clock.advance(memory.PAUSED_FOR + 1)
+            await clock.advance(rss_monitor.PAUSED_FOR + 1)
             assert collector.collect()
         finally:
             gc.callbacks.remove(drag)

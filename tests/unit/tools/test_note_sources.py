@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.contracts import Json, Message
-from bot.tools.whence import Whence
+from bot.tools.note_sources import NoteSources
 
 
 def said(request_id: str, words: str, user_id: str | None = "U1") -> Message:
@@ -18,7 +18,7 @@ def said(request_id: str, words: str, user_id: str | None = "U1") -> Message:
 
 
 def found(line: str, *view: Message) -> list[str]:
-    return [name for name, _ in Whence(view, "OWN").of(line)]
+    return [name for name, _ in NoteSources(view, "OWN").of(line)]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_what_the_turn_says_itself_names_nobody_else() -> None:
 
 
 def test_it_says_who_said_it_as_far_as_that_is_known() -> None:
-    whence = Whence([said("A", "teal is best", "U7"), said("B", "teal!", None)], "OWN")
-    assert list(whence.of("teal")) == [("A", "U7"), ("B", None)]
+    sources = NoteSources([said("A", "teal is best", "U7"), said("B", "teal!", None)], "OWN")
+    assert list(sources.of("teal")) == [("A", "U7"), ("B", None)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ Of = TypeVar("Of")
 Made = TypeVar("Made")
 
 
-class Known(Generic[Of, Made]):
+class IdentityCache(Generic[Of, Made]):
     """What `make` says of an object, asked once for each of the last few objects. They are told apart by identity: none may
     be changed afterwards. What `make` raises is raised, and is not remembered.
     """
