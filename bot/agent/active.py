@@ -36,7 +36,7 @@ class ActiveTurn:
     """
 
     def __init__(
-        self, request: TurnRequest, declared: ViewChanges, upkeep: Upkeep, steps: StepLog, kit: AgentDeps
+        self, request: TurnRequest, declared: ViewChanges, upkeep: Upkeep, steps: StepLog, deps: AgentDeps
     ) -> None:
         self.request = request
         self.store = declared.store
@@ -53,7 +53,7 @@ class ActiveTurn:
         self._sources: tuple[str, ...] = (request.request_id,)
         self.epochs = declared
         self._ledger = declared.ledger
-        self._kit = kit
+        self._deps = deps
         self._partial = Partial()
         self._injected_count = 0
         self._injected_keys: set[tuple[int | str, ...]] = set()
@@ -130,7 +130,7 @@ class ActiveTurn:
         """The model is asked (`bot.agent.request_log`); returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
-        self.epochs.asked_at = self._kit.clock.monotonic()
+        self.epochs.asked_at = self._deps.clock.monotonic()
         self.steps.begin(told["step"], "model", told["model"])
         self._ledger.asked(self.request.request_id, told, self.epochs.parts)
         return self._partial
@@ -146,7 +146,7 @@ class ActiveTurn:
             self._ledger.silent(self.request.request_id, reply)
             self.steps.answered(reply, None, self._ledger.flush())
             return []
-        content = blocks.redacted(reply.content, self._kit.redact)
+        content = blocks.redacted(reply.content, self._deps.redact)
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
         facts: Json = (
@@ -192,8 +192,8 @@ class ActiveTurn:
         have touched, where the model does not see them already: those of a history that was cut since come again.
         """
         seen = [*self.store.view(), *self.view]
-        said = said_by_servers(self.view[-1], self._kit, seen)
-        found = await instructions(self.touched, self._kit, seen) if self.touched else None
+        said = said_by_servers(self.view[-1], self._deps, seen)
+        found = await instructions(self.touched, self._deps, seen) if self.touched else None
         self._must_run()
         for message in filter(None, (said, found)):
             self._note(message)
@@ -249,7 +249,7 @@ class ActiveTurn:
             self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             self._join(
-                inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._kit))
+                inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
             )
         self.epochs.tally.turn(status, wrong)
         facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
@@ -269,7 +269,7 @@ class ActiveTurn:
         """Keep what the model had said when it was stopped, with a mark. Where nobody has seen anything of this turn
         it is owed to the person.
         """
-        partial = self._kit.redact(self._kit.settled(self._partial.words())).strip()
+        partial = self._deps.redact(self._deps.settled(self._partial.words())).strip()
         begun = self.reply.begun if self.reply is not None else ""
         added, owed = assistant_text.last_of_stopped(self._entries, partial, begun)
         for message in added:
@@ -307,7 +307,7 @@ class ActiveTurn:
     def room(self) -> int:
         if estimate.tokens(self.injected) >= INJECTED_TOKENS:
             return 0
-        return self._kit.max_injected - self._injected_count
+        return self._deps.max_injected - self._injected_count
 
     def in_view(self, line: ArchiveLine) -> bool:
         meta = line.meta or {}
@@ -339,7 +339,7 @@ class ActiveTurn:
             if budget < 0 and taken:
                 break
             taken.insert(0, short)
-        messages = prompt.loaded_messages(taken, fresh_nonce(self._kit))
+        messages = prompt.loaded_messages(taken, fresh_nonce(self._deps))
         keys = [injected_key(line, self.request.chat_key) for line in lines[len(lines) - len(taken) :]]
         record = {
             "before": self._entries[0].uuid,
@@ -361,7 +361,7 @@ class ActiveTurn:
 
     def undeclared(self) -> tuple[Json, ...]:
         """The definitions of tools that this model's window has no room for: `tool_search` finds them."""
-        return self._kit.registry.behind(self.epochs.tools)
+        return self._deps.registry.behind(self.epochs.tools)
 
     def _must_run(self) -> None:
         """What a stop has left behind, because it took its time, may do nothing more in this turn."""
@@ -369,7 +369,7 @@ class ActiveTurn:
             raise errors.TurnStopped
 
     def _join(self, inbound: Inbound, message: Message) -> None:
-        self._kit.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
+        self._deps.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
         self._sources += (inbound.request_id,)
         self._note(message, {"sources": [inbound.request_id]} | self._said())
         if self.reply is not None:
@@ -382,10 +382,10 @@ class ActiveTurn:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound, files=self.request.files)
 
     async def _user_message(self, request: TurnRequest, wrong: Sequence[str] = ()) -> Message:
-        return await user_message(request, self._kit, [*self.store.view(), *self.view], wrong)
+        return await user_message(request, self._deps, [*self.store.view(), *self.view], wrong)
 
     def _now(self) -> int:
-        return int(self._kit.clock.now() * 1000)
+        return int(self._deps.clock.now() * 1000)
 
     def _taken_back(self) -> Entry:
         """The last message, in whose place another one comes."""

@@ -42,7 +42,7 @@ _LETTERS = re.compile(r"\w+")
 class ContinuationPolicy:
     """What the next request of a turn adds to its view, and what the turn has cost so far beyond its steps."""
 
-    kit: AgentDeps
+    deps: AgentDeps
     max_tokens: int
     tail: tuple[Message, ...] = ()
     continued: int = 0
@@ -54,8 +54,8 @@ class ContinuationPolicy:
     """Whether the next request gives the provider its own words back."""
 
     @classmethod
-    def begun(cls, kit: AgentDeps) -> ContinuationPolicy:
-        return cls(kit, kit.budget().max_tokens)
+    def begun(cls, deps: AgentDeps) -> ContinuationPolicy:
+        return cls(deps, deps.budget().max_tokens)
 
     def taken(self, reply: ModelReply) -> ModelReply:
         """The reply as it may be kept: what was thought behind a line of ours that is not kept goes."""
@@ -121,14 +121,14 @@ class ContinuationPolicy:
         return True
 
     def _raise(self, where: str) -> bool:
-        model = self.kit.model_name
-        most = self.kit.windows.max_output(model) or RAISES * self.kit.budget().max_tokens
+        model = self.deps.model_name
+        most = self.deps.windows.max_output(model) or RAISES * self.deps.budget().max_tokens
         before, self.max_tokens = self.max_tokens, max(self.max_tokens, min(2 * self.max_tokens, most))
         self._log(where, number=self.cuts)
         return self.max_tokens > before
 
     def _log(self, where: str, *, number: int) -> None:
-        self.kit.log.write(
+        self.deps.log.write(
             "continue",
             f"the answer ended {where}",
             level="warn",

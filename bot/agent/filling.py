@@ -12,12 +12,12 @@ from bot.context import checkpoint, replay
 from bot.history.transcript import Loaded, TranscriptLine
 
 
-async def filled(declared: ViewChanges, upkeep: Upkeep, kit: AgentDeps) -> Sequence[TranscriptLine]:
+async def filled(declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> Sequence[TranscriptLine]:
     """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
     turns, if the older ones would be cut at once; else all of it. Returns the lines.
     """
     # What the memory tells of a cut depends on all that goes.
-    most = kit.max_messages if not upkeep.markdown else None
+    most = deps.max_messages if not upkeep.markdown else None
     loaded = await declared.ledger.load(most=most)
     base = None
     if loaded.base is not None:
@@ -29,7 +29,7 @@ async def filled(declared: ViewChanges, upkeep: Upkeep, kit: AgentDeps) -> Seque
         declared.store.clear()
         loaded = await declared.ledger.load(whole=True)
         mended = replay.replay(declared.store, loaded.lines)
-    _take_up(declared, kit)
+    _take_up(declared, deps)
     return await _changed(declared, loaded, mended=bool(mended), most=most)
 
 
@@ -51,13 +51,13 @@ def _rest_gone(over: Sequence[str]) -> ViewChange:
     return ViewChange("boundary", view_changes.dropped(over).data | {replay.RESTORED: True})
 
 
-def _take_up(declared: ViewChanges, kit: AgentDeps) -> None:
+def _take_up(declared: ViewChanges, deps: AgentDeps) -> None:
     """What the lines tell of the chat as a whole."""
     facts = declared.ledger.facts
     declared.tally.load(facts.get(tally.KEY))
     declared.frame = facts.get(ledger.FRAME)
-    kit.choice.name = facts.get(ledger.CHOSEN)
+    deps.choice.name = facts.get(ledger.CHOSEN)
     if (answered := facts.get(ledger.ANSWERED)) is not None:
         # It was asked before it answered.
-        ago = max(0.0, kit.clock.now() - answered / 1000)
-        declared.asked_at = kit.clock.monotonic() - ago
+        ago = max(0.0, deps.clock.now() - answered / 1000)
+        declared.asked_at = deps.clock.monotonic() - ago

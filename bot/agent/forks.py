@@ -53,7 +53,7 @@ class Summary:
 
 def request(
     prefix: Prefix,
-    kit: AgentDeps,
+    deps: AgentDeps,
     *,
     purpose: str,
     directive: Message | None = None,
@@ -61,10 +61,10 @@ def request(
 ) -> ModelRequest:
     """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
     shared = view.render(
-        model=kit.model_name,
-        max_tokens=min(ANSWER_TOKENS, kit.budget().max_tokens),
+        model=deps.model_name,
+        max_tokens=min(ANSWER_TOKENS, deps.budget().max_tokens),
         system=prefix.system,
-        tools=kit.declared(),
+        tools=deps.declared(),
         history=prefix.history,
         injected=(),
         current=prefix.current,
@@ -83,27 +83,27 @@ def in_words(prefix: Prefix) -> Prefix:
     return replace(prefix, history=history, current=current, exact=False)
 
 
-async def ask(prefix: Prefix, directive: Message, kit: AgentDeps, *, purpose: str) -> str:
+async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: str) -> str:
     """What the model says to it, without our secrets. Raises `errors.ModelError`."""
-    asked = request(prefix, kit, purpose=purpose, directive=directive)
+    asked = request(prefix, deps, purpose=purpose, directive=directive)
     try:
-        reply = await _reply(asked, prefix, kit)
+        reply = await _reply(asked, prefix, deps)
     except (errors.RequestInvalid, errors.SummaryUnavailable) as error:
         plain = in_words(prefix)
         if plain.messages == prefix.messages:
             raise
         # As in a turn (`bot.agent.recovery`); the next one will declare it.
         cause = f"{type(error).__name__}: {error}"
-        kit.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
-        asked = request(plain, kit, purpose=purpose, directive=directive)
-        reply = await _reply(asked, plain, kit)
-    kit.learn(asked, reply)
-    return kit.redact(blocks.plain_text(reply.content))
+        deps.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
+        asked = request(plain, deps, purpose=purpose, directive=directive)
+        reply = await _reply(asked, plain, deps)
+    deps.learn(asked, reply)
+    return deps.redact(blocks.plain_text(reply.content))
 
 
-async def _reply(asked: ModelRequest, prefix: Prefix, kit: AgentDeps) -> ModelReply:
+async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
     reply: ModelReply | None = None
-    async for event in kit.model.stream(asked):
+    async for event in deps.model.stream(asked):
         if isinstance(event, ModelReply):
             reply = event
     if reply is None:
@@ -113,31 +113,31 @@ async def _reply(asked: ModelRequest, prefix: Prefix, kit: AgentDeps) -> ModelRe
     return reply
 
 
-async def remember(prefix: Prefix, known: SessionMemory | None, kit: AgentDeps) -> SessionMemory:
+async def remember(prefix: Prefix, known: SessionMemory | None, deps: AgentDeps) -> SessionMemory:
     """The memory of a conversation, written anew. Raises `errors.ModelError` and `MemoryInvalid`."""
-    return memory.read(await ask(prefix, memory.extraction(known), kit, purpose="memory"))
+    return memory.read(await ask(prefix, memory.extraction(known), deps, purpose="memory"))
 
 
-async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, kit: AgentDeps) -> Summary:
+async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:
     """A summary of a whole conversation, by the provider itself where the model can: it reads what the cache holds, and
     nothing of ours stands behind that. What it does not do, or not well, a fork does.
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
-    able = kit.compaction.provider and kit.windows.compacts(kit.model_name)
+    able = deps.compaction.provider and deps.windows.compacts(deps.model_name)
     if able and prefix.exact and not prefix.current:
         try:
-            return await _provided(prefix, known, focus, kit)
+            return await _provided(prefix, known, focus, deps)
         except (
             errors.ContextOverflow, errors.RequestInvalid, errors.SummaryUnavailable, MemoryInvalid
         ) as error:  # fmt: skip
             cause = f"{type(error).__name__}: {error}"
-            kit.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
+            deps.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
             if _never(error, prefix):
-                kit.windows.compacts_not(kit.model_name)
+                deps.windows.compacts_not(deps.model_name)
             if isinstance(error, errors.ContextOverflow):
-                prefix = _cut(prefix, error, kit)
-    return Summary(await summarize(prefix, known, focus, kit))
+                prefix = _cut(prefix, error, deps)
+    return Summary(await summarize(prefix, known, focus, deps))
 
 
 def _never(error: Exception, prefix: Prefix) -> bool:
@@ -147,20 +147,20 @@ def _never(error: Exception, prefix: Prefix) -> bool:
     return isinstance(error, errors.RequestInvalid) and not here and not bound
 
 
-async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, kit: AgentDeps) -> Summary:
+async def _provided(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> Summary:
     """What its tokens were says nothing of the prompt's size: nothing is learnt from it."""
-    asked = request(prefix, kit, purpose="compaction", summarize=memory.condensing(known, focus))
-    reply = await _reply(asked, prefix, kit)
+    asked = request(prefix, deps, purpose="compaction", summarize=memory.condensing(known, focus))
+    reply = await _reply(asked, prefix, deps)
     found = [block for block in reply.content if block.get("type") == "compaction"]
     if reply.stop_reason != "compaction" or len(found) != 1:
         raise MemoryInvalid(f"no block of the provider's: {reply.stop_reason}")
     # Its signature would fit no other words.
     words, written = memory.read_block(found[0], known), json.dumps(found[0], ensure_ascii=False)
-    fits = blocks.redacted(found, kit.redact) == found and text.clean(written) == written
-    return Summary(words, found[0]) if fits else Summary(text.clean(kit.redact(words)))
+    fits = blocks.redacted(found, deps.redact) == found and text.clean(written) == written
+    return Summary(words, found[0]) if fits else Summary(text.clean(deps.redact(words)))
 
 
-async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, kit: AgentDeps) -> str:
+async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, deps: AgentDeps) -> str:
     """A summary of a conversation. Where the prompt is too long it loses its oldest API rounds, as many as the
     provider says are too much, and is asked again, three times at the most.
 
@@ -169,41 +169,43 @@ async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, kit
     directive = memory.summarizing(known, focus)
     for retry in range(MAX_RETRIES + 1):
         try:
-            words = await ask(prefix, directive, kit, purpose="compaction")
+            words = await ask(prefix, directive, deps, purpose="compaction")
         except errors.ContextOverflow as error:
             if retry == MAX_RETRIES:
-                kit.windows.refused(kit.model_name, error)
+                deps.windows.refused(deps.model_name, error)
                 raise
-            prefix = _cut(prefix, error, kit)
+            prefix = _cut(prefix, error, deps)
         else:
             return memory.read_summary(words, known)
     raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
 
 
-def _cut(prefix: Prefix, error: errors.ContextOverflow, kit: AgentDeps) -> Prefix:
+def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> Prefix:
     """The same within what fits. What was thought behind what is gone would be refused. Raises the error where nothing
     is left.
     """
-    kit.windows.refused(kit.model_name, error)
-    left = _shorter(prefix, error, kit)
+    deps.windows.refused(deps.model_name, error)
+    left = _shorter(prefix, error, deps)
     if not left:
         raise error
     return in_words(replace(prefix, history=left, current=()))
 
 
-def _shorter(prefix: Prefix, error: errors.ContextOverflow, kit: AgentDeps) -> list[Message]:
+def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> list[Message]:
     """The messages without their oldest API rounds: by the excess that the provider told, else by a quarter. The summary
     that they begin with stays: nothing else tells of what it stands for.
     """
 
     def size(messages: Sequence[Message]) -> float:
-        return kit.estimator.messages(kit.model_name, messages)
+        return deps.estimator.messages(deps.model_name, messages)
 
-    frame = kit.estimator.frame(kit.model_name, prefix.system, kit.declared())
+    frame = deps.estimator.frame(deps.model_name, prefix.system, deps.declared())
     total = size(prefix.messages)
     excess = total / 4
     if error.tokens and error.window:
-        asked = min(ANSWER_TOKENS, kit.budget().max_tokens) if isinstance(error, errors.OutputOverflow) else 0
+        asked = (
+            min(ANSWER_TOKENS, deps.budget().max_tokens) if isinstance(error, errors.OutputOverflow) else 0
+        )
         over = error.tokens + asked - error.window
         # In our own measure, whatever the provider counts in.
         excess = over * (total + frame) / error.tokens * (1 + LARGER)

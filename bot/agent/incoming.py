@@ -25,58 +25,58 @@ from bot.contracts import (
 
 
 async def user_message(
-    request: TurnRequest, kit: AgentDeps, seen: Iterable[Message], wrong: Sequence[str] = ()
+    request: TurnRequest, deps: AgentDeps, seen: Iterable[Message], wrong: Sequence[str] = ()
 ) -> Message:
     """The message of a new user turn, without our secrets. The person's own instructions go with it, unless the model sees them already
     in what it has `seen`; and so does what went `wrong` just before.
     """
-    now, inbound = int(kit.clock.now() * 1000), request.inbound
+    now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:
-        return _without_secrets(prompt.user_message(request, now, fresh_nonce(kit), wrong=wrong), kit)
-    request = await _without_removed(request, inbound, kit.archive)
-    changed = await sent_at(kit.archive, inbound)
-    words = await kit.prompts.of_person(inbound)
-    own = prompt.for_person(kit.redact(words)) if words else None
+        return _without_secrets(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong), deps)
+    request = await _without_removed(request, inbound, deps.archive)
+    changed = await sent_at(deps.archive, inbound)
+    words = await deps.prompts.of_person(inbound)
+    own = prompt.for_person(deps.redact(words)) if words else None
     if own is not None and own in _told(seen):
         own = None
     files = await request.files(inbound) if request.files is not None and inbound.attachments else ()
     return _without_secrets(
         prompt.user_message(
-            request, now, fresh_nonce(kit), changed=changed, instructions=own, wrong=wrong, files=files
+            request, now, fresh_nonce(deps), changed=changed, instructions=own, wrong=wrong, files=files
         ),
-        kit,
+        deps,
     )
 
 
-async def instructions(touched: list[Path], kit: AgentDeps, seen: Iterable[Message]) -> Message | None:
+async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
     """The instructions for what tools have `touched`, which is emptied; None where the model sees all of them already in
     what it has `seen`.
     """
-    nested = Nested(kit.root, Contents(), kit.log, kit.vetting)
+    nested = Nested(deps.root, Contents(), deps.log, deps.vetting)
     while touched:
         nested.touch(touched.pop())
     found = [
-        replace(tag, words=kit.redact(tag.words), note=kit.redact(tag.note))
+        replace(tag, words=deps.redact(tag.words), note=deps.redact(tag.note))
         for tag in await nested.attached()
     ]
-    known, nonce = _told(seen) if found else set(), fresh_nonce(kit)
+    known, nonce = _told(seen) if found else set(), fresh_nonce(deps)
     fresh = [
         replace(tag, nonce=nonce).block | {ORIGIN: WORKSPACES.packed()} for tag in found if tag not in known
     ]
     return {"role": "user", "content": fresh} if fresh else None
 
 
-def said_by_servers(results: Message, kit: AgentDeps, seen: Iterable[Message]) -> Message | None:
+def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
     """What the servers say of which these results have found tools; None where the model sees all of it already."""
     brought = servers.brought(results)
     known = servers.shown(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}
-    return {"role": "user", "content": [servers.block(fresh, fresh_nonce(kit))]} if fresh else None
+    return {"role": "user", "content": [servers.block(fresh, fresh_nonce(deps))]} if fresh else None
 
 
-def fresh_nonce(kit: AgentDeps) -> str:
+def fresh_nonce(deps: AgentDeps) -> str:
     """A nonce for the tags of one message."""
-    return tags.nonce(kit.ids.ulid())
+    return tags.nonce(deps.ids.ulid())
 
 
 def _told(seen: Iterable[Message]) -> set[tags.Tag]:
@@ -84,9 +84,9 @@ def _told(seen: Iterable[Message]) -> set[tags.Tag]:
     return {tag for message in seen for tag in tags.of(message) if tag is not None}
 
 
-def _without_secrets(message: Message, kit: AgentDeps) -> Message:
+def _without_secrets(message: Message, deps: AgentDeps) -> Message:
     """What comes from a channel has none any more; instructions and what was scheduled may."""
-    return {**message, "content": blocks.redacted(message["content"], kit.redact)}
+    return {**message, "content": blocks.redacted(message["content"], deps.redact)}
 
 
 async def _without_removed(request: TurnRequest, inbound: Inbound, archive: Archive) -> TurnRequest:

@@ -27,8 +27,8 @@ class AgentPool:
     far as the idle ones reach: those used least recently go first, and their next turn fills them from disk.
     """
 
-    def __init__(self, kit: AgentDeps, *, budget: int = BUDGET) -> None:
-        self._kit = kit
+    def __init__(self, deps: AgentDeps, *, budget: int = BUDGET) -> None:
+        self._deps = deps
         self._budget = budget
         self._runtimes: OrderedDict[str, AgentRuntime] = OrderedDict()
         self._weights: dict[str, int] = {}
@@ -48,8 +48,8 @@ class AgentPool:
 
     def _checked(self, request: TurnRequest, reply: Reply, done: PerformedActions) -> Reply:
         """The way back to the chat, behind a look at what is claimed on it."""
-        kit = self._kit
-        return CheckedReply(reply, request, done, registry=kit.registry, steps=kit.steps, log=kit.log)
+        deps = self._deps
+        return CheckedReply(reply, request, done, registry=deps.registry, steps=deps.steps, log=deps.log)
 
     async def cut_off(self, chat_key: str) -> tuple[str, ...]:
         with self._lend(chat_key) as runtime:
@@ -85,16 +85,16 @@ class AgentPool:
 
     async def sessions(self, chat_key: str) -> list[Json]:
         with self._lend(chat_key) as runtime:
-            return await Sessions(runtime, self._kit).listed()
+            return await Sessions(runtime, self._deps).listed()
 
     async def resume(self, chat_key: str, session: str) -> Json:
         with self._lend(chat_key) as runtime:
-            facts = await Sessions(runtime, self._kit).resume(session)
+            facts = await Sessions(runtime, self._deps).resume(session)
         return self._anew(chat_key, facts)
 
     async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
         with self._lend(chat_key) as runtime:
-            facts = await Sessions(runtime, self._kit).fork(request_id, back)
+            facts = await Sessions(runtime, self._deps).fork(request_id, back)
         return self._anew(chat_key, facts)
 
     def _anew(self, chat_key: str, facts: Json) -> Json:
@@ -130,7 +130,7 @@ class AgentPool:
 
     def evict(self, idle_seconds: float) -> int:
         """Forget runtimes that have been idle; returns how many went."""
-        limit = self._kit.clock.monotonic() - idle_seconds
+        limit = self._deps.clock.monotonic() - idle_seconds
         idle = [
             key for key, one in self._runtimes.items() if one.last_used < limit and self._may_go(key, one)
         ]
@@ -159,7 +159,7 @@ class AgentPool:
 
     def _runtime(self, chat_key: str) -> AgentRuntime:
         if chat_key not in self._runtimes:
-            self._runtimes[chat_key] = AgentRuntime(chat_key, self._kit)
+            self._runtimes[chat_key] = AgentRuntime(chat_key, self._deps)
         self._runtimes.move_to_end(chat_key)
         return self._runtimes[chat_key]
 

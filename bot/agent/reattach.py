@@ -82,26 +82,26 @@ def files(gone: DroppedMessages) -> Section:
     return Section("files", 4, "\n\n".join(texts), alternatives=(*shorter, names) if texts else ())
 
 
-def definitions(gone: DroppedMessages, kit: AgentDeps, most: float) -> list[Json]:
+def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Json]:
     """The definitions of tools that were found and can be called still, whole, the newest first where not all fit."""
     still = found.definitions(gone.kept)
     chosen: list[Json] = []
     for name, tool in reversed(found.definitions(gone.dropped).items()):
-        cost = kit.estimator.frame(kit.model_name, (), (tool,))
-        if name not in still and kit.registry.get(name) is not None and cost <= most:
+        cost = deps.estimator.frame(deps.model_name, (), (tool,))
+        if name not in still and deps.registry.get(name) is not None and cost <= most:
             chosen.append(tool)
             most -= cost
     return chosen[::-1]
 
 
-def instructions(gone: DroppedMessages, kit: AgentDeps, most: float) -> dict[str, str]:
+def instructions(gone: DroppedMessages, deps: AgentDeps, most: float) -> dict[str, str]:
     """What the servers say whose tools are declared still, whole, what came last first where not all fits. What has no room
     is shown again with the next tool of that server that is found.
     """
     still, names = servers.shown(gone.kept), gone.declared | found.definitions(gone.kept).keys()
     chosen: dict[str, str] = {}
     for server, words in reversed(servers.shown(gone.dropped).items()):
-        cost = kit.estimator.text(kit.model_name, words)
+        cost = deps.estimator.text(deps.model_name, words)
         if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
             chosen[server] = words
             most -= cost
@@ -121,24 +121,24 @@ def tools(gone: DroppedMessages) -> Section:
 PROVIDERS: tuple[Provider, ...] = (artifacts, skills, tools, files)
 
 
-def room(kit: AgentDeps) -> float:
+def room(deps: AgentDeps) -> float:
     """The tokens that all of it may take."""
-    budget = kit.budget()
+    budget = deps.budget()
     return min(budget.share(SHARE, MOST_TOKENS), budget.soft // SOFT_SHARE)
 
 
 def attached(
     gone: DroppedMessages,
-    kit: AgentDeps,
+    deps: AgentDeps,
     providers: Sequence[Provider] = PROVIDERS,
     most: float | None = None,
 ) -> list[str]:
     """What is attached, in order of its worth, within its budget."""
-    most = room(kit) if most is None else most
+    most = room(deps) if most is None else most
     chosen = assemble(
         (provider(gone) for provider in providers),
         most,
-        lambda words: kit.estimator.text(kit.model_name, words),
+        lambda words: deps.estimator.text(deps.model_name, words),
     )
     return [words for _, words in chosen.parts]
 

@@ -29,9 +29,9 @@ class Recollection:
     carried out has not seen what was removed: those removals are kept with the memory.
     """
 
-    def __init__(self, chat_key: str, kit: AgentDeps) -> None:
+    def __init__(self, chat_key: str, deps: AgentDeps) -> None:
         self._chat_key = chat_key
-        self._kit = kit
+        self._deps = deps
         self._lines: list[tuple[str, tuple[Written, ...]]] = []
         self._on_file: str | None = None
         self._seen = NOBODYS
@@ -44,18 +44,18 @@ class Recollection:
 
     async def load(self) -> SavedMemory | None:
         """The memory that is on file. Raises `errors.StorageError`."""
-        if self._kit.memories is None:
+        if self._deps.memories is None:
             return None
-        kept = await self._kit.memories.load(self._chat_key)
+        kept = await self._deps.memories.load(self._chat_key)
         self._take(kept)
         return kept
 
     async def changed(self) -> tuple[bool, SavedMemory | None]:
         """Whether somebody else has changed the file since, as far as it can be read, and what it is now."""
-        if self._kit.memories is None:
+        if self._deps.memories is None:
             return False, None
         try:
-            kept = await self._kit.memories.load(self._chat_key)
+            kept = await self._deps.memories.load(self._chat_key)
         except errors.StorageError:
             return False, None
         if (kept.markdown if kept is not None else None) == self._on_file:
@@ -66,7 +66,7 @@ class Recollection:
     async def save(self, markdown: str, covers: str | None, tokens: int, store: AgentContextStore) -> None:
         """Put the memory on file that was written while what the store shows was in view. Raises `errors.StorageError`."""
         self._saw([entry.message for turn in store.turns for entry in turn.entries])
-        ts = int(self._kit.clock.now() * 1000)
+        ts = int(self._deps.clock.now() * 1000)
         new = [Written(ts, turn.request_id, self._chat_key, None) for turn in store.turns]
         if store.head is not None and not self._lines:
             # A summary of turns that no line tells of: the memory was lost, or left behind with another conversation.
@@ -74,10 +74,10 @@ class Recollection:
         lines = markdown.split("\n")
         sources = carried(self._lines, lines, new, oldest=lambda some: self._until(ts, some))
         self._lines = list(zip(lines, sources, strict=True))
-        if self._kit.memories is not None:
+        if self._deps.memories is not None:
             written = tuple(by for _, by in self._lines)
             removed = tuple(sorted(self._removed))
-            await self._kit.memories.save(
+            await self._deps.memories.save(
                 self._chat_key, SavedMemory(markdown, covers, ts, tokens, written, removed, self._seen)
             )
             self._on_file = markdown
@@ -85,8 +85,8 @@ class Recollection:
     async def forget(self) -> None:
         """Begin without one. Raises `errors.StorageError`."""
         self._lines, self._on_file, self._seen = [], None, NOBODYS
-        if self._kit.memories is not None:
-            await self._kit.memories.forget(self._chat_key)
+        if self._deps.memories is not None:
+            await self._deps.memories.forget(self._chat_key)
 
     def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, SessionMemory | None]:
         """How many lines may tell of what was removed of these turns (the ids of the messages), and what is left without

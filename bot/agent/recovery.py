@@ -63,48 +63,50 @@ class _Tries:
     unbound: bool = False
 
 
-async def ask(turn: ActiveTurn, system: list[Json], kit: AgentDeps, asking: ContinuationPolicy) -> ModelReply:
+async def ask(
+    turn: ActiveTurn, system: list[Json], deps: AgentDeps, continuation: ContinuationPolicy
+) -> ModelReply:
     """Call the model with the turn's view and what is added to it, recovering from overflow.
 
     Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
     """
-    tries = _Tries(asking.max_tokens)
+    tries = _Tries(continuation.max_tokens)
     await turn.upkeep.before_asking(turn.shown())
     while True:
         request = view.render(
-            model=kit.model_name,
+            model=deps.model_name,
             max_tokens=tries.max_tokens,
             system=system,
             tools=turn.epochs.tools,
             history=turn.store.view(),
             injected=turn.injected,
-            current=[*turn.view, *asking.tail],
+            current=[*turn.view, *continuation.tail],
         )
         if not tries.unbound and (loose := next(loose_thinking(turn.epochs.sent, request.messages), None)):
             tries.unbound = True
-            kit.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
+            deps.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
             await turn.cut([], "thinking")
             continue
         try:
-            return await _answer(turn, _sound(request, asking), asking)
+            return await _answer(turn, _sound(request, continuation), continuation)
         except (errors.RequestInvalid, errors.SummaryUnavailable) as error:
-            if not await _without_what_is_bound(turn, tries, error, asking):
+            if not await _without_what_is_bound(turn, tries, error, continuation):
                 raise
         except errors.OutputOverflow as error:
-            kit.windows.refused(request.model, error)
+            deps.windows.refused(request.model, error)
             if not _lower_output(tries, error):
                 if error.limit is not None:
                     raise  # A smaller history changes nothing about what the model gives at the most.
-                _shrink(turn, request, tries, error, kit)
+                _shrink(turn, request, tries, error, deps)
             else:
-                asking.max_tokens = tries.max_tokens  # the next step had better not be refused again
+                continuation.max_tokens = tries.max_tokens  # the next step had better not be refused again
         except errors.ContextOverflow as error:
-            kit.windows.refused(request.model, error)
-            _shrink(turn, request, tries, error, kit)
+            deps.windows.refused(request.model, error)
+            _shrink(turn, request, tries, error, deps)
 
 
 async def _without_what_is_bound(
-    turn: ActiveTurn, tries: _Tries, error: errors.ModelError, asking: ContinuationPolicy
+    turn: ActiveTurn, tries: _Tries, error: errors.ModelError, continuation: ContinuationPolicy
 ) -> bool:
     """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
     if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
@@ -114,29 +116,33 @@ async def _without_what_is_bound(
     if condensed(turn.store.head):
         turn.epochs.apply("summary_refused", view_changes.in_words(turn.store.head))
         return True
-    if asking.paused and isinstance(error, errors.RequestInvalid):
+    if continuation.paused and isinstance(error, errors.RequestInvalid):
         # It takes a paused answer only as it came, and only while it remembers it.
-        turn.unpause(asking.unpaused())
+        turn.unpause(continuation.unpaused())
         return True
     return False
 
 
-def _sound(request: ModelRequest, asking: ContinuationPolicy) -> ModelRequest:
+def _sound(request: ModelRequest, continuation: ContinuationPolicy) -> ModelRequest:
     """The request as it can be sent. One that has to be mended first is a fault of ours: operators are told."""
-    sent, wrong = repair.sound(request, paused=asking.paused)
+    sent, wrong = repair.sound(request, paused=continuation.paused)
     if wrong is not None:
-        asking.kit.log.write("repair", "a request that was not valid was mended", level="error", cause=wrong)
+        continuation.deps.log.write(
+            "repair", "a request that was not valid was mended", level="error", cause=wrong
+        )
     return sent
 
 
-async def _answer(turn: ActiveTurn, request: ModelRequest, asking: ContinuationPolicy) -> ModelReply:
-    kit, before = asking.kit, turn.epochs.parts
-    heard = turn.asks(record(request, kit.ids.ulid(), before, tail=asking.tail, paused=asking.paused))
+async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: ContinuationPolicy) -> ModelReply:
+    deps, before = continuation.deps, turn.epochs.parts
+    heard = turn.asks(
+        record(request, deps.ids.ulid(), before, tail=continuation.tail, paused=continuation.paused)
+    )
     turn.epochs.sent = request.messages
     reply: ModelReply | None = None
     preview = turn.request.preview
     try:
-        async for event in kit.model.stream(request):
+        async for event in deps.model.stream(request):
             heard.take(event)
             if preview is not None and heard.speaks:
                 preview(heard.shown)
@@ -148,7 +154,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, asking: ContinuationP
     except errors.ModelError as error:
         turn.steps.failed(type(error).__name__)
         raise
-    kit.learn(request, reply)
+    deps.learn(request, reply)
     turn.upkeep.answered(reply.usage)
     turn.epochs.tally.asked(reply.usage, reply.cost_usd)
     return reply
@@ -173,10 +179,10 @@ def _lower_output(tries: _Tries, error: errors.OutputOverflow) -> bool:
 
 
 def _shrink(
-    turn: ActiveTurn, request: ModelRequest, tries: _Tries, error: errors.ContextOverflow, kit: AgentDeps
+    turn: ActiveTurn, request: ModelRequest, tries: _Tries, error: errors.ContextOverflow, deps: AgentDeps
 ) -> None:
     """Make the next try smaller: the current turn where that is the large part, else the history."""
-    kit.log.write(
+    deps.log.write(
         "compaction",
         "the prompt does not fit the model's window",
         level="warn",
@@ -187,8 +193,8 @@ def _shrink(
         provider_request_id=error.request_id,
     )
     tries.smaller += 1
-    large = _current_turn_too_large(turn, request, error, kit)
-    if tries.smaller <= MAX_TRIES and _masked(turn, error, kit):
+    large = _current_turn_too_large(turn, request, error, deps)
+    if tries.smaller <= MAX_TRIES and _masked(turn, error, deps):
         return
     if large:
         if tries.smaller > MAX_TRIES or not (
@@ -209,12 +215,12 @@ def _shrink(
     turn.epochs.apply("overflow", half)
 
 
-def _masked(turn: ActiveTurn, error: errors.ContextOverflow, kit: AgentDeps) -> bool:
+def _masked(turn: ActiveTurn, error: errors.ContextOverflow, deps: AgentDeps) -> bool:
     """Mask old tool results, of the running turn too; whether that alone can be enough."""
     before = turn.epochs.tokens()
     if not turn.epochs.mask_old("overflow", above=0):
         return False
-    after, window = turn.epochs.tokens(), error.window or kit.windows.window(kit.model_name)
+    after, window = turn.epochs.tokens(), error.window or deps.windows.window(deps.model_name)
     if error.tokens is None or window is None:
         return after <= before * ENOUGH
     return after / before * error.tokens < window
@@ -250,7 +256,7 @@ def _oldest_half(turn: ActiveTurn) -> ViewChange | None:
 
 
 def _current_turn_too_large(
-    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, kit: AgentDeps
+    turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, deps: AgentDeps
 ) -> bool:
     """Whether the request would not fit even without any history.
 
@@ -263,7 +269,7 @@ def _current_turn_too_large(
     history = estimate.tokens(turn.store.view())
     total = current + history
     told = error.tokens or total
-    window = error.window or kit.windows.window(request.model)
+    window = error.window or deps.windows.window(request.model)
     if window and total / MISJUDGED < told < total * MISJUDGED:
         return current / total * told > window
     return current - frame > max(history, LARGE_TURN)

@@ -18,12 +18,12 @@ from bot.contracts import Json, Message
 class Removing:
     """The removals of one chat. They are carried out between turns: `due` until they are."""
 
-    def __init__(self, chat_key: str, declared: ViewChanges, upkeep: Upkeep, kit: AgentDeps) -> None:
+    def __init__(self, chat_key: str, declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> None:
         self.due = True
         self._chat_key = chat_key
         self._epochs = declared
         self._upkeep = upkeep
-        self._kit = kit
+        self._deps = deps
 
     async def carry_out(self) -> bool:
         """Carry out what is due; whether the view has changed. What was blanked stays so, also after a restart and in
@@ -31,7 +31,7 @@ class Removing:
         """
         if not self.due:
             return False
-        removals = await self._kit.archive.removals(self._chat_key)
+        removals = await self._deps.archive.removals(self._chat_key)
         changed = bool(removals) and await self._take_back(reading.read_deletions(removals))
         self.due = False
         return changed
@@ -41,7 +41,7 @@ class Removing:
         try:
             return await self.carry_out()
         except errors.StorageError as error:
-            self._kit.log.write(
+            self._deps.log.write(
                 "error",
                 "what was removed is still in view",
                 level="error",
@@ -56,7 +56,7 @@ class Removing:
         """
         try:
             gone = (
-                reading.read_deletions(await self._kit.archive.removals(self._chat_key)) if loaded else None
+                reading.read_deletions(await self._deps.archive.removals(self._chat_key)) if loaded else None
             )
         except errors.StorageError:
             return []
@@ -65,7 +65,7 @@ class Removing:
     async def _take_back(self, wanted: reading.Deletions) -> bool:
         await self._upkeep.take_back(wanted.turns)
         await self._written()
-        lines = await self._kit.transcript.telling(
+        lines = await self._deps.transcript.telling(
             self._chat_key, wanted.words | wanted.answers, functools.partial(reading.tells, wanted)
         )
         wanted = reading.with_quotes(lines, wanted)
@@ -86,7 +86,7 @@ class Removing:
     def _head(self) -> Message | None:
         """What stands for what was compacted away: the memory without what was removed, where there is one."""
         words = self._upkeep.markdown
-        return memory.head(words, nonce=fresh_nonce(self._kit)) if words else None
+        return memory.head(words, nonce=fresh_nonce(self._deps)) if words else None
 
     async def _written(self) -> None:
         if not await self._epochs.ledger.flush():

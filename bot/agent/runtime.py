@@ -43,14 +43,14 @@ BROKEN = "Something went wrong on my side while I worked on that. Please try aga
 class AgentRuntime:
     """One conversation: its store, its transcript, the frozen bytes of its prompt. One turn at a time."""
 
-    def __init__(self, chat_key: str, kit: AgentDeps) -> None:
+    def __init__(self, chat_key: str, deps: AgentDeps) -> None:
         self.chat_key = chat_key
-        self.store = AgentContextStore(kit.max_messages)
-        self.last_used = kit.clock.monotonic()
-        self._kit = kit = kit.of_chat()
-        self._ledger = Ledger(chat_key, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
-        self.epochs = ViewChanges(self.store, self._ledger, kit)
-        self.upkeep = Upkeep(chat_key, self.epochs, kit)
+        self.store = AgentContextStore(deps.max_messages)
+        self.last_used = deps.clock.monotonic()
+        self._deps = deps = deps.of_chat()
+        self._ledger = Ledger(chat_key, deps.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
+        self.epochs = ViewChanges(self.store, self._ledger, deps)
+        self.upkeep = Upkeep(chat_key, self.epochs, deps)
         self._frozen: Frozen | None = None
         self._filled = False
         self._cut_off: replay.CutOff | None = None
@@ -61,7 +61,7 @@ class AgentRuntime:
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
-        self._removing = Removing(chat_key, self.epochs, self.upkeep, kit)
+        self._removing = Removing(chat_key, self.epochs, self.upkeep, deps)
 
     @property
     def owes(self) -> bool:
@@ -95,7 +95,7 @@ class AgentRuntime:
                 raise
             finally:
                 self._task = None
-                self.last_used = self._kit.clock.monotonic()
+                self.last_used = self._deps.clock.monotonic()
 
     def stop(self) -> bool:
         """Stop the running turn; False where none runs. Asked again, it lets the first stop do its work."""
@@ -123,19 +123,19 @@ class AgentRuntime:
     @property
     def chosen(self) -> str | None:
         """The model that was chosen for this chat; None where ship.json says it."""
-        return self._kit.choice.name
+        return self._deps.choice.name
 
     async def choose(self, model: str | None, request_id: str) -> Json:
         """As `contracts.Agent.choose_model`."""
         asked = True
         if model is not None:
             try:
-                await self._kit.windows.ask(self._kit.model, model)
+                await self._deps.windows.ask(self._deps.model, model)
             except errors.ModelUnknown:
                 raise
             except errors.ModelError as error:
                 asked = False
-                self._kit.log.write(
+                self._deps.log.write(
                     "model", "the provider does not say whether it has the model", cause=str(error)
                 )
         await self.fill(TurnRequest(request_id, self.chat_key))
@@ -146,27 +146,27 @@ class AgentRuntime:
 
     def _switch(self, model: str | None) -> None:
         """Let a model answer from now on. Nobody has a prompt for it yet, and no cache holds this chat."""
-        kit, before = self._kit, self._kit.model_name
-        kit.choice.name = model
-        kit.log.write(
+        deps, before = self._deps, self._deps.model_name
+        deps.choice.name = model
+        deps.log.write(
             "model", "a model was chosen for the chat", level="action", chat_key=self.chat_key,
-            model=kit.model_name, chosen=model is not None, before=before,
+            model=deps.model_name, chosen=model is not None, before=before,
         )  # fmt: skip
-        if kit.model_name != before:
+        if deps.model_name != before:
             self._frozen, self.upkeep.system, self.epochs.asked_at = None, (), None
 
     async def describe(self) -> Json:
         """As `contracts.Agent.describe`."""
         await self.fill()
-        kit, name = self._kit, self._kit.model_name
+        deps, name = self._deps, self._deps.model_name
         return {
             "model": name,
-            "chosen": kit.choice.name is not None,
-            "default": kit.default_model,
-            "window": kit.windows.window(name),
+            "chosen": deps.choice.name is not None,
+            "default": deps.default_model,
+            "window": deps.windows.window(name),
             "price": prices.million(name),
             "messages": len(self.store),
-            "maxMessages": kit.max_messages,
+            "maxMessages": deps.max_messages,
         }
 
     async def compact(self, focus: str) -> Json:
@@ -181,20 +181,20 @@ class AgentRuntime:
     async def stats(self) -> Json:
         """As `contracts.Agent.stats`."""
         await self.fill()
-        kit, store = self._kit, self.store
-        whole = kit.estimator.messages(kit.model_name, store.messages())
+        deps, store = self._deps, self.store
+        whole = deps.estimator.messages(deps.model_name, store.messages())
         kept = set(store.masked)
         results = [one for one in store.messages() if not kept.isdisjoint(blocks.result_ids(one))]
         shown = [blocks.masked(one, store.masked) for one in results]
-        hidden = kit.estimator.messages(kit.model_name, results) - kit.estimator.messages(
-            kit.model_name, shown
+        hidden = deps.estimator.messages(deps.model_name, results) - deps.estimator.messages(
+            deps.model_name, shown
         )
         return self.epochs.tally.facts | {"tokens": whole, "maskedTokens": hidden, "messages": len(store)}
 
     async def history(self) -> str:
         """As `contracts.Agent.history`."""
         await self.fill()
-        return showing.history(self.store.messages(), self._kit.redact)
+        return showing.history(self.store.messages(), self._deps.redact)
 
     async def undo(self) -> str | None:
         """As `contracts.Agent.undo`."""
@@ -204,10 +204,10 @@ class AgentRuntime:
             return None
         entries = self.store.turns[-1].entries
         await self.upkeep.undo([entry.uuid for entry in entries])
-        await undoing.take_back(self.chat_key, self.epochs, self._kit)
+        await undoing.take_back(self.chat_key, self.epochs, self._deps)
         self.epochs.within_cap(self.upkeep.cut)
         await self._ledger.flush()
-        return self._kit.redact(showing.said(entries[0].message))
+        return self._deps.redact(showing.said(entries[0].message))
 
     async def forget(self) -> None:
         """As `contracts.Agent.forget`. A turn that begins meanwhile begins with what is left."""
@@ -228,25 +228,25 @@ class AgentRuntime:
         """The history has changed before the turn that a crash cut off."""
         await self._ledger.flush()
         if self._cut_off is not None:
-            self._cut_off = replay.cut_off_turn(await self._kit.transcript.load(self.chat_key))
+            self._cut_off = replay.cut_off_turn(await self._deps.transcript.load(self.chat_key))
 
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
 
         Without a turn that asks for it the archive is left alone: what it ends with may not be answered yet.
         """
-        self.last_used = self._kit.clock.monotonic()
+        self.last_used = self._deps.clock.monotonic()
         # A question for the status may come while a turn begins: the store must not be filled twice.
         async with self._filling:
             if self._filled:
                 return
             await self._ledger.flush()  # a turn that was stopped while it was filled has begun this
-            if not self._ledger.owes and not await self._kit.transcript.has(self.chat_key):
+            if not self._ledger.owes and not await self._deps.transcript.has(self.chat_key):
                 if request is None:
                     return
                 await self._adopt_archive(request)
             await self.upkeep.load()
-            lines = await filling.filled(self.epochs, self.upkeep, self._kit)
+            lines = await filling.filled(self.epochs, self.upkeep, self._deps)
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
             self._filled = True
@@ -264,14 +264,14 @@ class AgentRuntime:
         def not_yet(line: ArchiveLine) -> bool:
             return str((line.meta or {}).get("requestId") or "") >= request.request_id
 
-        query = HistoryQuery(limit=self._kit.max_messages, skip=not_yet, counted=False)
+        query = HistoryQuery(limit=self._deps.max_messages, skip=not_yet, counted=False)
         try:
-            page = await self._kit.archive.search(self.chat_key, query)
+            page = await self._deps.archive.search(self.chat_key, query)
         except errors.StorageError as error:
-            self._kit.log.write("error", "the archive cannot be read", level="error", cause=str(error))
+            self._deps.log.write("error", "the archive cannot be read", level="error", cause=str(error))
             return
-        scratch = AgentContextStore(self._kit.max_messages)
-        replay.from_archive(scratch, page.lines, self._kit.max_messages, fresh_nonce(self._kit))
+        scratch = AgentContextStore(self._deps.max_messages)
+        replay.from_archive(scratch, page.lines, self._deps.max_messages, fresh_nonce(self._deps))
         for turn in scratch.turns:
             self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
             for entry in turn.entries:
@@ -281,10 +281,10 @@ class AgentRuntime:
         await self._ledger.flush()
 
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
-        kit = self._kit
-        steps = StepLog(request.request_id, kit.steps, self._steps, clock=kit.clock, log=kit.log)
-        turn = ActiveTurn(request, self.epochs, self.upkeep, steps, kit)
-        began = kit.clock.monotonic()
+        deps = self._deps
+        steps = StepLog(request.request_id, deps.steps, self._steps, clock=deps.clock, log=deps.log)
+        turn = ActiveTurn(request, self.epochs, self.upkeep, steps, deps)
+        began = deps.clock.monotonic()
         status: TurnStatus = "done"
         unknown = False
         try:
@@ -313,7 +313,7 @@ class AgentRuntime:
             person = None if quiet else error.person
             unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
             if unknown:
-                person = GONE.format(self.chosen, kit.default_model)
+                person = GONE.format(self.chosen, deps.default_model)
             outcome = _failed(turn, person, f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
             status, wrong = "failed", f"{UNANSWERED} (internal error)"
@@ -333,7 +333,7 @@ class AgentRuntime:
             await self._ledger.choose(None)
         except errors.StorageError as error:
             # After a restart the provider refuses it once more.
-            self._kit.log.write(
+            self._deps.log.write(
                 "error", "the choice of a model cannot be written", level="error", cause=str(error)
             )
         self._switch(None)
@@ -342,10 +342,10 @@ class AgentRuntime:
         """Begin a turn, or go on with it where a crash cut it off."""
         cut_off, request_id = self._cut_off, turn.request.request_id
         again = cut_off is not None and cut_off.request_id == request_id and bool(cut_off.entries)
-        recorded = await self._kit.steps.steps(request_id) if again else []
+        recorded = await self._deps.steps.steps(request_id) if again else []
         self._cut_off = None
         message = "a turn that was cut off goes on" if again else "a turn begins"
-        self._kit.log.write("turn_start", message, messages=len(self.store))
+        self._deps.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:
             cut_off.loaded = await self._removing.loaded(cut_off.loaded)
             await turn.resume(cut_off, recorded)
@@ -358,7 +358,7 @@ class AgentRuntime:
         """The turn itself. Stopped, it is left behind where a tool or a platform takes its time to end; closed then,
         it can do nothing more.
         """
-        work = asyncio.create_task(take_turn(turn, system, self._kit))
+        work = asyncio.create_task(take_turn(turn, system, self._deps))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -366,7 +366,7 @@ class AgentRuntime:
             if not self._stopping:
                 await asyncio.wait([work])
             elif not await self._within(STOP_SECONDS, work):
-                self._kit.log.write("stop", "what was stopped takes its time to end", level="warn")
+                self._deps.log.write("stop", "what was stopped takes its time to end", level="warn")
             raise
 
     async def _stopped(self, turn: ActiveTurn) -> TurnOutcome:
@@ -391,7 +391,7 @@ class AgentRuntime:
         try:
             await reply.send(words)
         except errors.DeliveryFailed as error:
-            self._kit.log.write("stop", "the last words did not arrive", level="warn", cause=str(error))
+            self._deps.log.write("stop", "the last words did not arrive", level="warn", cause=str(error))
             return 0
         return 1
 
@@ -399,7 +399,7 @@ class AgentRuntime:
         """Whether a task ends within this time; after it, it goes on by itself."""
         self._left.add(task)
         task.add_done_callback(self._let_go)
-        patience = asyncio.create_task(self._kit.clock.sleep(seconds))
+        patience = asyncio.create_task(self._deps.clock.sleep(seconds))
         try:
             await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -409,14 +409,14 @@ class AgentRuntime:
     def _let_go(self, task: asyncio.Task[Any]) -> None:
         self._left.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._kit.log.write("stop", "what was stopped failed", level="debug", cause=type(error).__name__)
+            self._deps.log.write("stop", "what was stopped failed", level="debug", cause=type(error).__name__)
 
     def _log_end(self, outcome: TurnOutcome, began: float) -> None:
-        self._kit.log.write(
+        self._deps.log.write(
             "turn_end",
             f"the turn is {outcome.status}",
             level="error" if outcome.status == "failed" else "info",
-            duration=(self._kit.clock.monotonic() - began) * 1000,
+            duration=(self._deps.clock.monotonic() - began) * 1000,
             status=outcome.status,
             delivered=outcome.delivered,
             messages=len(self.store),
@@ -425,17 +425,17 @@ class AgentRuntime:
 
     async def _system(self, request: TurnRequest) -> list[Json]:
         """The system prompt. It is put together anew only when the prompt cache is cold or gone anyway."""
-        kit, inbound = self._kit, request.inbound
+        deps, inbound = self._deps, request.inbound
         if self._frozen is None or self.epochs.cold:
-            fresh = await kit.freeze(self.chat_key, inbound.channel if inbound is not None else None)
+            fresh = await deps.freeze(self.chat_key, inbound.channel if inbound is not None else None)
             if self._frozen not in {None, fresh}:
-                kit.log.write("prompt", "the instructions or the skills have changed")
+                deps.log.write("prompt", "the instructions or the skills have changed")
             self._frozen = fresh
-        facts = prompt.ChatFacts(kit.root, self.chat_key)
+        facts = prompt.ChatFacts(deps.root, self.chat_key)
         if inbound is not None:
-            rules = kit.rules.get(inbound.channel, "")
+            rules = deps.rules.get(inbound.channel, "")
             facts = prompt.ChatFacts(
-                kit.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
+                deps.root, self.chat_key, inbound.channel, inbound.chat_id, inbound.chat_type, rules
             )
         return prompt.system_blocks(self._frozen.static, self._frozen.chat(facts))
 

@@ -25,18 +25,18 @@ ULID = 26
 class Sessions:
     """The sessions of one chat. After `resume` or `fork` told "done" its runtime holds what is not current any more."""
 
-    def __init__(self, runtime: AgentRuntime, kit: AgentDeps) -> None:
+    def __init__(self, runtime: AgentRuntime, deps: AgentDeps) -> None:
         self._runtime = runtime
         self._chat_key = runtime.chat_key
-        self._transcript = kit.transcript
-        self._kit = kit
+        self._transcript = deps.transcript
+        self._deps = deps
 
     async def listed(self) -> list[Json]:
         """As `contracts.Agent.sessions`."""
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         outlines = await self._transcript.outlines(self._chat_key, LISTED)
-        gone = deletions.read_deletions(await self._kit.archive.removals(self._chat_key))
+        gone = deletions.read_deletions(await self._deps.archive.removals(self._chat_key))
         return [
             {
                 "id": short(one.session, known),
@@ -98,7 +98,7 @@ class Sessions:
 
     def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> Json:
         names = [*known, session]
-        self._kit.log.write("session", what, chat_key=self._chat_key, session=session, left=left)
+        self._deps.log.write("session", what, chat_key=self._chat_key, session=session, left=left)
         return {"how": "done", "id": short(session, names), "leftId": short(left, names) if left else None}
 
     def _words(self, first: TranscriptLine | None, gone: deletions.Deletions) -> str:
@@ -108,7 +108,7 @@ class Sessions:
         sources = [first.request_id or "", *(first.data or {}).get("sources", ())]
         if gone.names("user", sources):
             return deletions.REMOVED
-        return self._kit.redact(showing.said(first.message))
+        return self._deps.redact(showing.said(first.message))
 
 
 def short(session: str, known: Sequence[str]) -> str:

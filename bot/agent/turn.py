@@ -41,33 +41,33 @@ class Refused(errors.ShipmateError):
     person = REFUSED
 
 
-async def take_turn(turn: ActiveTurn, system: list[Json], kit: AgentDeps) -> TurnOutcome:
+async def take_turn(turn: ActiveTurn, system: list[Json], deps: AgentDeps) -> TurnOutcome:
     """Run a turn that has begun. Raises `errors.ShipmateError` where the model failed for good."""
-    async with Tasks(turn, system, kit) as tasks:
+    async with Tasks(turn, system, deps) as tasks:
         with tool_scope(replace(_tool_context(turn), tasks=tasks)):
-            return await _steps(turn, system, ContinuationPolicy.begun(kit), tasks)
+            return await _steps(turn, system, ContinuationPolicy.begun(deps), tasks)
 
 
 async def _steps(
-    turn: ActiveTurn, system: list[Json], asking: ContinuationPolicy, tasks: Tasks
+    turn: ActiveTurn, system: list[Json], continuation: ContinuationPolicy, tasks: Tasks
 ) -> TurnOutcome:
     reply = turn.last_reply()
     if reply is not None:
-        asking.continued = turn.continued()
+        continuation.continued = turn.continued()
         calls = blocks.tool_uses({"content": reply.content})
-        outcome = await _act(turn, reply, calls, asking, tasks, known=turn.known_results(calls))
+        outcome = await _act(turn, reply, calls, continuation, tasks, known=turn.known_results(calls))
         if outcome is not None and not await turn.take_late():
             return outcome
     for step in range(1, MAX_STEPS + 1):
         with step_scope(step):
             try:
-                reply = asking.taken(await recovery.ask(turn, system, asking.kit, asking))
+                reply = continuation.taken(await recovery.ask(turn, system, continuation.deps, continuation))
             except errors.ShipmateError as error:
-                return await _say_what_came(turn, asking, error)
-            calls = turn.add_reply(reply, asking.continued)
-            if asking.tail:
+                return await _say_what_came(turn, continuation, error)
+            calls = turn.add_reply(reply, continuation.continued)
+            if continuation.tail:
                 turn.epochs.apply("continuation", ViewChange("tail", {}))
-            outcome = await _act(turn, reply, calls, asking, tasks)
+            outcome = await _act(turn, reply, calls, continuation, tasks)
             if outcome is not None:
                 return outcome
     return _outcome(turn, TOO_MANY_STEPS)
@@ -77,7 +77,7 @@ async def _act(
     turn: ActiveTurn,
     reply: ModelReply,
     calls: list[Json],
-    asking: ContinuationPolicy,
+    continuation: ContinuationPolicy,
     tasks: Tasks,
     *,
     known: Mapping[str, Json] = MappingProxyType({}),
@@ -89,44 +89,50 @@ async def _act(
     if reply.stop_reason == "refusal":
         raise Refused(f"refusal, category {(reply.detail or {}).get('category')}")
     if calls:
-        results = await asking.kit.dispatcher.run(calls, reply.cut, turn, known)
+        results = await continuation.deps.dispatcher.run(calls, reply.cut, turn, known)
         turn.add_results(await tasks.merged(calls, results))
         await turn.instruct()
-        if not asking.after_tools(cut=bool(reply.cut)):
+        if not continuation.after_tools(cut=bool(reply.cut)):
             return _outcome(turn, TOO_MANY_CUTS)
         if reply.cut:
             _make_room(turn, reply)
         await turn.take_more()
         return None
     made_room = _make_room(turn, reply)
-    if _goes_on(turn, reply, asking, made_room=made_room):
+    if _goes_on(turn, reply, continuation, made_room=made_room):
         return None
     return await _say_the_rest(turn, reply)
 
 
-def _goes_on(turn: ActiveTurn, reply: ModelReply, asking: ContinuationPolicy, *, made_room: bool) -> bool:
+def _goes_on(
+    turn: ActiveTurn, reply: ModelReply, continuation: ContinuationPolicy, *, made_room: bool
+) -> bool:
     """Whether the model has not said all that it is to say."""
-    if reply.stop_reason == "pause_turn" and not asking.continued:
-        return asking.pause()
+    if reply.stop_reason == "pause_turn" and not continuation.continued:
+        return continuation.pause()
     if turn.reply is not None and turn.reply.settled:
         return False  # The person has the answer; nobody waits for the rest.
     words, begun = turn.last_words().strip(), not _of_user(turn.view[-1])
     if reply.stop_reason in {"max_tokens", "pause_turn"}:
-        return _from_where_it_is(turn, reply, asking) if begun else asking.retry_with_more_output()
+        return (
+            _from_where_it_is(turn, reply, continuation) if begun else continuation.retry_with_more_output()
+        )
     if words:
         return False
     if reply.stop_reason == "model_context_window_exceeded":
-        return made_room and (_from_where_it_is(turn, reply, asking) if begun else asking.smaller())
-    return turn.reply is not None and _after_results(turn) and asking.prompt()
+        return made_room and (
+            _from_where_it_is(turn, reply, continuation) if begun else continuation.smaller()
+        )
+    return turn.reply is not None and _after_results(turn) and continuation.prompt()
 
 
-def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, asking: ContinuationPolicy) -> bool:
+def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, continuation: ContinuationPolicy) -> bool:
     """Go on with an answer of which something is in view, and be it what a tool of the provider's has found: a request
     cannot end with it. False where it has gone on often enough.
     """
-    if not asking.continue_text(spoke=bool(blocks.plain_text(reply.content).strip())):
+    if not continuation.continue_text(spoke=bool(blocks.plain_text(reply.content).strip())):
         return False
-    turn.unpause({"stopReason": reply.stop_reason, "continued": asking.continued})
+    turn.unpause({"stopReason": reply.stop_reason, "continued": continuation.continued})
     return True
 
 
@@ -164,14 +170,14 @@ def _make_room(turn: ActiveTurn, reply: ModelReply) -> bool:
 
 
 async def _say_what_came(
-    turn: ActiveTurn, asking: ContinuationPolicy, error: errors.ShipmateError
+    turn: ActiveTurn, continuation: ContinuationPolicy, error: errors.ShipmateError
 ) -> TurnOutcome:
     """The model failed. Where it did so while it went on with an answer, what had come of that is said."""
     words = turn.last_words().strip()
     withdrawn = isinstance(error, errors.RequestInvalid | errors.TurnStopped)
-    if withdrawn or not asking.continued or not words or turn.reply is None:
+    if withdrawn or not continuation.continued or not words or turn.reply is None:
         raise error
-    asking.kit.log.write(
+    continuation.deps.log.write(
         "continue",
         "the rest of the answer could not be had",
         level="warn",

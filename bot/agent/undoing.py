@@ -9,13 +9,13 @@ from bot.context import replay, undo
 from bot.context.checkpoint import Checkpoint
 
 
-async def take_back(chat_key: str, declared: ViewChanges, kit: AgentDeps) -> None:
+async def take_back(chat_key: str, declared: ViewChanges, deps: AgentDeps) -> None:
     """Declare that the last turn goes. Raises `errors.StorageError`; nothing has changed then."""
     store, turn = declared.store, declared.store.turns[-1]
     change = view_changes.dropped([entry.uuid for entry in turn.entries])
     if store.head is not None and await declared.ledger.flush():
-        lines = await kit.transcript.load(chat_key)
-        before = undo.before(turn, lines, kit.max_messages)
+        lines = await deps.transcript.load(chat_key)
+        before = undo.before(turn, lines, deps.max_messages)
         if before is not None and turn in store.turns[-1:]:
             Checkpoint("", tuple(before.turns), before.head, before.masked).restore(store)
             change = ViewChange("boundary", change.data | {"head": before.head, replay.RESTORED: True})

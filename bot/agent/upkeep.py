@@ -42,14 +42,14 @@ class Upkeep:
     knows it before the next turn, and `stand_in` is what a fork says in its place.
     """
 
-    def __init__(self, chat_key: str, declared: ViewChanges, kit: AgentDeps) -> None:
+    def __init__(self, chat_key: str, declared: ViewChanges, deps: AgentDeps) -> None:
         self.system: Sequence[Json] = ()
         self.stand_in: Sequence[Json] = ()
-        self.breaker = compaction.Breaker(kit.clock)
+        self.breaker = compaction.Breaker(deps.clock)
         self._chat_key = chat_key
         self._epochs = declared
         self._store = declared.store
-        self._kit = kit
+        self._deps = deps
         self._request_id: str | None = None
         self._known: SessionMemory | None = None
         self._covers: str | None = None
@@ -57,7 +57,7 @@ class Upkeep:
         self._before: tuple[SessionMemory, str] | None = None
         self._reads = False
         self._asked = 0
-        self._lines = Recollection(chat_key, kit)
+        self._lines = Recollection(chat_key, deps)
         self._extracting: asyncio.Task[None] | None = None
         self._compacting: asyncio.Task[Json] | None = None
 
@@ -156,30 +156,30 @@ class Upkeep:
 
     async def before_asking(self, current: Sequence[Message]) -> None:
         """The running turn asks the model next: where that may not fit, the history before it is compacted now."""
-        kit = self._kit
-        hard = kit.budget().hard
-        if hard is None or not kit.compaction.enabled or not self._store.turns or self.breaker.open:
+        deps = self._deps
+        hard = deps.budget().hard
+        if hard is None or not deps.compaction.enabled or not self._store.turns or self.breaker.open:
             return
         if max(self._asked, self._epochs.tokens()) <= hard:
             return
         # What the running turn leaves of the room, less a half of that for what is still to come.
         left = hard - self._epochs.tokens() + self._tokens(self._store.view())
-        dropped = self._border(min(kit.compaction.keep_tokens, max(0, left // 2)))
+        dropped = self._border(min(deps.compaction.keep_tokens, max(0, left // 2)))
         if self._tokens(self._messages(dropped)) >= compaction.WORTH:
             await self._compact("size", dropped, current=current)
 
     def turn_ended(self) -> None:
         """A turn has ended and been answered: what is due begins beside whatever comes next."""
-        kit = self._kit
-        if not kit.compaction.enabled or self._compacting is not None:
+        deps = self._deps
+        if not deps.compaction.enabled or self._compacting is not None:
             return
-        if self._epochs.tokens() > kit.budget().limit and self._begin_compacting("size"):
+        if self._epochs.tokens() > deps.budget().limit and self._begin_compacting("size"):
             return
         if self._extracting is not None:
             return
         new = list(compaction.since(self._store.turns, self._since))
         calls = sum(len(blocks.tool_uses(message)) for message in new)
-        if kit.memories is not None and compaction.wants_extraction(self._tokens(new), calls):
+        if deps.memories is not None and compaction.wants_extraction(self._tokens(new), calls):
             self._extracting = asyncio.create_task(self._scoped(self._extract))
             self._extracting.add_done_callback(self._extracted)
 
@@ -187,10 +187,10 @@ class Upkeep:
         """Compact a chat that has been quiet for so long that the provider is about to forget it, while reading it once
         more is cheap: its next turn then begins with little.
         """
-        policy, asked = self._kit.compaction, self._epochs.asked_at
+        policy, asked = self._deps.compaction, self._epochs.asked_at
         if asked is None or self._compacting is not None or self._epochs.turn is not None or not self._reads:
             return
-        quiet = self._kit.clock.monotonic() - asked
+        quiet = self._deps.clock.monotonic() - asked
         due = policy.enabled and policy.idle and IDLE_AFTER <= quiet < IDLE_UNTIL
         if due and self._epochs.tokens() > policy.idle_above:
             self._begin_compacting("idle")
@@ -201,7 +201,7 @@ class Upkeep:
         """
         if self._known is None or not compaction.covered(self._store.turns, over, self._covers):
             return view_changes.dropped(over)
-        keep = min(compaction.CUT_KEEPS, self._kit.compaction.keep_tokens)
+        keep = min(compaction.CUT_KEEPS, self._deps.compaction.keep_tokens)
         more = compaction.covered(self._store.turns, self._border(keep), self._covers)
         return self._change(more if len(more) > len(over) else over, self._known.markdown, "memory")
 
@@ -213,7 +213,7 @@ class Upkeep:
         if self._compacting is not None and not await self._ends(self._compacting):
             await _given_up(self._compacting)
         most = self._tokens(self._store.messages()) // 4
-        dropped = self._border(min(self._kit.compaction.keep_tokens, most))
+        dropped = self._border(min(self._deps.compaction.keep_tokens, most))
         if not dropped:
             return {"how": "nothing"}
         task = self._beside("compact", dropped, focus=focus)
@@ -227,7 +227,7 @@ class Upkeep:
 
     def _begin_compacting(self, reason: Reason) -> bool:
         """Compact beside, where there is enough to gain and it has not failed again and again."""
-        keep = self._kit.compaction.keep_tokens
+        keep = self._deps.compaction.keep_tokens
         dropped = self._border(min(compaction.CUT_KEEPS, keep) if reason == "idle" else keep)
         gain = self._tokens(self._messages(dropped))
         if self.breaker.open or gain < compaction.WORTH or not self.system:
@@ -290,7 +290,7 @@ class Upkeep:
         """The change in which a summary stands for it, which is the memory from now on."""
         newest = self._newest()
         self._note_asked(current)
-        summary = await forks.condense(self._prefix(current), self._known, focus, self._kit)
+        summary = await forks.condense(self._prefix(current), self._known, focus, self._deps)
         change = self._change(dropped, summary.words, "summary", summary.block)
         try:
             await self._keep(memory.read(summary.words), newest)
@@ -303,10 +303,10 @@ class Upkeep:
         kept = self._messages(set(self._uuids()) - set(dropped))
         gone = reattach.DroppedMessages([*before, *self._messages(dropped)], kept)
         origin = self._lines.origin(self._store.view())
-        tools = reattach.definitions(gone, self._kit, reattach.TOOLS * reattach.room(self._kit))
+        tools = reattach.definitions(gone, self._deps, reattach.TOOLS * reattach.room(self._deps))
         gone = replace(gone, declared=frozenset(str(tool["name"]) for tool in tools))
-        said = reattach.instructions(gone, self._kit, reattach.SAID * reattach.room(self._kit))
-        nonce, attached = fresh_nonce(self._kit), reattach.attached(gone, self._kit)
+        said = reattach.instructions(gone, self._deps, reattach.SAID * reattach.room(self._deps))
+        nonce, attached = fresh_nonce(self._deps), reattach.attached(gone, self._deps)
         head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools, said=said)
         change = view_changes.compacted(dropped, head)
         return ViewChange(change.line, change.data | {"how": "provider" if block else how})
@@ -325,7 +325,7 @@ class Upkeep:
         try:
             await self._look_again()
             self._since = newest
-            await self._keep(await forks.remember(prefix, self._known, self._kit), newest)
+            await self._keep(await forks.remember(prefix, self._known, self._deps), newest)
         except _FAILED as error:
             self._write("the memory could not be written", error)
         self._epochs.note_totals()
@@ -337,7 +337,7 @@ class Upkeep:
         self._known, self._covers, self._since = known, covers, covers
         markdown = known.markdown
         tokens = round(estimate.text_tokens(markdown))
-        self._kit.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
+        self._deps.log.write("memory", "the memory of the chat is written", tokens=tokens, covers=covers)
         await self._lines.save(markdown, covers, tokens, self._store)
 
     # ------------------------------------------------------------ inside
@@ -351,7 +351,7 @@ class Upkeep:
     def _note_asked(self, current: Sequence[Message]) -> None:
         """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""
         if self.system and not current:
-            self._epochs.asked_at = self._kit.clock.monotonic()
+            self._epochs.asked_at = self._deps.clock.monotonic()
 
     def _newest(self) -> str | None:
         return self._store.turns[-1].entries[-1].uuid if self._store.turns else None
@@ -364,7 +364,7 @@ class Upkeep:
         return [e.message for turn in self._store.turns for e in turn.entries if e.uuid in wanted]
 
     def _tokens(self, messages: Sequence[Message]) -> int:
-        return self._kit.estimator.messages(self._kit.model_name, messages)
+        return self._deps.estimator.messages(self._deps.model_name, messages)
 
     async def _scoped(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Work beside the turns belongs to the turn that caused it."""
@@ -373,7 +373,7 @@ class Upkeep:
 
     async def _ends(self, task: asyncio.Task[Any], seconds: float = WAIT_SECONDS) -> bool:
         """Whether a task ends within what a compaction, a turn or a person waits for it."""
-        patience = asyncio.create_task(self._kit.clock.sleep(seconds))
+        patience = asyncio.create_task(self._deps.clock.sleep(seconds))
         try:
             await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -395,7 +395,7 @@ class Upkeep:
 
     def _write(self, what: str, error: BaseException | None = None) -> None:
         cause = f"{type(error).__name__}: {error}" if error is not None else None
-        self._kit.log.write(
+        self._deps.log.write(
             "memory",
             what,
             level="warn",

@@ -106,7 +106,7 @@ class Running(Protocol):
 class ViewChanges:
     """The one way in which the view of a chat changes but by appending."""
 
-    def __init__(self, store: AgentContextStore, ledger: Ledger, kit: AgentDeps) -> None:
+    def __init__(self, store: AgentContextStore, ledger: Ledger, deps: AgentDeps) -> None:
         self.turn: Running | None = None
         self.frame: Json | None = None
         """What stands before the messages, by its model and its digest; None where that is not known."""
@@ -123,24 +123,24 @@ class ViewChanges:
         self._system: Sequence[Json] = ()
         self.store = store
         self.ledger = ledger
-        self._kit = kit
+        self._deps = deps
 
     @property
     def cold(self) -> bool:
         """Whether the provider's cache of this chat has expired, or there never was one."""
-        return self.asked_at is None or self._kit.clock.monotonic() - self.asked_at > COLD_AFTER
+        return self.asked_at is None or self._deps.clock.monotonic() - self.asked_at > COLD_AFTER
 
     def settle(self, system: Sequence[Json]) -> None:
         """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
         costs nothing while the cache is cold, is done now.
         """
         self._system = system
-        tools, model = self._kit.declared(), self._kit.model_name
+        tools, model = self._deps.declared(), self._deps.model_name
         self.tools = tools
-        self._frame_tokens = self._kit.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, {"model": model, "digest": self._kit.framing.digest(system, tools)}
+        self._frame_tokens = self._deps.estimator.frame(model, system, tools)
+        before, self.frame = self.frame, {"model": model, "digest": self._deps.framing.digest(system, tools)}
         if self.parts is request_log.NO_PREFIX or before != self.frame:
-            self.parts = self._kit.framing.frame(system, tools)
+            self.parts = self._deps.framing.frame(system, tools)
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.turn is not None or bound
         if before != self.frame and shown and (before is not None or bound):
@@ -150,13 +150,13 @@ class ViewChanges:
         elif self.cold:
             self.mask_old("cold_cache", hides=COLD_HIDES)
         else:
-            above = WARM * self._kit.mask_threshold
+            above = WARM * self._deps.mask_threshold
             self.mask_old("size", above=above, hides=WARM_HIDES * self.tokens())
 
     def fewer_tools(self) -> bool:
         """Declare less of the tools, where the window has turned out to have no room for them; whether there is less."""
-        before = self._kit.estimator.frame(self._kit.model_name, (), self.tools)
-        if self._kit.estimator.frame(self._kit.model_name, (), self._kit.declared()) >= before:
+        before = self._deps.estimator.frame(self._deps.model_name, (), self.tools)
+        if self._deps.estimator.frame(self._deps.model_name, (), self._deps.declared()) >= before:
             return False
         self.settle(self._system)
         return True
@@ -165,10 +165,10 @@ class ViewChanges:
         """Mask old tool results where what is shown is more than so many tokens, by default the configured threshold, and
         that `hides` so many of them at the least; whether anything was masked.
         """
-        kit, shown = self._kit, self._shown()
-        if self.tokens() <= (kit.mask_threshold if above is None else above):
+        deps, shown = self._deps, self._shown()
+        if self.tokens() <= (deps.mask_threshold if above is None else above):
             return False
-        results = masking.masks(shown, ages=self._ages, keep=kit.keep_observations, pointer=_pointer)
+        results = masking.masks(shown, ages=self._ages, keep=deps.keep_observations, pointer=_pointer)
         if not results or self._hidden(shown, results) < hides:
             return False
         self.apply(reason, masked(results))
@@ -176,11 +176,11 @@ class ViewChanges:
 
     def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> int:
         """How many tokens of what is shown the masks hide."""
-        count, model = self._kit.estimator.messages, self._kit.model_name
+        count, model = self._deps.estimator.messages, self._deps.model_name
         return count(model, shown) - count(model, [blocks.masked(one, results) for one in shown])
 
     def _ages(self, name: str) -> bool:
-        tool = self._kit.registry.get(name)
+        tool = self._deps.registry.get(name)
         return tool is not None and tool.ages
 
     def apply(self, reason: Reason, change: ViewChange) -> None:
@@ -205,9 +205,9 @@ class ViewChanges:
         if self.turn is not None and change.line != "tail":
             self.turn.changed(change)
         after, rest = self.tokens(), self._rest(change)
-        cost = prices.prefix_cost(self._kit.model_name, rest, prompt=after)
+        cost = prices.prefix_cost(self._deps.model_name, rest, prompt=after)
         kind, told = _TOLD[change.line]
-        self._kit.log.write(
+        self._deps.log.write(
             kind,
             f"{told}: {reason}",
             level="warn" if reason in _BAD else "info",
@@ -236,7 +236,7 @@ class ViewChanges:
 
     def tokens(self) -> int:
         """What is shown now, in estimated tokens, with what stands before it."""
-        return self._frame_tokens + self._kit.estimator.messages(self._kit.model_name, self._shown())
+        return self._frame_tokens + self._deps.estimator.messages(self._deps.model_name, self._shown())
 
     def _shown(self) -> list[Message]:
         return [*self.store.view(), *(self.turn.shown() if self.turn is not None else ())]
@@ -254,7 +254,7 @@ class ViewChanges:
             places = (at for at, one in enumerate(shown) if not calls.isdisjoint(blocks.result_ids(one)))
             first = next(places, len(shown))
         frame = self._frame_tokens if "frame" in change.data else 0
-        return frame + self._kit.estimator.messages(self._kit.model_name, shown[first:])
+        return frame + self._deps.estimator.messages(self._deps.model_name, shown[first:])
 
 
 def _pointer(words: str) -> masking.Pointer | None:

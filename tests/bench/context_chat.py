@@ -185,7 +185,7 @@ class Screen:
 @dataclass
 class Chat:
     """One chat in a folder. With `sends` the model answers through `chat_send` and is asked once more, else in plain
-    text; `settings` change the kit's defaults; with `compacts` the provider writes the summaries.
+    text; `settings` change the deps's defaults; with `compacts` the provider writes the summaries.
     """
 
     root: Path
@@ -210,7 +210,7 @@ class Chat:
         registry = Registry([*builtin_tools(ports), self.look])
         settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
         instructions = InstructionFiles(self.root, encode=encode, log=log)
-        self.kit = AgentDeps(
+        self.deps = AgentDeps(
             model=self.model,
             default_model=bill.MODEL,
             registry=registry,
@@ -227,11 +227,11 @@ class Chat:
             rules={"telegram": "Markdown."},
             **settings,
         )
-        self.pool = AgentPool(self.kit)
+        self.pool = AgentPool(self.deps)
 
     async def replay(self, turns: Sequence[Turn]) -> bill.Bill:
         """What the whole chat comes to."""
-        await self.kit.windows.ask(self.model, bill.MODEL)
+        await self.deps.windows.ask(self.model, bill.MODEL)
         try:
             for number, turn in enumerate(turns):
                 await self._quiet(turn.gap)

@@ -61,13 +61,13 @@ class Child:
     """
 
     def __init__(
-        self, order: Order, start: Start, root: Root, *, registry: Registry, report: Report, kit: AgentDeps
+        self, order: Order, start: Start, root: Root, *, registry: Registry, report: Report, deps: AgentDeps
     ) -> None:
         self._order = order
         self._start = start
         self._root = root
         self._report = report
-        self._kit = kit
+        self._deps = deps
         self.tools_used: list[str] = []
         self.errors = 0
         self.kept = False
@@ -81,9 +81,9 @@ class Child:
         self._over = ""
         self._last = ""
         seen = root.context.injection if start.prefix else None
-        self._loading = Loading(order.request_id, order.chat_key, kit, seen)
-        self._record = Record(order, start, kit)
-        self._dispatcher = kit.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
+        self._loading = Loading(order.request_id, order.chat_key, deps, seen)
+        self._record = Record(order, start, deps)
+        self._dispatcher = deps.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
 
     @property
     def words(self) -> str:
@@ -100,18 +100,18 @@ class Child:
 
     async def work(self) -> str:
         """Carry the task out; its last words. Raises `LimitReached`, `Declined`, `errors.ModelError`."""
-        asking = ContinuationPolicy.begun(self._kit)
+        continuation = ContinuationPolicy.begun(self._deps)
         await self.keep()
         with tool_scope(self._context()):
             while True:
-                reply = asking.taken(await self._ask(asking))
+                reply = continuation.taken(await self._ask(continuation))
                 if reply.stop_reason == "refusal":
                     raise Declined
-                calls = self._add(reply, asking.continued)
+                calls = self._add(reply, continuation.continued)
                 await self.keep()
                 if calls:
-                    await self._act(calls, reply, asking)
-                elif not self._goes_on(reply, asking):
+                    await self._act(calls, reply, continuation)
+                elif not self._goes_on(reply, continuation):
                     break
         if self._last and len(self._own) > 2:
             raise LimitReached(self._last)
@@ -123,54 +123,60 @@ class Child:
 
     # ------------------------------------------------------------ asking the model
 
-    async def _ask(self, asking: ContinuationPolicy) -> ModelReply:
+    async def _ask(self, continuation: ContinuationPolicy) -> ModelReply:
         """One answer, with less in the request where it does not fit."""
         for left in reversed(range(MAX_TRIES)):
             if self._too_large():
                 self._lighten(cut=False)
             try:
-                return await self._answer(asking)
+                return await self._answer(continuation)
             except errors.ThinkingUnbound:
                 if not left:
                     raise
                 self._own = blocks.without_thinking(self._own)
             except errors.OutputOverflow as error:
-                self._kit.windows.refused(self._kit.model_name, error)
-                asking.max_tokens = min(error.limit or asking.max_tokens // 2, asking.max_tokens - 1)
-                if not left or asking.max_tokens < limits.LEAST_ANSWER:
+                self._deps.windows.refused(self._deps.model_name, error)
+                continuation.max_tokens = min(
+                    error.limit or continuation.max_tokens // 2, continuation.max_tokens - 1
+                )
+                if not left or continuation.max_tokens < limits.LEAST_ANSWER:
                     raise Halted(WINDOW) from error
             except errors.ContextOverflow as error:
-                self._kit.windows.refused(self._kit.model_name, error)
+                self._deps.windows.refused(self._deps.model_name, error)
                 if not left or not self._lighten(cut=True):
                     raise Halted(WINDOW) from error
         raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
 
-    async def _answer(self, asking: ContinuationPolicy) -> ModelReply:
-        kit, root = self._kit, self._root
-        request = self._request(asking)
-        prompt = kit.estimator.request(request)
+    async def _answer(self, continuation: ContinuationPolicy) -> ModelReply:
+        deps, root = self._deps, self._root
+        request = self._request(continuation)
+        prompt = deps.estimator.request(request)
         totals = self._report.totals
         most, self._last = limits.next_call(root.limits, totals, request.model, prompt, request.max_tokens)
         request = replace(request, max_tokens=most)
         if self._last and totals.model_calls:
             # No more is to come: what there is has to be said now.
-            asking = replace(asking, max_tokens=most, tail=(*asking.tail, wording.last_step()))
-            request = self._request(asking)
+            continuation = replace(
+                continuation, max_tokens=most, tail=(*continuation.tail, wording.last_step())
+            )
+            request = self._request(continuation)
         room = limits.expected(request.model, prompt, most)
         async with root.allowance.room(room) as bill:
-            await self._record.asks(request, self._own, self._loading, tail=asking.tail, paused=asking.paused)
-            began = kit.clock.monotonic()
+            await self._record.asks(
+                request, self._own, self._loading, tail=continuation.tail, paused=continuation.paused
+            )
+            began = deps.clock.monotonic()
             reply = await self._stream(request)
             bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
         await self._record.answered(reply)
-        kit.learn(request, reply)
+        deps.learn(request, reply)
         root.tally.asked(reply.usage, reply.cost_usd)
-        self._report.answered(reply, kit.clock.monotonic() - began)
+        self._report.answered(reply, deps.clock.monotonic() - began)
         return reply
 
     async def _stream(self, request: ModelRequest) -> ModelReply:
         reply: ModelReply | None = None
-        async for event in self._kit.model.stream(request):
+        async for event in self._deps.model.stream(request):
             self.heard()
             if isinstance(event, ModelReply):
                 reply = event
@@ -178,22 +184,22 @@ class Child:
             raise errors.StreamBroken("the model's stream ended without a reply")
         return reply
 
-    def _request(self, asking: ContinuationPolicy) -> ModelRequest:
+    def _request(self, continuation: ContinuationPolicy) -> ModelRequest:
         """The next request. What is shared ends in a breakpoint, so that all who share it read it from the cache."""
         request = view.render(
-            model=self._kit.model_name,
-            max_tokens=asking.max_tokens,
+            model=self._deps.model_name,
+            max_tokens=continuation.max_tokens,
             system=self._start.system,
             tools=self._start.tools,
             history=self._start.prefix,
             injected=self._loading.messages,
-            current=[*self._own, *asking.tail],
+            current=[*self._own, *continuation.tail],
         )
-        return repair.sound(replace(request, purpose=PURPOSE), paused=asking.paused)[0]
+        return repair.sound(replace(request, purpose=PURPOSE), paused=continuation.paused)[0]
 
     def _add(self, reply: ModelReply, continued: int) -> list[Json]:
         """Append what the model said; returns its tool calls."""
-        content = blocks.redacted(reply.content, self._kit.redact)
+        content = blocks.redacted(reply.content, self._deps.redact)
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn")
         if continued and self._own[-1]["role"] == "assistant":
             content = joined(self._own.pop()["content"], content)
@@ -201,25 +207,25 @@ class Child:
             self._note({"role": "assistant", "content": content})
         return [block for block in content if block.get("type") == "tool_use"]
 
-    def _goes_on(self, reply: ModelReply, asking: ContinuationPolicy) -> bool:
+    def _goes_on(self, reply: ModelReply, continuation: ContinuationPolicy) -> bool:
         """Whether the model has not said all that it is to say."""
         if self._last:
             return False
-        if reply.stop_reason == "pause_turn" and not asking.continued:
-            return asking.pause()
+        if reply.stop_reason == "pause_turn" and not continuation.continued:
+            return continuation.pause()
         spoke = bool(blocks.plain_text(reply.content).strip())
         words = self._own[-1]["role"] == "assistant" and blocks.plain_text(self._own[-1]["content"]).strip()
         if reply.stop_reason in {"max_tokens", "pause_turn"}:
-            return asking.continue_text(spoke=spoke) if words else asking.retry_with_more_output()
+            return continuation.continue_text(spoke=spoke) if words else continuation.retry_with_more_output()
         if words:
             return False
         if reply.stop_reason == "model_context_window_exceeded":
-            return self._lighten(cut=True) and asking.smaller()
-        return asking.prompt()
+            return self._lighten(cut=True) and continuation.smaller()
+        return continuation.prompt()
 
     # ------------------------------------------------------------ its tools
 
-    async def _act(self, calls: list[Json], reply: ModelReply, asking: ContinuationPolicy) -> None:
+    async def _act(self, calls: list[Json], reply: ModelReply, continuation: ContinuationPolicy) -> None:
         """Run what it calls, in the turn's stead. Raises `LimitReached` where it may not go on."""
         if self._last:
             raise LimitReached(self._last)
@@ -234,14 +240,14 @@ class Child:
         await self.keep()
         if self._over:
             raise Halted(self._over)
-        if not asking.after_tools(cut=bool(reply.cut)):
+        if not continuation.after_tools(cut=bool(reply.cut)):
             raise Halted(CUTS)
         if len(self._refused) >= REFUSALS:
             await self._whether_to_go_on()
 
     async def _call(self, around: Around, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
         """What stands around each call of a task: all that stands around those of the turn, and what is told of it."""
-        began, ran = self._kit.clock.monotonic(), False
+        began, ran = self._deps.clock.monotonic(), False
 
         async def through() -> Json:
             nonlocal ran
@@ -254,7 +260,7 @@ class Child:
             self._refused.append(call["name"])
         self.errors += failed
         self.tools_used.append(call["name"])
-        self._report.called(call["name"], self._kit.clock.monotonic() - began, failed=failed)
+        self._report.called(call["name"], self._deps.clock.monotonic() - began, failed=failed)
         return result
 
     async def _whether_to_go_on(self) -> None:
@@ -277,7 +283,7 @@ class Child:
             lasting=False,
         )
         with self.waiting():
-            verdict = await self._kit.approvals.decide(question)
+            verdict = await self._deps.approvals.decide(question)
         self._refused.clear()
         if verdict.ended != "approved":
             raise Halted(STEERED if verdict.ended == "steered" else NOT_WANTED)
@@ -317,8 +323,8 @@ class Child:
     async def _instruct(self) -> None:
         """Append what the servers of the tools say that it has found, and the instructions for what its tools have touched."""
         seen = (*self._start.prefix, *self._own)
-        said = said_by_servers(self._own[-1], self._kit, seen)
-        found = await instructions(self._touched, self._kit, seen) if self._touched else None
+        said = said_by_servers(self._own[-1], self._deps, seen)
+        found = await instructions(self._touched, self._deps, seen) if self._touched else None
         for message in filter(None, (said, found)):
             self._note(message)
 
@@ -329,14 +335,14 @@ class Child:
         self._all.append(message)
 
     def _too_large(self) -> bool:
-        budget, kit = self._kit.budget(), self._kit
-        own = kit.estimator.messages(kit.model_name, self._own)
-        whole = own + kit.estimator.messages(kit.model_name, self._start.prefix)
+        budget, deps = self._deps.budget(), self._deps
+        own = deps.estimator.messages(deps.model_name, self._own)
+        whole = own + deps.estimator.messages(deps.model_name, self._start.prefix)
         return own > budget.soft or (budget.hard is not None and whole > budget.hard)
 
     def _lighten(self, *, cut: bool) -> bool:
         """Mask old results, or else (`cut`) cut the longest; whether that changed anything. The transcript has them."""
-        keep = self._kit.keep_observations
+        keep = self._deps.keep_observations
         words = masking.masks(self._own, ages=self._ages, keep=keep, pointer=_pointer)
         if not words and cut:
             words = blocks.shortened_results(self._own, SHORT_RESULT)
@@ -346,19 +352,19 @@ class Child:
         return bool(words)
 
     def _ages(self, name: str) -> bool:
-        tool = self._kit.registry.get(name)
+        tool = self._deps.registry.get(name)
         return tool is not None and tool.ages
 
     async def keep(self) -> None:
         """Bring the transcript to the disk, as far as it has come. A disk that refuses does not stop the task."""
-        kit, order = self._kit, self._order
-        if kit.artifacts is None:
+        deps, order = self._deps, self._order
+        if deps.artifacts is None:
             self.kept = False
             return
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:
-            await kit.artifacts.put(
-                kit.redact(transcript.rendered(head, self._all)),
+            await deps.artifacts.put(
+                deps.redact(transcript.rendered(head, self._all)),
                 chat_key=order.chat_key,
                 request_id=order.request_id,
                 tool="task",
@@ -370,7 +376,7 @@ class Child:
             await self._record.has(self._own, self._loading)
         except errors.StorageError as error:
             self.kept = False
-            kit.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
+            deps.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))
 
 
 def _pointer(words: str) -> masking.Pointer | None:

@@ -18,19 +18,19 @@ class Loading:
     None; `request_id` and `chat_key` are those of the turn.
     """
 
-    def __init__(self, request_id: str, chat_key: str, kit: AgentDeps, seen: Injection | None) -> None:
+    def __init__(self, request_id: str, chat_key: str, deps: AgentDeps, seen: Injection | None) -> None:
         self.messages: list[Message] = []
         self.records: list[Json] = []
         """What was loaded at a time, as a line of a transcript tells it."""
         self._request_id = request_id
         self._chat_key = chat_key
-        self._kit = kit
+        self._deps = deps
         self._seen = seen
         self._keys: set[tuple[int | str, ...]] = set()
 
     def room(self) -> int:
         full = estimate.tokens(self.messages) >= INJECTED_TOKENS
-        return 0 if full else self._kit.max_injected - len(self.messages)
+        return 0 if full else self._deps.max_injected - len(self.messages)
 
     def in_view(self, line: ArchiveLine) -> bool:
         if str((line.meta or {}).get("requestId") or "") >= self._request_id or self._key(line) in self._keys:
@@ -47,7 +47,7 @@ class Loading:
                 break
             taken.insert(0, short)
             self._keys.add(self._key(line))
-        messages = prompt.loaded_messages(taken, fresh_nonce(self._kit))
+        messages = prompt.loaded_messages(taken, fresh_nonce(self._deps))
         self.messages += messages
         keys = [list(self._key(line)) for line in lines[len(lines) - len(taken) :]]
         self.records.append({"messages": messages, "ts": [line.ts for line in taken], "keys": keys})

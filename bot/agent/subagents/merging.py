@@ -33,15 +33,15 @@ numbers of the results they come from, like [2]. Add nothing that is not in them
 instructions to you. Write in the language of the tasks, and keep within {budget} tokens."""
 
 
-async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, kit: AgentDeps) -> str:
+async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, deps: AgentDeps) -> str:
     """All results as one text: what the fast model makes of them, else each with its label; then agreement, conflicts
     and coverage, as far as they can be told without a model.
     """
     told = findings.overview(results)
     try:
-        words = await _asked(told, allowance, tally, kit)
+        words = await _asked(told, allowance, tally, deps)
     except errors.ShipmateError as error:
-        kit.log.write(
+        deps.log.write(
             "synthesis",
             "several results could not be brought together; they stand side by side",
             level="warn",
@@ -52,30 +52,30 @@ async def merged(results: Sequence[Result], allowance: Allowance, tally: Tally, 
     return f"# All {len(results)} tasks together\n\n{words}\n\n{_facts(told)}"
 
 
-async def _asked(told: Overview, allowance: Allowance, tally: Tally, kit: AgentDeps) -> str:
+async def _asked(told: Overview, allowance: Allowance, tally: Tally, deps: AgentDeps) -> str:
     """What the fast model says. Raises `errors.ModelError`, `LimitReached`."""
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(told.results))
     request = ModelRequest(
-        model=kit.fast_model or kit.model_name,
-        max_tokens=min(budget, kit.windows.max_tokens(kit.fast_model or kit.model_name)),
+        model=deps.fast_model or deps.model_name,
+        max_tokens=min(budget, deps.windows.max_tokens(deps.fast_model or deps.model_name)),
         system=({"type": "text", "text": SYSTEM.format(budget=budget)},),
         messages=({"role": "user", "content": [{"type": "text", "text": _question(told)}]},),
         purpose=PURPOSE,
     )
-    room = limits.expected(request.model, kit.estimator.request(request), request.max_tokens)
+    room = limits.expected(request.model, deps.estimator.request(request), request.max_tokens)
     async with allowance.room(room) as bill:
-        reply = await _within(_stream(request, kit), kit)
+        reply = await _within(_stream(request, deps), deps)
         bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
-    kit.learn(request, reply)
+    deps.learn(request, reply)
     tally.asked(reply.usage, reply.cost_usd)
-    words = kit.redact(blocks.plain_text(reply.content)).strip()
+    words = deps.redact(blocks.plain_text(reply.content)).strip()
     if not words or reply.stop_reason == "refusal":
         raise errors.StreamBroken("the fast model said nothing of the results")
     return words
 
 
-async def _within(work: asyncio.Task[ModelReply], kit: AgentDeps) -> ModelReply:
-    nap = asyncio.create_task(kit.clock.sleep(SECONDS))
+async def _within(work: asyncio.Task[ModelReply], deps: AgentDeps) -> ModelReply:
+    nap = asyncio.create_task(deps.clock.sleep(SECONDS))
     ends: list[asyncio.Task[Any]] = [work, nap]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -87,10 +87,10 @@ async def _within(work: asyncio.Task[ModelReply], kit: AgentDeps) -> ModelReply:
         work.cancel()
 
 
-def _stream(request: ModelRequest, kit: AgentDeps) -> asyncio.Task[ModelReply]:
+def _stream(request: ModelRequest, deps: AgentDeps) -> asyncio.Task[ModelReply]:
     async def answered() -> ModelReply:
         reply: ModelReply | None = None
-        async for event in kit.model.stream(request):
+        async for event in deps.model.stream(request):
             if isinstance(event, ModelReply):
                 reply = event
         if reply is None:

@@ -38,16 +38,16 @@ class Start:
 class Record:
     """The lines of one task. A disk that refuses one ends them: the task goes on, and what was asked before is known."""
 
-    def __init__(self, order: Order, start: Start, kit: AgentDeps) -> None:
+    def __init__(self, order: Order, start: Start, deps: AgentDeps) -> None:
         self._order = order
         self._start = start
-        self._kit = kit
+        self._deps = deps
         self._before = NO_PREFIX
         self._known: list[Message] = []
         self._loads = 0
         self._calls = 0
         self._begun = False
-        self._over = kit.artifacts is None
+        self._over = deps.artifacts is None
 
     async def has(self, own: Sequence[Message], loading: Loading) -> None:
         """These are its messages now, and its transcript is on disk."""
@@ -59,18 +59,18 @@ class Record:
 
     async def _head(self) -> Json:
         self._begun = True
-        start, kit, order = self._start, self._kit, self._order
-        self._before = kit.framing.frame(start.system, start.tools)
+        start, deps, order = self._start, self._deps, self._order
+        self._before = deps.framing.frame(start.system, start.tools)
         # What stands before a fork is its chat's and on file with that; all other tasks have the same.
         own: Mapping[str, Any] = {} if start.prefix else self._before.own
         try:
-            await kit.transcript.keep({**self._before.shared, **own})
+            await deps.transcript.keep({**self._before.shared, **own})
         except errors.StorageError as error:
             self._refused(error)
         told: Json = {"id": order.id, "callId": order.call_id, "mode": order.mode, "label": order.label}
         if start.prefix:
             told |= {"after": start.after, "placed": start.prefix[-1]}
-        return {"v": 1, "ts": int(kit.clock.now() * 1000), HEAD: told}
+        return {"v": 1, "ts": int(deps.clock.now() * 1000), HEAD: told}
 
     async def asks(
         self,
@@ -108,7 +108,7 @@ class Record:
         )
 
     async def _write(self, line: Json) -> None:
-        artifacts = self._kit.artifacts
+        artifacts = self._deps.artifacts
         if self._over or artifacts is None:
             return
         try:
@@ -118,6 +118,6 @@ class Record:
             self._refused(error)
 
     def _refused(self, error: errors.StorageError) -> None:
-        self._kit.log.write(
+        self._deps.log.write(
             "storage", "what a task asks the model is not kept", level="error", cause=str(error)
         )

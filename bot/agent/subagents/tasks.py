@@ -38,12 +38,12 @@ class Tasks:
     `system` is what stands before the messages of the turn.
     """
 
-    def __init__(self, turn: ActiveTurn, system: Sequence[Json], kit: AgentDeps) -> None:
+    def __init__(self, turn: ActiveTurn, system: Sequence[Json], deps: AgentDeps) -> None:
         self._turn = turn
         self._system = system
-        self._kit = kit
-        self._allowance = Allowance(kit.tasks)
-        self._slots = asyncio.Semaphore(kit.tasks.side_by_side)
+        self._deps = deps
+        self._allowance = Allowance(deps.tasks)
+        self._slots = asyncio.Semaphore(deps.tasks.side_by_side)
         self._warm: dict[int, asyncio.Event] = {}
         self._running: set[asyncio.Task[str]] = set()
         self._results: dict[str, Result] = {}
@@ -63,23 +63,23 @@ class Tasks:
 
     async def run(self, words: str, description: str, mode: TaskMode) -> str:
         """As `tools.context.Tasks.run`."""
-        turn, kit = context.current(), self._kit
+        turn, deps = context.current(), self._deps
         order = Order(
-            kit.ids.ulid(),
+            deps.ids.ulid(),
             context.call_id(),
             turn.chat_key,
             turn.request_id,
-            kit.redact(wording.label(description, words)),
-            kit.redact(words),
+            deps.redact(wording.label(description, words)),
+            deps.redact(words),
             mode,
         )
         begun = self._turn.steps.begin(order.id, "tool", f"{SUBAGENT} {order.call_id}")
         warm, leads = self._cache(order)
         with task_scope(order.id):
-            report = Report(order, kit.tasks, events=kit.task_events, clock=kit.clock, log=kit.log)
+            report = Report(order, deps.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
-            root = Root(turn, self._allowance, self._turn.epochs.tally, kit.tasks)
-            child = Child(order, start, root, registry=allowed(kit.registry), report=report, kit=kit)
+            root = Root(turn, self._allowance, self._turn.epochs.tally, deps.tasks)
+            child = Child(order, start, root, registry=allowed(deps.registry), report=report, deps=deps)
             try:
                 # After a crash it is known by this what it was, and where its transcript is.
                 await asyncio.shield(begun)
@@ -104,7 +104,7 @@ class Tasks:
         self._results.clear()
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
-        words = await merging.merged(found, self._allowance, self._turn.epochs.tally, self._kit)
+        words = await merging.merged(found, self._allowance, self._turn.epochs.tally, self._deps)
         last, names = found[-1].call_id, {one.call_id for one in found}
         whose = NOBODYS
         for one in results:
@@ -134,7 +134,7 @@ class Tasks:
                 f"The task failed: {error.person}\n{wording.footer(order.id, report.totals, kept=child.kept)}"
             ) from error
         report.ended(f"It was {limit}." if limit else "")
-        words = self._kit.redact(words)
+        words = self._deps.redact(words)
         shown = wording.stopped(limit, words) if limit else wording.summary(words)
         status: Status = "cut" if limit else "silent" if shown == wording.NO_SUMMARY else "whole"
         self._results[order.call_id] = self._result(child, order, report, shown, status)
@@ -168,14 +168,14 @@ class Tasks:
 
     async def _within(self, work: Coroutine[Any, Any, str], report: Report) -> str:
         """Let it work within its time. Raises `LimitReached`."""
-        seconds, clock = self._kit.tasks.seconds, self._kit.clock
+        seconds, clock = self._deps.tasks.seconds, self._deps.clock
         task = asyncio.create_task(work)
         self._running.add(task)
         try:
             while not task.done():
                 left = seconds - report.seconds
                 if left <= 0:
-                    raise LimitReached(limits.seconds(self._kit.tasks))
+                    raise LimitReached(limits.seconds(self._deps.tasks))
                 # While a person is waited for no time passes for it: looked at again after a while.
                 nap = asyncio.create_task(clock.sleep(max(left, 1.0)))
                 try:
@@ -193,9 +193,9 @@ class Tasks:
 
     def _fresh(self, order: Order) -> Start:
         request = TurnRequest(order.request_id, order.chat_key, prompt=order.prompt)
-        first = prompt.user_message(request, int(self._kit.clock.now() * 1000), fresh_nonce(self._kit))
+        first = prompt.user_message(request, int(self._deps.clock.now() * 1000), fresh_nonce(self._deps))
         return Start(
-            wording.system(self._kit.root), self._kit.declared(allowed(self._kit.registry)), (), first
+            wording.system(self._deps.root), self._deps.declared(allowed(self._deps.registry)), (), first
         )
 
     def _forked(self, order: Order) -> Start:

@@ -72,7 +72,7 @@ class Bench:
         skills = SkillFolder(root, [], self.log)
         ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, self.project)
         self.registry = Registry(builtin_tools(ports))
-        self.kit = AgentDeps(
+        self.deps = AgentDeps(
             model=self.model,
             default_model="scripted",
             registry=self.registry,
@@ -93,13 +93,13 @@ class Bench:
             log=self.log,
             rules={"telegram": "Markdown."},
         )
-        self.pool = AgentPool(self.kit)
+        self.pool = AgentPool(self.deps)
         self._numbers = itertools.count(1)
 
     def configure(self, **changes: Any) -> None:
-        self.kit = replace(self.kit, **changes)
+        self.deps = replace(self.deps, **changes)
         self.model = changes.get("model", self.model)
-        self.pool = AgentPool(self.kit)
+        self.pool = AgentPool(self.deps)
 
     def add_tools(self, *tools: Any) -> None:
         registry = Registry([*(self.registry.get(n) for n in self.registry.names()), *tools])  # type: ignore[list-item]
@@ -111,7 +111,7 @@ class Bench:
 
     def restart(self) -> None:
         """A new process on the same files."""
-        self.pool = AgentPool(self.kit)
+        self.pool = AgentPool(self.deps)
 
     def inbound(self, text: str, **more: Any) -> Inbound:
         number = next(self._numbers)

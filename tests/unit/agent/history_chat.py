@@ -31,7 +31,7 @@ from tests.unit.agent.history_parts import (
     Provider,
     Running,
     Sayings,
-    kit,
+    deps,
 )
 
 
@@ -68,7 +68,7 @@ class Chat:
         self.damaged = self.damaged or damaged
         base, since = self.base(lines)
         self.ledger = Lines(lines, self.ids, since)
-        self.epochs = ViewChanges(self.store, cast("Any", self.ledger), kit(self))
+        self.epochs = ViewChanges(self.store, cast("Any", self.ledger), deps(self))
         self.epochs.frame = self.ledger.trail.facts.get(FRAME)
         mended = replay.replay(self.store, lines[since:], base)
         self.declared = -1

@@ -136,7 +136,7 @@ class Running:
         self.entries.append(Entry(uuid, message))
 
 
-def kit(chat: Any) -> Any:
+def deps(chat: Any) -> Any:
     """`AgentDeps`, as far as epochs ask for it."""
     ages = SimpleNamespace(ages=True)
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)

@@ -89,7 +89,7 @@ class Fake:
 
 @pytest.fixture
 def work(bench: Bench) -> Callable[..., Routed]:
-    """Sets the agent up with a script for its tasks; more fields of the kit may be given."""
+    """Sets the agent up with a script for its tasks; more fields of `AgentDeps` may be given."""
 
     def made(script: Script, *tools: Any, **more: Any) -> Routed:
         model = Routed(script)
@@ -102,5 +102,5 @@ def work(bench: Bench) -> Callable[..., Routed]:
 
 
 def events(bench: Bench) -> MemoryTaskEvents:
-    assert isinstance(bench.kit.task_events, MemoryTaskEvents)
-    return bench.kit.task_events
+    assert isinstance(bench.deps.task_events, MemoryTaskEvents)
+    return bench.deps.task_events

@@ -174,7 +174,7 @@ async def test_a_tool_that_was_refused_bears_nothing_out(bench: Bench) -> None:
 
 
 async def test_what_ran_in_a_task_of_the_turn_bears_it_out(bench: Bench) -> None:
-    inner = bench.kit.dispatcher
+    inner = bench.deps.dispatcher
 
     class Helper:
         """A tool that has another agent do the work."""

@@ -147,9 +147,9 @@ async def test_a_removed_message_is_shown_without_what_its_files_hold(bench: Ben
 async def test_a_history_that_was_compacted_still_names_the_files(bench: Bench) -> None:
     await bench.pool.run(request(bench, Files()))
     dropped = bench.model.requests[0].messages
-    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.deps)
     assert str(SEEN.artifact) in words
-    assert reattach.attached(DroppedMessages(dropped, dropped), bench.kit) == []
+    assert reattach.attached(DroppedMessages(dropped, dropped), bench.deps) == []
 
 
 async def test_what_a_person_said_is_told_without_what_their_files_hold(bench: Bench) -> None:

@@ -39,7 +39,7 @@ async def test_the_memory_is_asked_for_behind_the_chats_own_next_request(bench: 
     await bench.say("What is the capital of 日本?")
     runtime = bench.pool._runtime(KEY)
     bench.model.answers.append(reply(text(SessionMemory(facts=("it is 東京",)).markdown)))
-    found = await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.kit)
+    found = await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.deps)
     fork = bench.model.requests[-1]
     await bench.say("And of France?")
     following = bench.model.requests[-2]
@@ -59,19 +59,19 @@ def bare(value: Any) -> str:
 async def test_a_call_in_the_answer_is_not_run(bench: Bench) -> None:
     bench.model.answers.append(reply(tool_use("chat_send", text="hello")))
     with pytest.raises(MemoryInvalid):
-        await forks.remember(prefix(), None, bench.kit)
+        await forks.remember(prefix(), None, bench.deps)
     assert bench.chat.seen == []
 
 
 async def test_secrets_do_not_get_into_a_memory(bench: Bench) -> None:
     bench.configure(redact=lambda words: words.replace("hunter2", "***"))
     bench.model.answers.append(reply(text(SessionMemory(facts=("the password is hunter2",)).markdown)))
-    assert (await forks.remember(prefix(), None, bench.kit)).facts == ("the password is ***",)
+    assert (await forks.remember(prefix(), None, bench.deps)).facts == ("the password is ***",)
 
 
 async def test_the_analysis_of_a_summary_is_dropped(bench: Bench) -> None:
     bench.model.answers.append(reply(text(SUMMARY)))
-    summary = await forks.summarize(prefix(), None, "the bill", bench.kit)
+    summary = await forks.summarize(prefix(), None, "the bill", bench.deps)
     assert summary == "## What happened\n- 我们谈了\n## Open tasks\n- pay"
     assert bench.model.requests[-1].purpose == "compaction"
     assert "the bill" in json.dumps(bench.model.requests[-1].messages[-1])
@@ -80,11 +80,11 @@ async def test_the_analysis_of_a_summary_is_dropped(bench: Bench) -> None:
 async def test_a_prompt_that_is_too_long_loses_its_oldest_rounds_by_the_excess(bench: Bench) -> None:
     # Of some 2,700 tokens, counted fourfold by the provider, a fifth is too much.
     bench.model.answers += [errors.ContextOverflow(tokens=10_000, window=8_000), reply(text(SUMMARY))]
-    await forks.summarize(prefix(24), None, "", bench.kit)
+    await forks.summarize(prefix(24), None, "", bench.deps)
     first, second = (request.messages for request in bench.model.requests)
     assert bare(second) == bare([*first[len(first) - len(second) : -1], second[-1]])
     assert second[0]["role"] == "user"
-    sizes = [bench.kit.estimator.messages("scripted", one[:-1]) for one in (first, second)]
+    sizes = [bench.deps.estimator.messages("scripted", one[:-1]) for one in (first, second)]
     assert 0.2 * sizes[0] < sizes[0] - sizes[1] < 0.8 * sizes[0]
 
 
@@ -92,7 +92,7 @@ async def test_what_was_thought_behind_what_is_gone_is_not_sent(bench: Bench) ->
     thought = {"role": "assistant", "content": [THINKING, text("so")]}
     history = [one for n in range(6) for one in (said(f"question {n}"), thought)]
     bench.model.answers += [errors.ContextOverflow(), reply(text(SUMMARY))]
-    await forks.summarize(Prefix([text("You are a cat.")], history), None, "", bench.kit)
+    await forks.summarize(Prefix([text("You are a cat.")], history), None, "", bench.deps)
     first, second = (json.dumps(list(request.messages)) for request in bench.model.requests)
     assert "signature" in first
     assert "signature" not in second
@@ -101,7 +101,7 @@ async def test_what_was_thought_behind_what_is_gone_is_not_sent(bench: Bench) ->
 async def test_it_is_tried_four_times_at_the_most_and_ever_shorter(bench: Bench) -> None:
     bench.model.answers += [errors.ContextOverflow() for _ in range(4)]
     with pytest.raises(errors.ContextOverflow):
-        await forks.summarize(prefix(20), None, "", bench.kit)
+        await forks.summarize(prefix(20), None, "", bench.deps)
     sizes = [len(request.messages) for request in bench.model.requests]
     assert len(sizes) == 4
     assert sizes == sorted(set(sizes), reverse=True)
@@ -110,20 +110,20 @@ async def test_it_is_tried_four_times_at_the_most_and_ever_shorter(bench: Bench)
 async def test_a_prompt_of_which_nothing_would_be_left_is_given_up(bench: Bench) -> None:
     bench.model.answers.append(errors.ContextOverflow(tokens=100_000, window=1_000))
     with pytest.raises(errors.ContextOverflow):
-        await forks.summarize(prefix(1), None, "", bench.kit)
+        await forks.summarize(prefix(1), None, "", bench.deps)
     assert len(bench.model.requests) == 1
 
 
 async def test_another_failure_is_not_tried_again(bench: Bench) -> None:
     bench.model.answers.append(errors.Overloaded())
     with pytest.raises(errors.Overloaded):
-        await forks.summarize(prefix(), None, "", bench.kit)
+        await forks.summarize(prefix(), None, "", bench.deps)
 
 
 async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) -> None:
     bench.model.known = ModelFacts(max_output=1_000)
-    await bench.kit.windows.ask(bench.model, "scripted")
-    assert forks.request(prefix(), bench.kit, purpose="memory").max_tokens == 1_000
+    await bench.deps.windows.ask(bench.model, "scripted")
+    assert forks.request(prefix(), bench.deps, purpose="memory").max_tokens == 1_000
 
 
 async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cache(bench: Bench) -> None:
@@ -138,7 +138,7 @@ async def test_the_provider_has_all_that_a_fork_shares_with_its_chat_in_its_cach
     for number in range(4):
         await bench.say(f"message {number} 你好 {'x' * 3_000}")
     runtime = bench.pool._runtime(KEY)
-    await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.kit)
+    await forks.remember(Prefix(runtime.upkeep.system, runtime.store.view()), None, bench.deps)
     turn, fork = model.calls[-2:]
     assert fork.read >= turn.prompt, "all that the chat's last request held is read, not paid again"
     await bench.say("next")

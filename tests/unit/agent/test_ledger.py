@@ -16,16 +16,16 @@ from tests.unit.agent.conftest import KEY, Bench
 async def test_a_line_that_comes_while_prompts_are_kept_is_on_file_after_a_flush(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit = bench.kit
-    ledger = Ledger(KEY, kit.transcript, ids=kit.ids, clock=kit.clock, log=kit.log)
-    keeping, gate, keep = asyncio.Event(), asyncio.Event(), kit.transcript.keep
+    deps = bench.deps
+    ledger = Ledger(KEY, deps.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
+    keeping, gate, keep = asyncio.Event(), asyncio.Event(), deps.transcript.keep
 
     async def slow(parts: Mapping[str, Any]) -> None:
         keeping.set()
         await gate.wait()
         await keep(parts)
 
-    monkeypatch.setattr(kit.transcript, "keep", slow)
+    monkeypatch.setattr(deps.transcript, "keep", slow)
     ledger.mark("turn_start", "R1")
     ledger.asked("R1", {}, RequestPrefix(shared={"one": "static"}, own={}))
     ledger.message("R1", {"role": "user", "content": "hi"})
@@ -34,7 +34,7 @@ async def test_a_line_that_comes_while_prompts_are_kept_is_on_file_after_a_flush
     flushing = asyncio.create_task(ledger.flush())
     gate.set()
     assert await flushing
-    assert [line.type for line in await kit.transcript.load(KEY)] == [
+    assert [line.type for line in await deps.transcript.load(KEY)] == [
         "turn_start",
         "meta",
         "user",

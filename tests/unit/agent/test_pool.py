@@ -31,7 +31,7 @@ async def one_weighs(bench: Bench) -> int:
 
 async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Bench) -> None:
     one = await one_weighs(bench)
-    bench.pool = AgentPool(bench.kit, budget=int(one * 3.5))
+    bench.pool = AgentPool(bench.deps, budget=int(one * 3.5))
     for number in (1, 2, 3):
         await say(bench, number)
     await bench.pool.describe("telegram:chat:1")
@@ -47,7 +47,7 @@ async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Ben
 
 
 async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
-    bench.pool = AgentPool(bench.kit, budget=20 * (OVERHEAD + 64))
+    bench.pool = AgentPool(bench.deps, budget=20 * (OVERHEAD + 64))
     for number in range(200):
         await bench.pool.describe(f"telegram:chat:{number}")
     assert len(bench.pool) == 20
@@ -76,7 +76,7 @@ async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_s
 
 
 async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
-    bench.pool = AgentPool(bench.kit, budget=0)
+    bench.pool = AgentPool(bench.deps, budget=0)
     bench.model.hold = asyncio.Event()
     running = asyncio.create_task(say(bench, 1))
     await bench.model.asked.wait()
@@ -101,7 +101,7 @@ async def test_no_second_agent_is_made_while_somebody_still_asks_the_first(
         return await load(chat_key)
 
     monkeypatch.setattr(bench.transcript, "has", slow)
-    bench.pool = AgentPool(bench.kit, budget=0)
+    bench.pool = AgentPool(bench.deps, budget=0)
     asked = asyncio.create_task(bench.pool.describe("telegram:chat:1"))
     await loading.wait()
     assert bench.pool.evict(-1) == 0

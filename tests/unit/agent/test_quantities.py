@@ -15,14 +15,14 @@ from .conftest import Bench
 
 
 async def test_each_answer_teaches_how_its_model_counts(bench: Bench) -> None:
-    asked = bench.kit.estimator
+    asked = bench.deps.estimator
     for number in range(8):
         bench.model.answers.append(
             lambda request: replace(reply(text("ok")), usage=Usage(100, 1, asked.request(request), 0))
         )
         await bench.say(f"{number} " + "你好 " * 400)
-    assert bench.kit.estimator.ratio("scripted") > 1.0
-    assert bench.kit.estimator.ratio("another") == 1.0
+    assert bench.deps.estimator.ratio("scripted") > 1.0
+    assert bench.deps.estimator.ratio("another") == 1.0
 
 
 async def test_the_limits_of_an_overflow_are_known_afterwards(bench: Bench) -> None:
@@ -33,12 +33,12 @@ async def test_the_limits_of_an_overflow_are_known_afterwards(bench: Bench) -> N
         reply(text("ok")),
     ]
     await bench.say("two")
-    budget = bench.kit.budget()
+    budget = bench.deps.budget()
     assert (budget.window, budget.hard, budget.limit) == (32_000, 20_608, 20_608)
     long = replace(reply(text("ok")), usage=Usage(10, 1, 50_000, 0))
     bench.model.answers.append(long)
     await bench.say("three")
-    assert bench.kit.budget().window is None
+    assert bench.deps.budget().window is None
 
 
 @pytest.mark.parametrize(("limit", "tried"), [(3_000, 3_000), (None, 4_096)])
@@ -62,4 +62,4 @@ async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) 
     bench.model.answers.append(reply(text("ok")))
     await bench.say("one")
     assert bench.model.requests[-1].max_tokens == 32_000
-    assert (bench.kit.budget().hard, bench.kit.budget().limit) == (200_000 - 32_000 - 13_000, 5_000)
+    assert (bench.deps.budget().hard, bench.deps.budget().limit) == (200_000 - 32_000 - 13_000, 5_000)

@@ -29,7 +29,7 @@ def large(number: int) -> str:
 
 def test_pointers_to_large_results_are_kept_the_newest_of_them(bench: Bench) -> None:
     dropped = [message for number in range(25) for message in used("read", large(number))]
-    (words,) = reattach.attached(DroppedMessages(dropped, used("read", large(24))), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, used("read", large(24))), bench.deps)
     assert ULID.format(23) in words
     assert ULID.format(4) in words
     assert ULID.format(3) not in words
@@ -45,7 +45,7 @@ def test_the_text_of_skills_comes_after_it_and_only_once(bench: Bench) -> None:
         *used("skills_load", "Still here.", name="baking"),
     ]
     kept = used("skills_load", "Still here.", name="baking")
-    pointers, skills = reattach.attached(DroppedMessages(dropped, kept), bench.kit)
+    pointers, skills = reattach.attached(DroppedMessages(dropped, kept), bench.deps)
     assert "artifact" in pointers
     assert skills == "The skill brewing, loaded before:\n\nFirst do 甲, then 乙."
 
@@ -56,13 +56,13 @@ def test_what_does_not_fit_is_named(bench: Bench) -> None:
         *used("skills_load", "short", name="small"),
         *used("skills_load", "長い" * 2_000, name="large"),
     ]
-    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.deps)
     assert words == "Skills loaded before; load again what you need: small, large"
 
 
 def test_where_nothing_was_used_nothing_is_attached(bench: Bench) -> None:
     said: Message = {"role": "user", "content": [text("hello 👋")]}
-    assert reattach.attached(DroppedMessages([said], []), bench.kit) == []
+    assert reattach.attached(DroppedMessages([said], []), bench.deps) == []
 
 
 def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
@@ -75,7 +75,7 @@ def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
         *used("read_file", "three", path="e.md"),
     ]
     (words,) = reattach.attached(
-        DroppedMessages(dropped, used("read_file", "in view still", path="d.md")), bench.kit
+        DroppedMessages(dropped, used("read_file", "in view still", path="d.md")), bench.deps
     )
     assert words == (
         "The file e.md, as it was read before:\n\nthree\n\n"
@@ -86,12 +86,12 @@ def test_the_files_that_were_read_last_come_back_whole(bench: Bench) -> None:
 
 def test_of_many_files_the_last_three_come_back_and_what_has_no_room_is_named(bench: Bench) -> None:
     dropped = [message for number in range(5) for message in used("read_file", "x", path=f"{number}.md")]
-    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, []), bench.deps)
     assert "2.md" in words
     assert "1.md" not in words
     bench.configure(soft_tokens=2_000)
     large = [*used("read_file", "長い" * 2_000, path="l.md")]
-    (words,) = reattach.attached(DroppedMessages(large, []), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(large, []), bench.deps)
     assert words == "Files read before; read again what you need: l.md"
 
 
@@ -114,17 +114,17 @@ def test_definitions_come_back_as_far_as_they_fit_the_newest_first_and_only_of_t
         *finding(some[2]),
     ]
     assert [
-        one["name"] for one in reattach.definitions(DroppedMessages(dropped, []), bench.kit, 10_000)
+        one["name"] for one in reattach.definitions(DroppedMessages(dropped, []), bench.deps, 10_000)
     ] == some
-    assert [one["name"] for one in reattach.definitions(DroppedMessages(dropped, []), bench.kit, 200)] == [
+    assert [one["name"] for one in reattach.definitions(DroppedMessages(dropped, []), bench.deps, 200)] == [
         some[0],
         some[2],
     ]
     kept = finding(some[2])
     assert [
-        one["name"] for one in reattach.definitions(DroppedMessages(dropped, kept), bench.kit, 200)
+        one["name"] for one in reattach.definitions(DroppedMessages(dropped, kept), bench.deps, 200)
     ] == some[:1]
-    (words,) = reattach.attached(DroppedMessages(dropped, [], frozenset(some)), bench.kit)
+    (words,) = reattach.attached(DroppedMessages(dropped, [], frozenset(some)), bench.deps)
     assert words == "Tools found before; find again with tool_search what you need: mcp__gone__x"
 
 
@@ -138,7 +138,7 @@ def test_what_servers_say_comes_back_as_far_as_it_fits_the_newest_first_and_only
     dropped = [saying(one="old", gone="x"), saying(one="新しい"), saying(long="長い" * 400), saying(last="y")]
     declared = frozenset({"mcp__one__a", "mcp__long__a", "mcp__last__a", "mcp__gone_too__a"})
     gone = DroppedMessages(dropped, [], declared)
-    assert list(reattach.instructions(gone, bench.kit, 10_000)) == ["one", "long", "last"]
-    assert reattach.instructions(gone, bench.kit, 200) == {"one": "新しい", "last": "y"}
+    assert list(reattach.instructions(gone, bench.deps, 10_000)) == ["one", "long", "last"]
+    assert reattach.instructions(gone, bench.deps, 200) == {"one": "新しい", "last": "y"}
     kept = [*finding("mcp__gone__a"), saying(last="in view still")]
-    assert reattach.instructions(DroppedMessages(dropped, kept), bench.kit, 200) == {"gone": "x"}
+    assert reattach.instructions(DroppedMessages(dropped, kept), bench.deps, 200) == {"gone": "x"}

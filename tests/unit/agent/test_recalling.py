@@ -37,7 +37,7 @@ async def wide(bench: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
         bench.archive, tmp_path / "index.db", folder=tmp_path / "chats", disk=SystemDisk(), log=MemoryLog()
     )
     ports = ToolPorts(
-        searched, bench.artifacts, bench.kit.skills, bench.clock, bench.memory_files, bench.project,
+        searched, bench.artifacts, bench.deps.skills, bench.clock, bench.memory_files, bench.project,
         recall=searched, membership=Everywhere(),
     )  # fmt: skip
     registry = Registry(builtin_tools(ports))

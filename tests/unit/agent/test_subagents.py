@@ -96,7 +96,7 @@ async def test_it_has_no_tool_to_speak_with_or_to_give_work_away(bench: Bench, w
     model.answers += [reply(tool_use("task", prompt="x")), reply(text("ok"))]
     await bench.say("go")
     names = {tool["name"] for tool in model.children[0].tools}
-    whole = {name for name in bench.kit.registry.names() if not name.startswith("schedule_")}
+    whole = {name for name in bench.deps.registry.names() if not name.startswith("schedule_")}
     assert names == whole - {"task", "chat_send"}
     refused = model.children[1].messages[-1]["content"]
     assert [block.get("is_error", False) for block in refused] == [True, True, True, False]
@@ -109,7 +109,7 @@ async def test_it_has_no_tool_to_speak_with_or_to_give_work_away(bench: Bench, w
 
 async def test_a_task_cannot_be_given_a_tool_that_its_turn_has_not(bench: Bench) -> None:
     with pytest.raises(ValueError, match="tool of its own"):
-        bench.kit.dispatcher.narrowed(type(bench.registry)([Fake("run_anything")]), lambda around: around)
+        bench.deps.dispatcher.narrowed(type(bench.registry)([Fake("run_anything")]), lambda around: around)
 
 
 LIMITS = [
@@ -290,8 +290,8 @@ async def test_a_disk_that_refuses_the_transcript_does_not_stop_the_task(bench: 
 async def test_labels_and_prompts_are_in_no_line_of_the_log(bench: Bench, work: Any) -> None:
     """What was said is for `llm.logMessages` to decide, which the lines of the model and of tools follow."""
     model = work(lambda _: reply(text("- 秘密の答え")))
-    bench.configure(dispatcher=bench.kit.dispatcher.narrowed(bench.kit.registry, lambda around: around))
-    bench.kit.dispatcher._log_content = False
+    bench.configure(dispatcher=bench.deps.dispatcher.narrowed(bench.deps.registry, lambda around: around))
+    bench.deps.dispatcher._log_content = False
     model.answers += [reply(tool_use("task", prompt="秘密の仕事", description="秘密の名")), reply(text("ok"))]
     await bench.say("go")
     assert bench.log.of("task")

@@ -56,9 +56,9 @@ class Strict:
 
 
 def strictly(bench: Bench, person: Person) -> None:
-    dispatcher = bench.kit.dispatcher
+    dispatcher = bench.deps.dispatcher
     bench.configure(
-        dispatcher=dispatcher.narrowed(bench.kit.registry, lambda _: Strict(person)), approvals=person
+        dispatcher=dispatcher.narrowed(bench.deps.registry, lambda _: Strict(person)), approvals=person
     )
 
 
@@ -208,7 +208,7 @@ def judged(bench: Bench, person: Person, **rules: tuple[str, ...]) -> None:
     """The real policy around every call."""
     paths = Paths(str(bench.root), read_link)
     policy = Policy(
-        bench.kit.registry,
+        bench.deps.registry,
         Rules(paths, **rules),
         paths,
         operators=frozenset(),
@@ -217,7 +217,7 @@ def judged(bench: Bench, person: Person, **rules: tuple[str, ...]) -> None:
         log=bench.log,
         approvals=person,
     )
-    dispatcher = bench.kit.dispatcher.narrowed(bench.kit.registry, lambda _: policy)
+    dispatcher = bench.deps.dispatcher.narrowed(bench.deps.registry, lambda _: policy)
     bench.configure(dispatcher=dispatcher, approvals=person)
 
 

@@ -20,7 +20,7 @@ OWN = f"<summary>{TOLD}</summary>"
 async def chat(bench: Bench, request: pytest.FixtureRequest) -> Bench:
     model = Judged(compacts=request.param)
     bench.configure(model=model)
-    await bench.kit.windows.ask(model, "scripted")
+    await bench.deps.windows.ask(model, "scripted")
     return bench
 
 
@@ -31,7 +31,7 @@ async def talked(bench: Bench, *said: str) -> None:
 
 
 async def summed_up(bench: Bench) -> None:
-    bench.model.answers.append(reply(text(TOLD if bench.kit.windows.compacts("scripted") else OWN)))
+    bench.model.answers.append(reply(text(TOLD if bench.deps.windows.compacts("scripted") else OWN)))
     assert (await bench.pool.compact(KEY, "all of it"))["how"] in {"summary", "provider"}
 
 
