@@ -155,12 +155,12 @@ def test_macos_tells_through_its_library(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 HEAPS = """
 import ctypes, sys, threading
-from bot import memory
+from bot import rss_monitor
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 if sys.argv[2] == "one":
-    assert memory.one_heap()
+    assert rss_monitor.one_heap()
 for _ in range(4):
     threads = [threading.Thread(target=lambda: libc.malloc(5_000)) for _ in range(4)]
     [thread.start() for thread in threads]
