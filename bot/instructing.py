@@ -154,6 +154,7 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
     """
     left, visits = collections.deque([root, root / ".ship" / "instructions"]), 0
     found: list[Path] = []
+    cut = False
     while left and visits < VISITS:
         folder = left.popleft()
         try:
@@ -167,9 +168,22 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
                         left.append(Path(entry.path))
                     elif name in _NAMES or ".ship" in folder.parts:
                         found.append(Path(entry.path))
+        except PermissionError:
+            cut = cut or _ours(folder)
         except OSError:
-            continue  # not there, or not to be read
-    return found, bool(left)
+            continue  # not there
+    return found, cut or bool(left)
+
+
+def _ours(folder: Path) -> bool:
+    """Whether what is in a folder that cannot be listed can be read by name, now or by a mode that a command could set."""
+    try:
+        if folder.stat().st_uid == os.geteuid():
+            return True
+        os.stat(f"{folder}/.")  # noqa: PTH116 - a Path would leave the dot out
+    except OSError:
+        return False
+    return True
 
 
 def _skills(places: Iterable[Path]) -> Iterator[Path]:

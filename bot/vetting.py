@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors
@@ -49,7 +49,9 @@ class _State:
     """While commands run: what held when they began, as hashes by name."""
     waiting: _Waits = field(default_factory=dict)
     met: frozenset[str] | None = None
-    """Where there was more than could be looked at after a command: the names that were. No other one holds."""
+    """Where there was more than could be looked at after a command: the names that were, or that were written since. No other
+    one holds.
+    """
 
     def waits(self, name: str, said: Said) -> _Waiting | None:
         return next((one for one in self.waiting.get(name, ()) if one.fits(said)), None)
@@ -161,11 +163,13 @@ class Vetting:
                     else frozenset(one for one in waits if not one.fits(here[name][1]))
                 )
             }
+            names = {*here, self._name(real)}
             known = None if old.known is None else dict(old.known)
             if known is not None:
-                for name in {*here, self._name(real)}:
+                for name in names:
                     known[name] = known.get(name, frozenset()) | {digest(data)}
-            self._change(replace(old, known=known, waiting=waiting))
+            met = None if old.met is None else old.met | names
+            self._change(_State(known, waiting, met))
 
     # ------------------------------------------------------------ inside
 
@@ -185,7 +189,7 @@ class Vetting:
             waiting = _added(waiting, name, old or _Waiting(said.digest, said.saved, kept))
             if said.read and old is None:
                 told.append(self._shown(path))
-        met = frozenset(map(self._name, found.said)) - waiting.keys() if found.cut else None
+        met = frozenset(map(self._name, found.said)) if found.cut else None
         for shown in told:
             if self._log is not None:
                 self._log.write("prompt", f"an instruction file waits: {WAITS}", level="warn", file=shown)
@@ -203,9 +207,19 @@ class Vetting:
         )
 
     def _standing(self, state: _State, path: Path, said: Said) -> Standing:
-        if hidden(self._root, Path(os.path.realpath(path))):
-            return Standing.FOLLOWED  # no command comes there
+        real = Path(os.path.realpath(path))
+        if hidden(self._root, real):
+            if not self._reached(path):
+                return Standing.FOLLOWED
+            if real.is_relative_to(self._root):
+                return Standing.LOOSE  # anybody's words, and written without anybody's yes
         return state.standing(self._name(path), said)
+
+    def _reached(self, path: Path) -> bool:
+        """Whether a command could have made this name, or a folder on the way to it: a link to where none comes."""
+        path = Path(os.path.normpath(path))
+        places = (Path(os.path.realpath(one.parent)) / one.name for one in (path, *path.parents) if one.name)
+        return any(one != self._root and not hidden(self._root, one) for one in places)
 
     def _change(self, state: _State) -> None:
         self._state = state
@@ -223,7 +237,8 @@ class Vetting:
             },
             _MET: None if state.met is None else sorted(state.met),
         }
-        self._disk.replace(self._file, json.dumps(about, ensure_ascii=False).encode() + b"\n")
+        # Escaped: a name need not be text.
+        self._disk.replace(self._file, json.dumps(about).encode() + b"\n")
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
@@ -267,7 +282,8 @@ class Vetting:
         return folded(str(path.relative_to(self._root) if path.is_relative_to(self._root) else path))
 
     def _shown(self, path: Path) -> str:
-        return str(path.relative_to(self._root)) if path.is_relative_to(self._root) else str(path)
+        shown = path.relative_to(self._root) if path.is_relative_to(self._root) else path
+        return os.fsencode(shown).decode(errors="replace")
 
 
 class Waits(errors.ShipmateError):

@@ -16,6 +16,7 @@ import yaml
 
 from bot import errors, regular, text
 from bot.contracts import Log, Skill
+from bot.hidden_paths import hidden
 from bot.vetting import Vetting, Waits
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -40,7 +41,7 @@ class _Found:
 class SkillFolder:
     """`contracts.Skills` over folders.
 
-    A folder under `.claude/skills` counts only where it really lies in the project (links resolved); a
+    A folder under `.claude/skills` counts only where it really lies in the project (links resolved) and is not hidden; a
     configured path may lie anywhere, since the operator named it. Of two skills with one name the first counts.
     """
 
@@ -125,7 +126,7 @@ def _skill_files(places: Sequence[tuple[Path, Path | None]], changes: int) -> di
                 seen = file.stat()
             except OSError:
                 continue
-            if stat.S_ISREG(seen.st_mode) and (home is None or file.resolve().is_relative_to(home)):
+            if stat.S_ISREG(seen.st_mode) and (home is None or not hidden(home, file.resolve())):
                 files[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino, changes)
     return files
 

@@ -16,6 +16,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,21 +140,27 @@ class Isolation:
                 await asyncio.to_thread(hidden_paths.note, root, self._own)
             first, tell = os.pipe()
             self._running += 1
+        begun: asyncio.Task[Instructing] | None = None
         try:
             async with self._turn:
-                instructs = await asyncio.to_thread(self._vetted().begin)
+                begun = asyncio.create_task(asyncio.to_thread(self._vetted().begin))
+                instructs = await asyncio.shield(begun)
                 await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
             yield tell, instructs
         finally:
             os.close(tell)
-            task = asyncio.create_task(self._left(root, notes, first))
+            task = asyncio.create_task(self._left(root, notes, first, begun))
             # It is done to its end, also where the turn is stopped meanwhile.
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
             await asyncio.shield(task)
 
-    async def _left(self, root: Path, notes: list[str], first: int) -> None:
+    async def _left(
+        self, root: Path, notes: list[str], first: int, begun: asyncio.Task[Instructing] | None
+    ) -> None:
         await asyncio.to_thread(_wait_for, first)
+        if begun is not None:
+            await asyncio.wait([begun])  # where the turn was stopped meanwhile, it goes on
         async with self._turn:
             try:
                 moved = await asyncio.to_thread(hidden_paths.set_aside, root, self._own)
@@ -183,26 +190,10 @@ class Isolation:
     async def _around(
         self, root: Path, handles: list[int], notes: list[str], instructs: Instructing
     ) -> list[str]:
-        found = await asyncio.to_thread(_find, root, self._own)
-        closed = [mask.path for mask in found.masks]
-        standing = [
-            one
-            for one in instructs.files
-            if not any(one.startswith(f"{path}/") or one == path for path in closed)
-        ]
-        # What tells the model what to do is changed by file tools, which ask.
-        sealed = (*map(str, self._ours().standing()), *standing)
-        twins = await self._twins(found, instructs, (*closed, *sealed))
-        shared: tuple[str, ...] = ()
-        if len(twins) > _MANY:
-            shared = tuple(
-                dict.fromkeys(f"{root}/{one[len(str(root)) + 1 :].split('/', 1)[0]}" for one in twins)
-            )
-            twins = []
-        found = dataclasses.replace(found, sealed=(*sealed, *twins, *shared), shared=shared)
+        found = await asyncio.to_thread(self._covered, root, instructs)
         program = await self._program()
         if program is not None:
-            fits = found.fitting()
+            fits = await asyncio.to_thread(found.fitting)
             if fits is not None:
                 notes += fits.told(root)
                 masks = _handed(handles, b"".join(os.fsencode(word) + b"\0" for word in fits.words()))
@@ -212,16 +203,28 @@ class Isolation:
         notes += found.told(root)
         return await self._confined(root, found, handles)
 
-    async def _twins(self, found: Found, instructs: Instructing, covered: Collection[str]) -> list[str]:
-        """Other names, outside of what is covered, of what instructs and of the code."""
-        others = [
-            (path, node)
-            for path, node in found.others
-            if not any(path == one or path.startswith(f"{one}/") for one in covered)
-        ]
+    def _covered(self, root: Path, instructs: Instructing) -> Found:
+        """What commands do not see, and what they do not change. Blocking."""
+        found = _find(root, self._own)
+        closed = {mask.path for mask in found.masks}
+        standing = [one for one in instructs.files if not _within(one, closed)]
+        # What tells the model what to do is changed by file tools, which ask.
+        sealed = (*map(str, self._ours().standing()), *standing)
+        twins = self._twins(found, instructs, closed.union(sealed))
+        shared: tuple[str, ...] = ()
+        if len(twins) > _MANY:
+            shared = tuple(
+                dict.fromkeys(f"{root}/{one[len(str(root)) + 1 :].split('/', 1)[0]}" for one in twins)
+            )
+            twins = []
+        return dataclasses.replace(found, sealed=(*sealed, *twins, *shared), shared=shared)
+
+    def _twins(self, found: Found, instructs: Instructing, covered: AbstractSet[str]) -> list[str]:
+        """Other names, outside of what is covered, of what instructs and of the code. Blocking."""
+        others = [(path, node) for path, node in found.others if not _within(path, covered)]
         if not others:
             return []  # the code is looked through only where there may be some
-        nodes = await asyncio.to_thread(self._ours().linked) | instructs.linked
+        nodes = self._ours().linked() | instructs.linked
         return [path for path, node in others if node in nodes]
 
     async def _confined(self, root: Path, found: Found, handles: list[int]) -> list[str]:
@@ -392,10 +395,11 @@ class Found:
         move it, with what is in it, to where another command does not cover it.
         """
         above: set[str] = set()
+        sealed = frozenset(self.sealed)
         for kept in (*(mask.path for mask in self.masks), *self.sealed):
-            if any(kept.startswith(f"{one}/") for one in self.sealed):
-                continue  # nothing in there moves
             path = kept.rpartition("/")[0]
+            if _within(path, sealed):
+                continue  # nothing in there moves
             while len(path) > len(self.root) and path not in above:
                 above.add(path)
                 path = path.rpartition("/")[0]
@@ -433,6 +437,13 @@ class Found:
             yield f"{shown} is empty for commands: it has too many files, or too many that they may not see."
         for path in self.shared[:_TOLD]:
             yield f"{os.path.relpath(path, root)} cannot be changed by commands: it shares files (hard links) with what Shipmate runs on."
+
+
+def _within(path: str, places: AbstractSet[str]) -> bool:
+    """Whether a path is one of these places, or in one."""
+    while path and path not in places:
+        path = path.rpartition("/")[0]
+    return bool(path)
 
 
 def _find(root: Path, own: Collection[str]) -> Found:

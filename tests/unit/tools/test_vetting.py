@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,7 @@ from bot.context.files import Unreadable, must_read
 from bot.context.instructions import InstructionFiles
 from bot.context.nested import Contents, Nested
 from bot.context.skills import SkillFolder
+from bot.instructing import Instructing
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -216,3 +222,128 @@ async def test_a_command_that_is_stopped_while_it_begins_leaves_nothing_waiting(
         await asyncio.gather(*isolation._leaving)
         (tmp_path / "Agent.md").write_text(f"GOOD {steps}")
         assert await chat.told() == f"GOOD {steps}"
+
+
+@isolated
+async def test_a_link_to_what_commands_do_not_see_instructs_never(desk: Desk, chat: Chat) -> None:
+    """What is kept there may be anybody's words, and is written without anybody's yes."""
+    kept = desk.root / ".ship/memory/chat.md"
+    kept.parent.mkdir()
+    kept.write_text(SKILL.format("planted"))
+    desk.isolation.vetting = vetting = Vetting(desk.root, skills=(desk.root / "team",))
+    make = "mkdir -p {0}/planted; ln -s $(pwd)/.ship/memory/chat.md {0}/planted/SKILL.md"
+    await desk.said("; ".join(map(make.format, (".claude/skills", "team"))))
+    assert await SkillFolder(desk.root, [], chat.log).overview() == []
+    skills = SkillFolder(desk.root, ["team"], chat.log, vetting)
+    assert await skills.overview() == []
+    kept.write_text(SKILL.format("planted") + "more")
+    assert await skills.overview() == []
+
+
+async def test_a_folder_that_cannot_be_listed_hides_none() -> None:
+    """Whoever knows a name in it can read that."""
+    with tempfile.TemporaryDirectory() as folder, no_root(Path(folder)) as root:
+        chat = Chat(root)
+        chat.vetting.begin()
+        (root / "pkg/in").mkdir(parents=True)
+        (root / "pkg/in/Agent.md").write_text("PLANTED")
+        (root / "pkg").chmod(0o311)
+        chat.vetting.end(last=True)
+        assert await chat.told("pkg/in/x") == ""
+        (root / "pkg").chmod(0o755)
+        assert await Chat(root).told("pkg/in/x") == ""
+
+
+@contextlib.contextmanager
+def no_root(folder: Path) -> Iterator[Path]:
+    """As a user for whom the modes of files count."""
+    if os.geteuid() != 0:
+        yield folder
+        return
+    os.chown(folder, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        os.seteuid(0)
+
+
+@isolated
+async def test_a_name_that_is_no_text_stops_nothing(desk: Desk, chat: Chat) -> None:
+    said = await desk.said("mkdir $'\\xff' pkg; echo PLANTED | tee $'\\xff'/Agent.md pkg/Agent.md")
+    assert "pkg/Agent.md: a command has made or changed it" in said
+    assert await Chat(desk.root).told("pkg/x") == ""
+    assert await desk.said("ls -d pkg") == "pkg"
+
+
+async def test_where_there_is_too_much_to_look_at_a_person_takes_over_what_is_met(
+    desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.instructing.MOST", 3)
+    (desk.root / "Agent.md").write_text("\n".join(f"[a]({name}.md)" for name in "abcde"))
+    for name in "abcde":
+        (desk.root / f"{name}.md").write_text("x")
+    await desk.call("true")
+    for name in ("one", "two"):
+        (desk.root / name).mkdir()
+        (desk.root / name / "Agent.md").write_text(name.upper())
+    await desk.call("mkdir pkg; echo PLANTED > pkg/Agent.md")
+    (desk.root / "one/Agent.md").touch()
+    two = desk.root / "two/Agent.md"
+    with chat.vetting.writing(two, b"TWO\n", whole=True):
+        two.write_bytes(b"TWO\n")
+    for one in (chat, Chat(desk.root)):
+        told = await one.told("one/x", "two/x", "pkg/x")
+        assert ("ONE" in told, "TWO" in told, "PLANTED" in told) == (True, True, False)
+
+
+async def test_many_instruction_files_and_shared_ones_hold_nobody_up(tmp_path: Path) -> None:
+    """Package managers share most files of a project by hard links, and documents link to a thousand others."""
+    files = tuple(f"{tmp_path}/docs/{number}.md" for number in range(2_000))
+    (tmp_path / "shared").write_text("x")
+    for number in range(400):
+        (tmp_path / str(number)).hardlink_to(tmp_path / "shared")
+    isolation, handles = Isolation(tmp_path, code=Border(tmp_path)), [os.open(os.devnull, os.O_WRONLY)]
+    began = time.thread_time()
+    words = await isolation._around(tmp_path, handles, [], Instructing(files=files))
+    assert time.thread_time() - began < 0.3
+    assert words
+    while handles:
+        os.close(handles.pop())
+
+
+async def test_a_command_that_is_stopped_while_its_beginning_is_slow_leaves_nothing_waiting(
+    tmp_path: Path,
+) -> None:
+    """On a slow disk its end must not come before its beginning: then it would never end."""
+    slow = Slow(tmp_path)
+    isolation = Isolation(tmp_path, vetting=slow)
+    task = asyncio.create_task(isolation.run("true", 20))
+    await asyncio.to_thread(slow.begun.wait)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.to_thread(slow.done.wait)
+    (tmp_path / "Agent.md").write_text("GOOD")
+    assert must_read(tmp_path, tmp_path / "Agent.md", MemoryLog(), slow) == "GOOD"
+
+
+class Slow(Vetting):
+    """Looks at a project for as long as its command has not ended, but for a moment at the most."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.begun, self.ended, self.done = threading.Event(), threading.Event(), threading.Event()
+
+    def begin(self) -> Instructing:
+        self.begun.set()
+        self.ended.wait(0.1)
+        try:
+            return super().begin()
+        finally:
+            self.done.set()
+
+    def end(self, *, last: bool) -> list[str]:
+        try:
+            return super().end(last=last)
+        finally:
+            self.ended.set()
