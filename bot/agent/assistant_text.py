@@ -1,4 +1,4 @@
-"""What the model has said in the running turn, as people and the history get it."""
+"""Words of the assistant in the running turn, as people and the history get them: last words, stopped answers, pauses."""
 
 from __future__ import annotations
 

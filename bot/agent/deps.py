@@ -1,4 +1,4 @@
-"""What every turn of every chat works with."""
+"""`AgentDeps`: the ports, settings and services that every turn uses."""
 
 from __future__ import annotations
 

@@ -129,8 +129,11 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps
         try:
             return await _provided(prefix, known, focus, deps)
         except (
-            errors.ContextOverflow, errors.RequestInvalid, errors.SummaryUnavailable, MemoryInvalid
-        ) as error:  # fmt: skip
+            errors.ContextOverflow,
+            errors.RequestInvalid,
+            errors.SummaryUnavailable,
+            MemoryInvalid,
+        ) as error:
             cause = f"{type(error).__name__}: {error}"
             deps.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
             if _never(error, prefix):

@@ -1,6 +1,4 @@
-"""What the model has said of an answer that is not complete yet: what is shown of it while it comes, and what stays of
-it where the turn is stopped.
-"""
+"""Collects an answer while it streams: `Partial` has the text to show so far, and the text to keep if the turn is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is attached again to a history that was compacted: what the model was working with and would have to look for.
+"""Sections that a compaction attaches again: working state that the model would otherwise have to look for.
 
 Each provider looks at what left the view and at what is still in it, and gives one section. In this order, within a
 budget: definitions of tools that were found, pointers to large results, the text of skills, the names of other tools; the open tasks stand before

@@ -1,4 +1,4 @@
-"""Where the lines of a chat's memory come from, so that what was removed can be taken out of it."""
+"""Traces the lines of a chat's memory to their messages, so that deletions can remove them."""
 
 from __future__ import annotations
 

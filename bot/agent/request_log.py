@@ -1,5 +1,5 @@
-"""What is written down of each request to the model, so that the very bytes can be made again: all that no other line of
-the transcript tells. What stands before the messages is named by its digests, since it is the same for many requests.
+"""Records each request to the model in the transcript, so that its exact bytes can be rebuilt. Text that many requests share
+(system prompt, tool definitions) is stored once and named by digest.
 """
 
 from __future__ import annotations

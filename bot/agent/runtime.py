@@ -149,9 +149,14 @@ class AgentRuntime:
         deps, before = self._deps, self._deps.model_name
         deps.choice.name = model
         deps.log.write(
-            "model", "a model was chosen for the chat", level="action", chat_key=self.chat_key,
-            model=deps.model_name, chosen=model is not None, before=before,
-        )  # fmt: skip
+            "model",
+            "a model was chosen for the chat",
+            level="action",
+            chat_key=self.chat_key,
+            model=deps.model_name,
+            chosen=model is not None,
+            before=before,
+        )
         if deps.model_name != before:
             self._frozen, self.upkeep.system, self.epochs.asked_at = None, (), None
 

@@ -1,4 +1,4 @@
-"""What is kept of a conversation, for people to read."""
+"""Renders a stored conversation for people to read."""
 
 from __future__ import annotations
 

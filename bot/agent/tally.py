@@ -1,4 +1,4 @@
-"""What a chat has come to since its beginning: turns, changes of the view, tokens and money.
+"""Totals of a chat since its beginning: turns, changes of the view, tokens and money.
 
 It is kept in memory and written with the end of each turn and with each change between turns, the whole of it every
 time, so that the newest line that has it is enough after a restart and in the session after `/new`.

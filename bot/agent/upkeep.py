@@ -1,4 +1,4 @@
-"""What keeps the history of one chat small: its memory, written beside the turns, and its compactions.
+"""Keeps the history of one chat small: writes its memory beside the turns, and compacts.
 
 A compaction takes the memory where that knows what is to go, else it asks a fork for a summary. It happens between
 turns, but where the running turn would no longer fit. What fails costs nothing but the attempt: the history stays, and

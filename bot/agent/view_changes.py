@@ -17,10 +17,24 @@ from bot.llm import prices
 from bot.tools import excerpt
 
 Reason = Literal[
-    "cold_cache", "idle", "size", "message_cap", "injection", "overflow", "thinking", "model_change", "new",
-    "undo", "edit", "deletion", "instructions", "compact", "repair",
-    "continuation", "summary_refused",
-]  # fmt: skip
+    "cold_cache",
+    "idle",
+    "size",
+    "message_cap",
+    "injection",
+    "overflow",
+    "thinking",
+    "model_change",
+    "new",
+    "undo",
+    "edit",
+    "deletion",
+    "instructions",
+    "compact",
+    "repair",
+    "continuation",
+    "summary_refused",
+]
 _TOLD = {
     "boundary": ("compaction", "history cut"),
     "mask": ("masking", "results masked"),

@@ -1,1 +1,1 @@
-"""What is kept of a conversation and what is sent of it."""
+"""The model's view of a conversation: store, prompt, replay, compaction, and the rules a request must keep."""

@@ -1,4 +1,4 @@
-"""Where the provider's cache is told to keep what it has read, and so where the next request finds it.
+"""Places the cache breakpoints of a request, so that the next request finds what the provider has read.
 
 Four places at the most: the part of the system prompt that all chats share, the part of this chat, the end of the
 history, the end of the request. The cache looks 20 blocks back from each of them for what it kept before. Where a step

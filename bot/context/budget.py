@@ -1,4 +1,4 @@
-"""How much fits, and from where on it is too much."""
+"""Token limits of a request: soft limit, hard limit and the shares of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a boundary leaves, named in its line: a store is filled from the newest boundary on, not from the beginning.
+"""Checkpoints: each boundary line names the state it leaves, so a store is filled from the newest boundary on.
 
 The messages stay where they stand in the transcript, before the boundary. Its line names them by uuid, with what no
 message tells: turns and their sources, the summary, the masks; and a digest of the whole. What is found there again

@@ -1,5 +1,4 @@
-"""What was removed at somebody's wish, taken out of what the model is shown. The messages stay, so that every call keeps
-its result; what people said in them goes.
+"""Applies user deletions to the model's view: message blocks stay (tool-call pairing), their text becomes `[message removed]`.
 
 Reading is pure; the change itself is a boundary with `blank`, the uuids of the messages (`bot.context.replay`).
 """

@@ -1,4 +1,4 @@
-"""How many tokens something will cost, before the provider has said so.
+"""Estimates tokens before the provider has counted them.
 
 Claude's tokenizer takes about 3.3 characters of ASCII prose a token, 2.8 of JSON or code, about one token for each
 CJK character, and a few tokens of framing for each block. The plain functions are right in proportion: they decide

@@ -1,4 +1,4 @@
-"""Which instructions hold where several files speak: the nearer one, except over what a farther one calls final.
+"""Merges instructions of several files: the nearer file wins, except over what a farther one marks final.
 
 A directive stands on a line of its own right below a heading and holds for that section, with all that stands below
 it: `<!-- shipmate: override -->` puts the section in the place of those under the same heading in farther files,

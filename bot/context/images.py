@@ -1,4 +1,4 @@
-"""How large an image is, told by its first bytes."""
+"""Reads the size of an image from its first bytes."""
 
 from __future__ import annotations
 

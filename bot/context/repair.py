@@ -1,4 +1,4 @@
-"""What a crash or an old file left in a history, mended so that the provider takes it.
+"""Repairs histories that a crash or an old file left invalid, so that the provider accepts them.
 
 Pure; a history that is valid comes back as it is, and what was mended once needs no more mending. What was said is
 kept where it can be: an answer whose question is lost keeps its place behind a line that says so.

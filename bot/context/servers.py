@@ -1,4 +1,4 @@
-"""What MCP servers say of how their tools are used, as the model gets it: a row each, words of others and no more.
+"""Usage notes of MCP servers, as the model gets them: one row each, marked as words of others.
 
 It comes behind the first result that finds a tool of a server, since a provider takes nothing else inside that result, and
 again with the summary that stands for it. What was shown is in the history: what a server says now changes nothing in it.

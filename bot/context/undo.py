@@ -1,5 +1,5 @@
-"""What a chat is shown once its last turn is taken back, where it was summed up since that turn began: what was summed up
-stands there again, since nobody can take a turn out of a summary. What became too much by it is summed up anew.
+"""Restores the history before the last turn when it has been summed up since: the messages behind the summary stand there
+again, since a turn cannot be taken out of a summary. What is too large then is summed up anew.
 """
 
 from __future__ import annotations

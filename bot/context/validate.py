@@ -1,4 +1,4 @@
-"""What the provider would refuse never leaves: the rules of the Messages API, and a few of our own.
+"""Validates requests before they are sent: the rules of the Messages API, and a few of our own.
 
 Ours: tool results stand in a message of their own (text behind them teaches models to end without a word), and the
 results of calls in the very next message, where the provider would merge several.

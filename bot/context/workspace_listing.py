@@ -1,4 +1,4 @@
-"""What the project folder looks like, for a model that works with its files. Cheap: nothing is run."""
+"""Lists the project folder for a model that works with its files. Cheap: no command is run."""
 
 from __future__ import annotations
 

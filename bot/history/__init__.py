@@ -1,1 +1,1 @@
-"""What was said and what the model saw: archive and transcript, JSONL on disk."""
+"""Archive (what was said), transcript (what the model saw), search and memories, as JSONL and SQLite on disk."""

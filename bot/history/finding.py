@@ -158,8 +158,10 @@ class Finder:
         select, wanted = "SELECT group_concat(line) FROM json_each(?) CROSS JOIN lines ON line = value", ""
         narrowed: list[str | int] = [json.dumps(sorted(lines))]
         for condition, value in (
-            ("role = ?", query.role and ROLES.index(query.role)), ("ts < ?", query.before), ("ts >= ?", query.after)
-        ):  # fmt: skip
+            ("role = ?", query.role and ROLES.index(query.role)),
+            ("ts < ?", query.before),
+            ("ts >= ?", query.after),
+        ):
             if value is not None:
                 wanted += f" {'AND' if wanted else 'WHERE'} {condition}"
                 narrowed.append(value)

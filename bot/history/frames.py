@@ -1,5 +1,5 @@
-"""What stands before the messages of a request (system prompt, definitions of tools), in parts that are kept once under
-their digest: the same parts stand before thousands of requests. A part that only one chat has is kept in its transcript.
+"""Stores the parts of a request before its messages (system prompt, tool definitions), each once under its digest: the same
+parts stand before thousands of requests. A part that only one chat has is kept in its transcript.
 """
 
 from __future__ import annotations

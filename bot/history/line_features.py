@@ -1,4 +1,4 @@
-"""How a line looks to somebody who wants an answer: a statement, not a question; a number where one is asked for."""
+"""Scores a line by its form as an answer: a statement, not a question; a number where one is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the lines of a text come from, carried on when it is written anew."""
+"""Carries the origin of each line over when a text is written anew."""
 
 from __future__ import annotations
 

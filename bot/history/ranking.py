@@ -1,4 +1,4 @@
-"""Which lines answer a question best: a pure function of what the index says of them.
+"""Ranks lines for a question: a pure function of what the index says of them.
 
 A line is a number: its session, and its place in that. Lines that stand side by side have numbers that follow one
 another, so neighbours and sessions are known without asking. A row is a line with its role and the class of its length.

@@ -1,4 +1,4 @@
-"""What was said and what of it still counts: an edit takes the place of what it changes, and a removal hides it.
+"""Applies edits and removals while the archive is read: an edit replaces what it changes, a removal hides it.
 
 Nothing in the archive is ever changed for that; lines are added. An edit is a line with `meta.edited`, of the same
 message and role as the one before it. A removal is a line of role `system` with `meta.deleted`, whose `messageId` is

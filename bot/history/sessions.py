@@ -1,4 +1,4 @@
-"""What a chat's sessions are, for people who go back to one: which is current, how each began, where its turns end."""
+"""Outlines a chat's sessions for people who go back to one: the current one, how each began, where its turns end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks asked the model: lines beside the transcript of each, from which the very requests can be made again.
+"""Stores the request records of tasks beside their transcripts, from which the exact requests can be rebuilt.
 
 The first line is about the task; the rest are written by `bot.agent.subagents.record`. Blocking.
 """

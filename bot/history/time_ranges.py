@@ -13,11 +13,24 @@ MOST = 8
 _COUNTS = {
     word: number
     for number, words in enumerate(
-        ("", "a an one last 一", "two couple 二 两 兩", "three few several 三 几 幾", "four 四", "five 五", "six 六", "seven 七",
-         "eight 八", "nine 九", "ten 十", "eleven 十一", "twelve 十二")
+        (
+            "",
+            "a an one last 一",
+            "two couple 二 两 兩",
+            "three few several 三 几 幾",
+            "four 四",
+            "five 五",
+            "six 六",
+            "seven 七",
+            "eight 八",
+            "nine 九",
+            "ten 十",
+            "eleven 十一",
+            "twelve 十二",
+        )
     )
     for word in words.split()
-}  # fmt: skip
+}
 _EN = r"(?P<n>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:a )?couple(?: of)?|(?:a )?few|several)"
 _ZH = r"(?P<n>\d{1,3}|十一|十二|[一二两兩三四五六七八九十几幾])"
 _DAY = r"(?P<day>mon|tue|wed|thu|fri|sat|sun)(?:s?day|nesday|rsday|urday|s|rs)?\b"

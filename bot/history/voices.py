@@ -1,4 +1,4 @@
-"""Who said what a question asks for: "what did I say" and "what did you recommend" want different lines."""
+"""Tells whose words a question asks for: "what did I say" and "what did you recommend" want different lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failure of the provider means, as one of `errors.ModelError`.
+"""Classifies failures of the provider as `errors.ModelError`s.
 
 Status first where it is certain, then the words: no provider has a code for "the prompt does not fit", so its
 sentences are known here, one by one. A throttle, a time-out and a spent budget are told apart before that, since

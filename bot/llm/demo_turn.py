@@ -1,4 +1,4 @@
-"""What the demo model reads out of a request: the person's words, what is asked, what the tools have said."""
+"""Parses a request for the demo model: the person's words, the question, the results of tools."""
 
 from __future__ import annotations
 

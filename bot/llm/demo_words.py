@@ -1,4 +1,4 @@
-"""What the demo model says: in Chinese to Chinese, else in English."""
+"""Answers of the demo model: in Chinese to Chinese, else in English."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the model was when it was asked last."""
+"""Records whether the last request to the model succeeded."""
 
 from __future__ import annotations
 

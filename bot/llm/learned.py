@@ -1,4 +1,4 @@
-"""What was learnt of models while they were used: a small JSON file, so that a restart need not learn it again.
+"""Stores what was learnt of models in a small JSON file, so that a restart need not learn it again.
 
 Nothing in it is precious. A file that cannot be read is as good as none; one that cannot be written is written later.
 """

@@ -1,4 +1,4 @@
-"""What operators see of the model: one line for each request, one for its answer or failure."""
+"""Logs requests for operators: one line for each request, one for its answer or failure."""
 
 from __future__ import annotations
 

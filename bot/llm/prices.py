@@ -1,4 +1,4 @@
-"""What a call costs, in US dollars."""
+"""Prices of models: the cost of a call in US dollars."""
 
 from __future__ import annotations
 

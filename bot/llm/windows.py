@@ -1,4 +1,4 @@
-"""How much a model takes in and gives out, as far as anybody knows.
+"""Context windows and output limits of models, as far as they are known.
 
 ship.json says it, or the provider's list of models, or the sentence with which it refuses what does not fit. No
 table of models stands here: it would be wrong by next month.

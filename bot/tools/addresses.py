@@ -1,4 +1,4 @@
-"""Which addresses of the Internet a tool may reach: public ones, and nothing that stands for another one."""
+"""Allows tools public Internet addresses only, and no address that stands for another one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,40 @@ _CLOSED = tuple(
     map(
         ipaddress.ip_network,
         (
-            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
-            "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16",
-            "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "192.175.48.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
             "168.63.129.16/32",  # a cloud's own service, at a public address
-            "::/8", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16",
-            "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+            "::/8",
+            "64:ff9b:1::/48",
+            "100::/64",
+            "2001::/23",
+            "2001:db8::/32",
+            "2002::/16",
+            "3fff::/20",
+            "5f00::/16",
+            "fc00::/7",
+            "fe80::/10",
+            "fec0::/10",
+            "ff00::/8",
         ),
     )
-)  # fmt: skip
+)
 """What is private, of this machine, of this network, reserved, for many at once or carries an address of IPv4 (mapped,
 6to4, Teredo). Listed, so that it is the same with every version of the interpreter.
 """

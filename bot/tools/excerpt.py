@@ -1,4 +1,4 @@
-"""What the model sees of a result that is too large: its head, its tail, and where the whole of it is.
+"""Shortens results that are too large for the model: head, tail, and a pointer to the whole.
 
 Sizes are counted in weight, a rough measure of tokens that needs nothing but the text. All of it is pure: the same
 text, room and artifact give the same bytes.

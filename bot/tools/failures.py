@@ -1,4 +1,4 @@
-"""What a failed tool call is to the model, to the person and to the operator: three wordings of one failure.
+"""Words a failed tool call three ways: for the model, for the person and for the operator.
 
 The model is told what it can act on, and never a traceback, a secret, a path outside of the project or a way to
 weaken a protection. Whatever is cut has been redacted before.

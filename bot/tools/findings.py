@@ -1,4 +1,4 @@
-"""What is wrong with ship.json where only the tools know it."""
+"""Checks the parts of ship.json that only the tools can judge."""
 
 from __future__ import annotations
 

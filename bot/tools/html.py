@@ -11,11 +11,40 @@ _DROPPED = frozenset(
 )
 _BREAKS = frozenset(
     {
-        "p", "div", "br", "li", "ul", "ol", "tr", "table", "section", "article", "header", "footer", "main", "nav",
-        "aside", "blockquote", "pre", "hr", "dt", "dd", "dl", "figure", "figcaption", "form", "title", "body",
-        "h1", "h2", "h3", "h4", "h5", "h6",
+        "p",
+        "div",
+        "br",
+        "li",
+        "ul",
+        "ol",
+        "tr",
+        "table",
+        "section",
+        "article",
+        "header",
+        "footer",
+        "main",
+        "nav",
+        "aside",
+        "blockquote",
+        "pre",
+        "hr",
+        "dt",
+        "dd",
+        "dl",
+        "figure",
+        "figcaption",
+        "form",
+        "title",
+        "body",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
     }
-)  # fmt: skip
+)
 _BEFORE = {"li": "- ", "td": " | ", "th": " | "} | {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _NAME = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
 _HREF = re.compile(r"""(?i)\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")

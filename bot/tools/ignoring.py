@@ -1,4 +1,4 @@
-"""What listing and searching leave out, in the syntax of `.gitignore` (but for classes with a name, as `[:digit:]`).
+"""Ignore patterns of listing and searching, in the syntax of `.gitignore` (but for classes with a name, as `[:digit:]`).
 
 A path is compared part by part, so that no pattern takes longer than its length times that of the path.
 """

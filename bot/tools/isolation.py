@@ -1,5 +1,5 @@
-"""What stands around a command: bubblewrap, or else name spaces and Landlock (`bot.tools.confine`), with the project's folder
-and the system's programs and nothing else.
+"""Isolates commands: bubblewrap, or else name spaces and Landlock (`bot.tools.confine`), with the project's folder and the
+system's programs and nothing else.
 """
 
 from __future__ import annotations
@@ -53,17 +53,39 @@ _MB = 1024 * 1024
 _FIRST_TO_GO = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
 _SETTINGS = ("/proc/sys", "/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/pressure", "/proc/tty")
 _SECRETS = (
-    "/proc/acpi", "/proc/asound", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
-    "/proc/latency_stats", "/proc/mtrr", "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo", "/proc/sysrq-trigger",
-    "/proc/timer_list", "/proc/vmallocinfo",
-)  # fmt: skip
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/latency_stats",
+    "/proc/mtrr",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/vmallocinfo",
+)
 """What of /proc tells of the whole machine, or sets something of it."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _FACTS = (
-    "/etc/alternatives", "/etc/ca-certificates", "/etc/group", "/etc/ld.so.cache", "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/passwd", "/etc/pki/tls/certs",
-    "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
-)  # fmt: skip
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki/tls/certs",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+)
 _DEVICES = ("/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero")
 _NET = ("/etc/hosts", "/etc/resolv.conf")
 _CONFINE = confine.__file__

@@ -1,4 +1,4 @@
-"""What one command may use up of the machine."""
+"""Resource limits of one command: memory, processes, file size, CPU time and disk."""
 
 from __future__ import annotations
 

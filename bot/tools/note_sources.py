@@ -1,5 +1,5 @@
-"""Which messages in view the words of a note may come from, beside those of the turn that writes it: a removal of them has
-to find it. It follows from words that both have; in doubt it says yes.
+"""Finds the messages in view that a note may quote, beside those of the turn that writes it, so that deleting them finds
+the note. Compares shared words; in doubt it counts a message in.
 """
 
 from __future__ import annotations

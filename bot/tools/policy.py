@@ -1,4 +1,4 @@
-"""What stands around each tool call: it is judged by the rules, and where they say so a person decides."""
+"""Judges each tool call by the rules before it runs, and asks a person where they say so."""
 
 from __future__ import annotations
 

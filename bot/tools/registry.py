@@ -1,4 +1,4 @@
-"""Which tools there are, and how the model is told."""
+"""Registry of tools, and their definitions as requests declare them."""
 
 from __future__ import annotations
 

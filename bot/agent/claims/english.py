@@ -32,33 +32,103 @@ _SAYINGS = (
     Saying("mailed", compiled(rf"{_I}{_AND}{_TELL}\b (?!by\b)")),
     Saying("mailed", compiled(rf"{_I}{_AND}let (?:(?!you\b)\w+ ){{1,4}}know\b")),
     Saying("mailed", compiled(rf"{_I}{_AND}{_SEND}\b(?= [^;\n]*\b{_MAIL}\b)(?!\W+through\b)")),
-    Saying("mailed", compiled(rf"{_I}{_AND}{_SEND}\b(?= [^;\n]*?\bto (?:the|your|our|all|every|everyone|#|@|(?-i:[A-Z]))(?! ?chat\b))(?![^;\n]*\bto the (?:same|end|point|chat|conversation)\b)")),
-    Saying("sent", compiled(rf"{_I}{_AND}{_SEND}{_YOU}(?= (?:(?:it|this|that|them|the|your|out|off|all|both|everything)\b|an? (?:\w+ )?(?:message|note|reply|request|response|link|files?|reports?|form|document|invoice|notification|copy)\b)|\W*$)")),
-    Saying("sent", compiled(rf"{_LEAD}{_SEND}{_BARE}(?! (?:you\b|it to you|the (?:above|below)))"), own=False),
-    Saying("mailed", compiled(rf"{_LEAD}(?:e-?mail|message|invite|invitation|reply|notification)s? (?:successfully )?sent\b(?!\s*(?:by|from)\b)"), own=False),
-    Saying("sent", compiled(rf"{_THE}(?:sent|posted|forwarded|mailed|delivered|submitted)\b(?!\s*by\b)"), own=False),
-    Saying("saved", compiled(rf"{_I}{_AND}{_SAVE} (?!you\b|a lot\b|(?:a lot of |some |much |the |me |us |\w+ )?(?:time|money|space|the day|work|effort|trouble)\b|\$|€|£|\d+ ?%)")),
+    Saying(
+        "mailed",
+        compiled(
+            rf"{_I}{_AND}{_SEND}\b(?= [^;\n]*?\bto (?:the|your|our|all|every|everyone|#|@|(?-i:[A-Z]))(?! ?chat\b))(?![^;\n]*\bto the (?:same|end|point|chat|conversation)\b)"
+        ),
+    ),
+    Saying(
+        "sent",
+        compiled(
+            rf"{_I}{_AND}{_SEND}{_YOU}(?= (?:(?:it|this|that|them|the|your|out|off|all|both|everything)\b|an? (?:\w+ )?(?:message|note|reply|request|response|link|files?|reports?|form|document|invoice|notification|copy)\b)|\W*$)"
+        ),
+    ),
+    Saying(
+        "sent", compiled(rf"{_LEAD}{_SEND}{_BARE}(?! (?:you\b|it to you|the (?:above|below)))"), own=False
+    ),
+    Saying(
+        "mailed",
+        compiled(
+            rf"{_LEAD}(?:e-?mail|message|invite|invitation|reply|notification)s? (?:successfully )?sent\b(?!\s*(?:by|from)\b)"
+        ),
+        own=False,
+    ),
+    Saying(
+        "sent",
+        compiled(rf"{_THE}(?:sent|posted|forwarded|mailed|delivered|submitted)\b(?!\s*by\b)"),
+        own=False,
+    ),
+    Saying(
+        "saved",
+        compiled(
+            rf"{_I}{_AND}{_SAVE} (?!you\b|a lot\b|(?:a lot of |some |much |the |me |us |\w+ )?(?:time|money|space|the day|work|effort|trouble)\b|\$|€|£|\d+ ?%)"
+        ),
+    ),
     Saying("saved", compiled(rf"{_I}{_AND}{_EDIT}\b(?= [^;\n]*?{_FILE})")),
     Saying("saved", compiled(rf"{_LEAD}{_SAVE}{_BARE}"), own=False),
     Saying("saved", compiled(rf"{_LEAD}{_EDIT} (?:to |in |the |your |an? )*{_FILE}"), own=False),
     Saying("saved", compiled(rf"{_THE}{_SAVE}\b(?!\s*by\b)"), own=False),
-    Saying("saved", compiled(rf"(?:<name>|\b(?:the|your) (?:[\w-]+ )?(?:file|folder|directory)) (?:has|have) been (?:successfully |now )?{_EDIT}\b(?!\s*by\b)"), own=False),
+    Saying(
+        "saved",
+        compiled(
+            rf"(?:<name>|\b(?:the|your) (?:[\w-]+ )?(?:file|folder|directory)) (?:has|have) been (?:successfully |now )?{_EDIT}\b(?!\s*by\b)"
+        ),
+        own=False,
+    ),
     Saying("deleted", compiled(rf"{_I}{_AND}{_DELETE}\b {_TEXT}")),
     Saying("deleted", compiled(rf"{_I}{_AND}{_REMOVE}\b(?= [^;\n]*?{_FILE}){_TEXT}")),
     Saying("deleted", compiled(rf"{_LEAD}{_DELETE}{_BARE}"), own=False),
-    Saying("deleted", compiled(rf"(?:<name>|{_THE[:-len('(?:has|have) been (?:successfully |now |all )?')]}|\b(?:it|they|everything) )\s*(?:has|have) been (?:successfully |now )?{_DELETE}\b(?!\s*by\b)"), own=False),
+    Saying(
+        "deleted",
+        compiled(
+            rf"(?:<name>|{_THE[: -len('(?:has|have) been (?:successfully |now |all )?')]}|\b(?:it|they|everything) )\s*(?:has|have) been (?:successfully |now )?{_DELETE}\b(?!\s*by\b)"
+        ),
+        own=False,
+    ),
     Saying("ran", compiled(rf"{_I}{_AND}{_RUN}\b(?= {_RUNS})")),
     Saying("ran", compiled(rf"{_LEAD}(?:ran|executed) (?:it|that|this|them|the|your|all)\b"), own=False),
-    Saying("scheduled", compiled(rf"{_I}{_AND}scheduled\b (?![^;\n]*\b(?:study|plan|itinerary|timetable|as follows)\b)")),
-    Saying("scheduled", compiled(rf"{_I}{_AND}(?:set(?: up)?|created|added|put|booked|configured|arranged)\b(?= (?:[\w'’:-]+ ){{0,5}}?(?:{_EVENT}|[\w ]*(?:to|on|in) your calendar)\b)")),
-    Saying("scheduled", compiled(rf"{_I}{_AND}(?:cancell?ed|paused|rescheduled)\b(?= (?:[\w'’-]+ ){{0,4}}?{_EVENT}\b)")),
+    Saying(
+        "scheduled",
+        compiled(rf"{_I}{_AND}scheduled\b (?![^;\n]*\b(?:study|plan|itinerary|timetable|as follows)\b)"),
+    ),
+    Saying(
+        "scheduled",
+        compiled(
+            rf"{_I}{_AND}(?:set(?: up)?|created|added|put|booked|configured|arranged)\b(?= (?:[\w'’:-]+ ){{0,5}}?(?:{_EVENT}|[\w ]*(?:to|on|in) your calendar)\b)"
+        ),
+    ),
+    Saying(
+        "scheduled",
+        compiled(rf"{_I}{_AND}(?:cancell?ed|paused|rescheduled)\b(?= (?:[\w'’-]+ ){{0,4}}?{_EVENT}\b)"),
+    ),
     Saying("scheduled", compiled(rf"{_LEAD}(?:scheduled|rescheduled){_BARE}"), own=False),
-    Saying("scheduled", compiled(rf"{_LEAD}(?:reminder|alarm|timer|meeting|appointment)s? (?:is |are |has been |have been )?(?:now |all )?(?:set|scheduled|booked|created)\b"), own=False),
-    Saying("scheduled", compiled(rf"\b(?:your|the|a) (?:[\w-]+ ){{0,3}}?{_EVENT} (?:is|are|has been|have been) (?:now |all |successfully )?(?:set(?: up)?|scheduled|booked|created|added)\b"), own=False),
+    Saying(
+        "scheduled",
+        compiled(
+            rf"{_LEAD}(?:reminder|alarm|timer|meeting|appointment)s? (?:is |are |has been |have been )?(?:now |all )?(?:set|scheduled|booked|created)\b"
+        ),
+        own=False,
+    ),
+    Saying(
+        "scheduled",
+        compiled(
+            rf"\b(?:your|the|a) (?:[\w-]+ ){{0,3}}?{_EVENT} (?:is|are|has been|have been) (?:now |all |successfully )?(?:set(?: up)?|scheduled|booked|created|added)\b"
+        ),
+        own=False,
+    ),
     Saying("acted", compiled(rf"{_I}{_AND}{_ACT}{_ACTS}")),
-    Saying("acted", compiled(rf"{_LEAD}(?:installed|deployed|booked|ordered|paid|merged|pushed|uploaded){_BARE}"), own=False),
-    Saying("acted", compiled(rf"{_THE}(?:installed|deployed|booked|placed|paid|merged|refunded)\b(?!\s*by\b)"), own=False),
-)  # fmt: skip
+    Saying(
+        "acted",
+        compiled(rf"{_LEAD}(?:installed|deployed|booked|ordered|paid|merged|pushed|uploaded){_BARE}"),
+        own=False,
+    ),
+    Saying(
+        "acted",
+        compiled(rf"{_THE}(?:installed|deployed|booked|placed|paid|merged|refunded)\b(?!\s*by\b)"),
+        own=False,
+    ),
+)
 
 ENGLISH = Language(
     name="en",
@@ -85,16 +155,26 @@ ENGLISH = Language(
         r"\b(?:draft|compose|translate|translation|rewrite|re-?phrase|paraphrase|proofread|correct (?:my|this|the)|grammar|story|poem|role-?play|pretend|"
         r"write (?:me )?(?:an?|the|my|some) (?:\w+ ){0,3}?(?:e-?mail|message|letter|reply|text|note|post|dialogue|sentence|status|update|script|blog|essay|article|apology|answer)|summari[sz]e|example sentence|how (?:do|would|can) (?:I|you) say)\b"
     ),
-    requests=compiled(r"\b(?:(?:can|could|would|will) you|please|pls|would you mind|I need you to|I want you to)\b"),
-    reviewing=compiled(r"\b(?:did|have|had|were|was|are|is) (?:you|it|that|they|the|my)\b[^.\n]*\?|\bwhat (?:did|have) you\b"),
+    requests=compiled(
+        r"\b(?:(?:can|could|would|will) you|please|pls|would you mind|I need you to|I want you to)\b"
+    ),
+    reviewing=compiled(
+        r"\b(?:did|have|had|were|was|are|is) (?:you|it|that|they|the|my)\b[^.\n]*\?|\bwhat (?:did|have) you\b"
+    ),
     orders={
         "sent": compiled(r"\b(?:send|post|forward|submit|publish|deliver|mail)\b"),
-        "mailed": compiled(r"\b(?:send|e-?mail (?!to\b)|mail|forward|notify|tell|let \w+ know|text|message (?!to\b)|ping|post|invite)\b"),
-        "saved": compiled(r"\b(?:save|store|keep|remember|record|update|edit|append|put|add|create|write (?:it|this|that|them)|rename|move|copy)\b"),
+        "mailed": compiled(
+            r"\b(?:send|e-?mail (?!to\b)|mail|forward|notify|tell|let \w+ know|text|message (?!to\b)|ping|post|invite)\b"
+        ),
+        "saved": compiled(
+            r"\b(?:save|store|keep|remember|record|update|edit|append|put|add|create|write (?:it|this|that|them)|rename|move|copy)\b"
+        ),
         "deleted": compiled(r"\b(?:get rid of|forget|delete|remove|erase|wipe|clear|clean up|drop)\b"),
         "ran": compiled(r"\b(?:run|execute|launch|start|test)\b"),
         "scheduled": compiled(r"\b(?:schedule|remind|set|reminder|book|cancel|add)\b"),
-        "acted": compiled(r"\b(?:install|deploy|restart|book|buy|order|pay|transfer|merge|commit|push|upload|download|cancel|reserve)\b"),
+        "acted": compiled(
+            r"\b(?:install|deploy|restart|book|buy|order|pay|transfer|merge|commit|push|upload|download|cancel|reserve)\b"
+        ),
     },
     done={
         "sent": compiled(r"\b(?:sent|posted|forwarded|submitted|published|delivered)\b"),
@@ -103,7 +183,9 @@ ENGLISH = Language(
         "deleted": compiled(r"\b(?:deleted|removed|erased|wiped|cleared|gone)\b"),
         "ran": compiled(r"\b(?:ran|executed)\b|\bI(?:['’]ve| have) run\b"),
         "scheduled": compiled(r"\b(?:scheduled|booked|cancell?ed|set up)\b"),
-        "acted": compiled(r"\b(?:installed|deployed|restarted|booked|bought|ordered|paid|transferred|merged|committed|pushed|uploaded|cancell?ed)\b"),
+        "acted": compiled(
+            r"\b(?:installed|deployed|restarted|booked|bought|ordered|paid|transferred|merged|committed|pushed|uploaded|cancell?ed)\b"
+        ),
     },
     note="(Please check: “{claim}” – nothing that I did for this message has done that.)",
-)  # fmt: skip
+)

@@ -19,27 +19,70 @@ _EVENT = (
 )
 
 _SAYINGS = (
-    Saying("mailed", compiled(rf"{_ICH}(?:benachrichtigt|gemailt|angeschrieben|angeschrieben|informiert)\b(?<!\b(?:dich|sie|euch) (?:darüber )?informiert)")),
+    Saying(
+        "mailed",
+        compiled(
+            rf"{_ICH}(?:benachrichtigt|gemailt|angeschrieben|angeschrieben|informiert)\b(?<!\b(?:dich|sie|euch) (?:darüber )?informiert)"
+        ),
+    ),
     Saying("mailed", compiled(rf"{_ICH}{_MAIL}\b(?:(?!\bnicht\b)[^;\n]){{0,80}}?\b{_SEND}\b")),
-    Saying("mailed", compiled(rf"{_ICH}\ban (?!dich\b|sie\b|euch\b)(?:(?!\bnicht\b)[^;\n]){{1,60}}?\b{_SEND}\b")),
+    Saying(
+        "mailed", compiled(rf"{_ICH}\ban (?!dich\b|sie\b|euch\b)(?:(?!\bnicht\b)[^;\n]){{1,60}}?\b{_SEND}\b")
+    ),
     Saying("sent", compiled(rf"{_ICH}(?=\b{_SEND}{_END}){_YOU}{_SEND}")),
     Saying("sent", compiled(rf"{_LEAD}{_SEND}{_END}"), own=False),
     Saying("sent", compiled(rf"{_DIE}{_SEND}\b"), own=False),
     Saying("saved", compiled(rf"{_ICH}(?:gespeichert|abgespeichert|abgelegt|gesichert|hinterlegt)\b")),
-    Saying("saved", compiled(rf"{_ICH}{_FILE}(?:(?!\bnicht\b)[^;\n]){{0,80}}?\b(?:angelegt|erstellt|aktualisiert|geändert|bearbeitet|geschrieben|ergänzt|umbenannt|verschoben|kopiert|eingetragen|überschrieben|angepasst)\b")),
+    Saying(
+        "saved",
+        compiled(
+            rf"{_ICH}{_FILE}(?:(?!\bnicht\b)[^;\n]){{0,80}}?\b(?:angelegt|erstellt|aktualisiert|geändert|bearbeitet|geschrieben|ergänzt|umbenannt|verschoben|kopiert|eingetragen|überschrieben|angepasst)\b"
+        ),
+    ),
     Saying("saved", compiled(rf"{_LEAD}(?:ab)?gespeichert{_END}"), own=False),
     Saying("saved", compiled(rf"{_DIE}(?:gespeichert|abgelegt|gesichert)\b"), own=False),
-    Saying("deleted", compiled(rf"{_ICH}gelöscht\b(?<!\b(?:absatz|satz|sätze|wort|wörter|zeilen?|abschnitt)\b[^;\n]{{0,40}})")),
+    Saying(
+        "deleted",
+        compiled(
+            rf"{_ICH}gelöscht\b(?<!\b(?:absatz|satz|sätze|wort|wörter|zeilen?|abschnitt)\b[^;\n]{{0,40}})"
+        ),
+    ),
     Saying("deleted", compiled(rf"{_ICH}{_FILE}(?:(?!\bnicht\b)[^;\n]){{0,60}}?\b(?:entfernt|geleert)\b")),
     Saying("deleted", compiled(rf"{_LEAD}gelöscht{_END}"), own=False),
     Saying("deleted", compiled(rf"{_DIE}gelöscht\b"), own=False),
     Saying("ran", compiled(rf"{_ICH}(?:ausgeführt|laufen lassen|laufen gelassen|durchlaufen lassen)\b")),
-    Saying("scheduled", compiled(rf"{_ICH}{_EVENT}\b(?:(?!\bnicht\b)[^;\n]){{0,80}}?\b(?:eingerichtet|gestellt|eingetragen|angelegt|erstellt|geplant|gesetzt|vereinbart|verschoben|abgesagt|gelöscht|eingestellt)\b")),
-    Saying("scheduled", compiled(rf"{_LEAD}{_EVENT} (?:[\w.:-]+ ){{0,5}}?(?:eingerichtet|gestellt|eingetragen|angelegt|erstellt|geplant|gesetzt){_END}"), own=False),
-    Saying("scheduled", compiled(rf"{_DIE}(?<={_EVENT}\b[^;\n]{{0,60}})(?:eingerichtet|gestellt|eingetragen|angelegt|gesetzt)\b"), own=False),
-    Saying("acted", compiled(rf"{_ICH}(?:installiert|gebucht|bestellt|bezahlt|überwiesen|deployt|ausgerollt|neu gestartet|neugestartet|committet|gepusht|hochgeladen|reserviert|storniert)\b")),
-    Saying("acted", compiled(rf"{_DIE}(?:installiert|gebucht|bestellt|bezahlt|überwiesen|hochgeladen)\b"), own=False),
-)  # fmt: skip
+    Saying(
+        "scheduled",
+        compiled(
+            rf"{_ICH}{_EVENT}\b(?:(?!\bnicht\b)[^;\n]){{0,80}}?\b(?:eingerichtet|gestellt|eingetragen|angelegt|erstellt|geplant|gesetzt|vereinbart|verschoben|abgesagt|gelöscht|eingestellt)\b"
+        ),
+    ),
+    Saying(
+        "scheduled",
+        compiled(
+            rf"{_LEAD}{_EVENT} (?:[\w.:-]+ ){{0,5}}?(?:eingerichtet|gestellt|eingetragen|angelegt|erstellt|geplant|gesetzt){_END}"
+        ),
+        own=False,
+    ),
+    Saying(
+        "scheduled",
+        compiled(
+            rf"{_DIE}(?<={_EVENT}\b[^;\n]{{0,60}})(?:eingerichtet|gestellt|eingetragen|angelegt|gesetzt)\b"
+        ),
+        own=False,
+    ),
+    Saying(
+        "acted",
+        compiled(
+            rf"{_ICH}(?:installiert|gebucht|bestellt|bezahlt|überwiesen|deployt|ausgerollt|neu gestartet|neugestartet|committet|gepusht|hochgeladen|reserviert|storniert)\b"
+        ),
+    ),
+    Saying(
+        "acted",
+        compiled(rf"{_DIE}(?:installiert|gebucht|bestellt|bezahlt|überwiesen|hochgeladen)\b"),
+        own=False,
+    ),
+)
 
 GERMAN = Language(
     name="de",
@@ -52,7 +95,9 @@ GERMAN = Language(
         r"\b(?:nichts?|nie|niemand\w*|kein\w*|ohne|gestern|vorgestern|vorhin|letzte\w*|früher|damals|neulich|heute (?:morgen|früh)|im (?:vorigen|letzten)|zuvor|20\d\d|entwurf)\b|\bvon (?:(?-i:[A-ZÄÖÜ])|ihm\b|ihr\b|jemand)|\bvor (?:\w+ )?(?:minuten?|stunden?|tag(?:en)?|wochen?|monat(?:en)?|jahr(?:en)?)\b"
     ),
     earlier=compiled(r"\b(?:bereits|schon|wie (?:gesagt|erwähnt))\b"),
-    admits=compiled(r"\b(?:fehler\w*|fehlgeschlagen|gescheitert|scheiterte|konnte\w* nicht|leider|nicht möglich|exit-?code|abgebrochen|verweigert)\b"),
+    admits=compiled(
+        r"\b(?:fehler\w*|fehlgeschlagen|gescheitert|scheiterte|konnte\w* nicht|leider|nicht möglich|exit-?code|abgebrochen|verweigert)\b"
+    ),
     draft=compiled(
         r"\b(?:entwurf|e-?mail|mail|nachricht|brief|text|version|übersetzung|beispiel|antwort|betreff|vorlage|formulierung|vorschlag|schreibt|sagt|lautet|steht|ausgabe|protokoll|zusammenfassung)\b[^.!?\n]{0,60}:\s*$"
     ),
@@ -63,18 +108,29 @@ GERMAN = Language(
     reviewing=compiled(r"\b(?:hast du|haben sie|wurden?|ist|sind)\b[^.\n]*\?|\bwas hast du\b"),
     orders={
         "sent": compiled(r"\b(?:send\w*|schick\w*|verschick\w*|poste\w*|leite\w*|abschicken|weiterleiten)\b"),
-        "mailed": compiled(r"\b(?:send\w*|schick\w*|verschick\w*|maile?\w*|benachrichtig\w*|leite\w*|informier\w*|sag \w+)\b"),
-        "saved": compiled(r"\b(?:speicher\w*|sicher\w*|merk\w*|leg\w*|erstell\w*|aktualisier\w*|änder\w*|trag\w*|ergänz\w*|umbenenn\w*|benenn\w*)\b"),
+        "mailed": compiled(
+            r"\b(?:send\w*|schick\w*|verschick\w*|maile?\w*|benachrichtig\w*|leite\w*|informier\w*|sag \w+)\b"
+        ),
+        "saved": compiled(
+            r"\b(?:speicher\w*|sicher\w*|merk\w*|leg\w*|erstell\w*|aktualisier\w*|änder\w*|trag\w*|ergänz\w*|umbenenn\w*|benenn\w*)\b"
+        ),
         "deleted": compiled(r"\b(?:lösch\w*|entfern\w*|leer\w*)\b"),
         "ran": compiled(r"\b(?:führ\w*|ausführen|start\w*|laufen|teste\w*)\b"),
-        "scheduled": compiled(r"\b(?:erinner\w*|plan\w*|stell\w*|trag\w*|richte\w*|vereinbar\w*|einrichten|eintragen)\b"),
-        "acted": compiled(r"\b(?:installier\w*|buch\w*|bestell\w*|bezahl\w*|überweis\w*|deploy\w*|lade\w*|hochladen|stornier\w*|reservier\w*)\b"),
+        "scheduled": compiled(
+            r"\b(?:erinner\w*|plan\w*|stell\w*|trag\w*|richte\w*|vereinbar\w*|einrichten|eintragen)\b"
+        ),
+        "acted": compiled(
+            r"\b(?:installier\w*|buch\w*|bestell\w*|bezahl\w*|überweis\w*|deploy\w*|lade\w*|hochladen|stornier\w*|reservier\w*)\b"
+        ),
     },
     done={
-        "sent": compiled(_SEND), "mailed": compiled(_SEND),
-        "saved": compiled(r"gespeichert|geändert|angelegt|erstellt"), "deleted": compiled(r"gelöscht|entfernt|weg\b"),
-        "ran": compiled(r"ausgeführt|laufen lassen"), "scheduled": compiled(r"eingetragen|geplant|gestellt|abgesagt"),
+        "sent": compiled(_SEND),
+        "mailed": compiled(_SEND),
+        "saved": compiled(r"gespeichert|geändert|angelegt|erstellt"),
+        "deleted": compiled(r"gelöscht|entfernt|weg\b"),
+        "ran": compiled(r"ausgeführt|laufen lassen"),
+        "scheduled": compiled(r"eingetragen|geplant|gestellt|abgesagt"),
         "acted": compiled(r"installiert|gebucht|bestellt|bezahlt|überwiesen|hochgeladen|storniert"),
     },
     note="(Bitte prüfen: „{claim}“ – nichts, was ich für diese Nachricht getan habe, hat das getan.)",
-)  # fmt: skip
+)

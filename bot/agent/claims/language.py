@@ -1,4 +1,4 @@
-"""What is known of a language: how somebody says in it that they have done something, and how they say anything else."""
+"""`Language`: the phrases with which one language says that its speaker did something, and those that say anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools of a turn have done, those of its subagents included."""
+"""Records the tool calls of a turn and of its subagents as `PerformedAction`s."""
 
 from __future__ import annotations
 

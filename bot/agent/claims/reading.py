@@ -1,5 +1,5 @@
-"""Which effects a text claims that its speaker had just now. In doubt it claims nothing: words of others, drafts, code,
-the past, conditions, plans, denials and questions are none.
+"""Finds the effects that a text claims its speaker had just now. In doubt it finds none: words of others, drafts, code,
+the past, conditions, plans, denials and questions claim nothing.
 """
 
 from __future__ import annotations

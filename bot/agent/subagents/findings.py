@@ -1,4 +1,4 @@
-"""What can be said of several results without asking anybody: key findings, confidence, agreement, conflict, coverage."""
+"""Compares the results of several tasks by rules alone: key findings, confidence, agreement, conflict, coverage."""
 
 from __future__ import annotations
 

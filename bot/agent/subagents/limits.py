@@ -1,4 +1,4 @@
-"""What a task may cost: by itself, and all tasks of a turn together."""
+"""Token and money limits: of one task, and of all tasks of a turn together."""
 
 from __future__ import annotations
 

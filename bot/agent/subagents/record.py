@@ -1,4 +1,4 @@
-"""What a task asks the model, written down line by line beside its transcript, so that the very bytes can be made again
+"""Records the requests of a task line by line beside its transcript, so that their exact bytes can be rebuilt
 (`bot.agent.subagents.rebuilding`).
 
 Each line has what has changed since the one before it: `kept` messages of the task stay, `said` follow, and `loaded` are

@@ -1,4 +1,4 @@
-"""What is told of one task while it works: to whoever watches, and to the operator."""
+"""Reports the progress of one task to the chat and to the operator."""
 
 from __future__ import annotations
 

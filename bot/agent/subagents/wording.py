@@ -1,4 +1,4 @@
-"""What a task is told, and what is told of it."""
+"""Texts that a task is given, and texts that are said about it."""
 
 from __future__ import annotations
 

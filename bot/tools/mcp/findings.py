@@ -1,4 +1,4 @@
-"""What stands in the way of the MCP servers in ship.json."""
+"""Checks the MCP servers in ship.json for what keeps them from working."""
 
 from __future__ import annotations
 

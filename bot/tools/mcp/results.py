@@ -1,4 +1,4 @@
-"""What a server answers, as text for the model."""
+"""Turns a server's results into text for the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server says of a tool, made into what a request may declare; and arguments held against a server's schema.
+"""Turns a server's tool definitions into ones that a request may declare; validates arguments against a server's schema.
 
 A request with one definition that the provider refuses fails as a whole, so a tool that cannot be declared safely is
 left out.

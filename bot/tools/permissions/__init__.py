@@ -1,4 +1,4 @@
-"""Who may do what with which tool: rules, compiled to closures, and what holds without them. Pure but for links."""
+"""Permissions: rules that say who may call which tool with what, compiled to closures, and defaults without them. Pure but for links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where that is which runs as ourselves, as seen from the folder in which tools work: nobody changes it from a chat.
+"""Locates the code that runs as ourselves, as seen from the folder in which tools work: no chat may change it.
 
 Shipmate's code, the places that its interpreter imports and starts programs from, and in a source tree all that `make` runs by.
 """

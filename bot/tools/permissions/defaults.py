@@ -1,4 +1,4 @@
-"""What holds where no rule says anything, and what no rule opens."""
+"""Default permissions, which hold where no rule applies, and protections that no rule lifts."""
 
 from __future__ import annotations
 

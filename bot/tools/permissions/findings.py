@@ -1,4 +1,4 @@
-"""What is wrong with the rules in ship.json, one line each."""
+"""Checks the rules in ship.json; one line for each mistake."""
 
 from __future__ import annotations
 

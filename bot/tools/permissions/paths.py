@@ -1,4 +1,4 @@
-"""Where a path leads, and every name it has on the way there."""
+"""Resolves a path to its target and to every name it has on the way there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pattern says of a call: it matches, it does not, or nobody can tell.
+"""Matches patterns of rules against calls: a match, no match, or undecidable.
 
 An allow rule is strict: it compares what a call comes to in the end, letter by letter. A deny or ask rule is wide: it
 compares every name that the place has, in any case and form, and what it cannot judge it does not let pass.

@@ -1,4 +1,4 @@
-"""What a person sees of a call before they allow it: nothing hidden, nothing left out without a word."""
+"""Shows a call to the person who may allow it: no character hidden, no part left out without a note."""
 
 from __future__ import annotations
 

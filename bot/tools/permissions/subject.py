@@ -1,4 +1,4 @@
-"""Who asks, for what, and what is decided."""
+"""Types of a permission check: the person, the call and the decision."""
 
 from __future__ import annotations
 
