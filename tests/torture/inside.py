@@ -84,6 +84,10 @@ class Inside:
     def dead(self) -> bool:
         return self.died.is_set()
 
+    def kill(self) -> None:
+        """It dies now, wherever it is."""
+        self._die()
+
     def address(self, channel: str) -> str:
         """Where a channel's page is; "" while nobody serves it."""
         if self.gateway is None or self.died.is_set() or channel not in self.gateway.channels:

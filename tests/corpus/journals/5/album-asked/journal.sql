@@ -1,0 +1,10 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.2755513);
+INSERT INTO inbox VALUES ('01MCC5RN7VAQ2YXG68NHMDS0PZ', 'telegram:chat:3001', '3001', 1800000001.2755513, 1800000001.2841349, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RN7VAQ2YXG68NHMDS0PZ"}', '1');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RN7VAQ2YXG68NHMDS0PZ', 1800000001.2755513);
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RN7VAQ2YXG68NHMDS0PZ', 1800000001.2755513);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RN7VAQ2YXG68NHMDS0PZ', 1800000001.2755513);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RN7VAQ2YXG68NHMDS0PZ', 1800000001.2755513);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.2179525);
+INSERT INTO steps VALUES ('01MCC5RN7VAQ2YXG68NHMDS0PZ', '01MCC5RN7VQY203SVCRKDBMP5Q', 'tool', 'attachment', 1800000001.2945952, 1800000001.3122458, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RN7VAQ2YXG68NHMDS0PZ', '01MCC5RN7V5RZ43PKR2W2FZK30', 'tool', 'attachment', 1800000001.3191755, 1800000001.3314118, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RN7VAQ2YXG68NHMDS0PZ', '01MCC5RNABSN0X5N502EDXJ9NA', 'model', 'claude-sonnet-5-5', 1800000001.3563511, NULL, NULL);

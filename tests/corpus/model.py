@@ -1,0 +1,94 @@
+"""What the model says in every scene of the corpus: it follows from the request alone, before a kill and after it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from bot.contracts import Json
+from bot.testing.anthropic import AnthropicServer
+from bot.testing.anthropic_script import Reply, reply, tool_use
+
+LINE = "This line belongs to the long answer, and so does the next one.\n"
+_CALLS: dict[str, tuple[str, Json]] = {
+    "note": ("memory", {"command": "create", "path": "/memories/me/note.md", "file_text": "one note"}),
+    "skills": ("skills_list", {}),
+    "plan once": ("schedule_create", {"prompt": "the planned question", "when": "2027-01-15T10:00:00Z"}),
+    "plan hourly": ("schedule_create", {"prompt": "the planned question", "when": "every 1h"}),
+    "book": ("mcp__friends__book", {}),
+    "tell": ("chat_send", {"text": "told in the middle"}),
+}
+"""By a word of the question, the tool that is called before the answer."""
+
+_BOT = re.compile(r"^(?:<@U0SHIP>|@shipmate_bot) ")
+
+
+class Model:
+    """`hold` keeps requests waiting, as a model that takes its time."""
+
+    def __init__(self, server: AnthropicServer) -> None:
+        self.server = server
+        self._held = 0
+        self._go = asyncio.Event()
+        server.script(self._answer)
+
+    def hold(self, after: int = 0) -> None:
+        """Every request waits that comes after so many more."""
+        self._held = len(self.server.requests) + after + 1
+        self._go = asyncio.Event()
+
+    def let_go(self) -> None:
+        """What waits is answered, and nothing waits any more."""
+        self._held = 0
+        self._go.set()
+
+    async def waiting(self, count: int = 1) -> None:
+        """Return once so many requests wait."""
+        await self.server.until(lambda: len(self.server.requests) >= self._held + count - 1)
+
+    async def _answer(self, body: Json) -> Reply:
+        if self._held and len(self.server.requests) >= self._held:
+            await self._go.wait()
+        return answer(body)
+
+
+def answer(body: Json) -> Reply:
+    """One tool where the question names it, and then the answer to all that was asked in this turn."""
+    asked, called = _turn(body["messages"])
+    for word, (tool, arguments) in _CALLS.items():
+        if any(word in one for one in asked) and tool not in called:
+            return reply(tool_use(tool, arguments))
+    if any("two tasks" in one for one in asked) and "task" not in called:
+        return reply(
+            *(tool_use("task", {"prompt": f"report {n}", "description": f"Part {n}"}) for n in (1, 2))
+        )
+    return reply(words(*asked))
+
+
+def words(*asked: str) -> str:
+    """The answer to these questions."""
+    said = f"answer to {' and '.join(asked)}"
+    return f"{said}\n\n{LINE * 130}".rstrip() if "long" in said else said
+
+
+def _turn(messages: list[Any]) -> tuple[list[str], list[str]]:
+    """What was asked, and which tools were called, since the last answer."""
+    asked: list[str] = []
+    called: list[str] = []
+    for message in messages:
+        blocks = message["content"]
+        if message["role"] == "user":
+            said = [_BOT.sub("", block["text"]) for block in blocks if block["type"] == "text"]
+            asked += [one for one in said if _said(one)]
+            continue
+        calls = [block["name"] for block in blocks if block["type"] == "tool_use"]
+        called += calls
+        if not calls:
+            asked, called = [], []
+    return asked, called
+
+
+def _said(block: str) -> bool:
+    """Whether a person said this; everything else stands in tags."""
+    return not re.match(r"<[a-z_-]", block)
