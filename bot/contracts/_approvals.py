@@ -44,12 +44,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A question as it is on file: `asked_at` in epoch seconds, no verdict while it waits."""
+    """A question as it is on file: `asked_at` and `decided_at` in epoch seconds, no verdict while it waits."""
 
     id: str
     asked: Approval
     asked_at: float
     verdict: Verdict | None = None
+    decided_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

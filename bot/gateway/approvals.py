@@ -146,6 +146,8 @@ class ApprovalDesk:
         self._asked.add(asked.request_id)
         record = await self._book.ask(self._ids.ulid(), asked)
         if record.verdict is not None:
+            # Decided before a restart, which may have come before the question said so.
+            self._close(record.id, record.verdict, record.decided_at)
             return record.verdict
         if floor.waits(turn.first):
             return await self._end(record.id, Verdict("steered"))
@@ -251,14 +253,14 @@ class ApprovalDesk:
         mine = person == f"{asked.channel}:{asked.user_id}"
         return "once chat deny" if mine and asked.granted else "once deny" if mine and asked.own else ""
 
-    def _close(self, name: str, verdict: Verdict) -> None:
-        """Show everywhere how it ended. Nobody waits for that."""
-        closing = asyncio.create_task(self._shown_closed(name, verdict))
+    def _close(self, name: str, verdict: Verdict, at: float | None = None) -> None:
+        """Show everywhere how it ended, now or before. Nobody waits for that."""
+        ended = _ended(verdict, self._clock.now() if at is None else at)
+        closing = asyncio.create_task(self._shown_closed(name, ended))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    async def _shown_closed(self, name: str, verdict: Verdict) -> None:
-        ended = _ended(verdict, self._clock.now())
+    async def _shown_closed(self, name: str, ended: str) -> None:
         try:
             rows = [row for row in await self._journal.deliveries(name) if row.state == "sent"]
         except errors.StorageError as error:

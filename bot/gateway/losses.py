@@ -20,6 +20,7 @@ from bot.contracts import (
 from bot.gateway import queueing
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
+from bot.gateway.outbox import REPEATED
 from bot.gateway.reports import Reports
 
 RECENT = 24 * 3600.0
@@ -78,20 +79,20 @@ class Losses:
                 f"The journal was {lost.what} at the start. What can be read of it goes on; whose last message may be lost "
                 "is told to send it again. Planned jobs and decisions may be missing: see `shipmate logs`.",
             )
-        for to in found:
+        for to, words in found:
             self._log.write(
                 "storage", "a message may be lost; its person is told", level="error", chat_key=to.chat_key
             )
             try:
-                await self._delivery.send(to, WORDS, kind="notice", owed=True)
+                await self._delivery.send(to, words, kind="notice", owed=True)
             except errors.DeliveryFailed as error:
                 self._log.write(
                     "delivery", "whose message may be lost could not be told", level="error",
                     chat_key=to.chat_key, cause=str(error),
                 )  # fmt: skip
 
-    async def _unanswered(self, channel: str, at: float) -> list[Address] | None:
-        """None where nothing was said on this channel before the loss."""
+    async def _unanswered(self, channel: str, at: float) -> list[tuple[Address, str]] | None:
+        """Where somebody is to be told, and with which words. None where nothing was said on this channel before the loss."""
         spoken, found = False, []
         for chat_key in await self._recall.kept(channel):
             query = HistoryQuery(limit=LINES, before=int(at * 1000), counted=False)
@@ -104,9 +105,9 @@ class Losses:
             spoken = spoken or bool(lines)
             for line in self._left(lines):
                 name = _request(line)
-                if await self._journal.inbound(name) is None and not await self._told(name):
+                if await self._journal.inbound(name) is None and (words := await self._words(name)):
                     target = self._manifests[channel].decode(chat_key)
-                    found.append(Address(channel, line.chat_id, chat_key, _type(line), target, name))
+                    found.append((Address(channel, line.chat_id, chat_key, _type(line), target, name), words))
                     break
         return found if spoken else None
 
@@ -119,10 +120,13 @@ class Losses:
         said = [line for line in reversed(lines) if line.role == "user" and line.ts >= since]
         return list(itertools.takewhile(lambda line: _request(line) not in answered, said))
 
-    async def _told(self, request_id: str) -> bool:
-        """Whether a notice about this message was sent, maybe by an earlier process."""
+    async def _words(self, request_id: str) -> str:
+        """What its person is to be told: "" where an earlier process has done that, as a repeat where it may have."""
         rows = await self._journal.deliveries(request_id)
-        return any(row.kind == "notice" and row.state == "sent" for row in rows)
+        states = {row.state for row in rows if row.kind == "notice"}
+        if "sent" in states:
+            return ""
+        return REPEATED + WORDS if states & {"sending", "uncertain"} else WORDS
 
 
 def _request(line: ArchiveLine) -> str:

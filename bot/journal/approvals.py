@@ -13,7 +13,7 @@ from bot.journal.part import Part, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
-_FIELDS = "SELECT id, asked, asked_at, ended, decided_by, scope FROM approvals"
+_FIELDS = "SELECT id, asked, asked_at, ended, decided_by, scope, decided_at FROM approvals"
 _THIS = f"{_FIELDS} WHERE request_id = ? AND call_id = ? AND fingerprint = ?"
 _SETTLE = (
     "UPDATE approvals SET ended = ?, decided_by = ?, scope = ?, decided_at = ? WHERE id = ? AND ended IS NULL"
@@ -23,7 +23,7 @@ _LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND 
     AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope, rowid DESC LIMIT 1"""
 
 _KNOWN = frozenset(field.name for field in fields(Approval))
-_Row = tuple[str, str, float, Ended | None, str | None, Scope | None]
+_Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
 
 
 class SqliteApprovals(Part):
@@ -65,14 +65,14 @@ class SqliteApprovals(Part):
 
 def _record(row: _Row) -> ApprovalRecord | None:
     """None where the disk has damaged it, or another Shipmate has written what this one cannot make out."""
-    name, asked, asked_at, ended, by, scope = row
+    name, asked, asked_at, ended, by, scope, decided_at = row
     facts = loads(asked)
     try:
         approval = Approval(**{key: facts[key] for key in _KNOWN & set(facts)})
     except TypeError:
         return None
     verdict = Verdict(ended, by or "", scope or "once") if ended is not None else None
-    return ApprovalRecord(name, approval, asked_at, verdict)
+    return ApprovalRecord(name, approval, asked_at, verdict, decided_at)
 
 
 async def _given(change: Awaitable[_Row]) -> ApprovalRecord:

@@ -318,7 +318,7 @@ class MemoryJournal:
         row = self._approvals.get(name)
         if row is None or row.verdict is not None:
             return False
-        self._approvals[name] = dataclasses.replace(row, verdict=verdict)
+        self._approvals[name] = dataclasses.replace(row, verdict=verdict, decided_at=self._clock.now())
         return True
 
     async def approval(self, name: str) -> ApprovalRecord | None:

@@ -33,7 +33,7 @@ class ApprovalsContract(JournalRig):
         other = await journal.ask("A3", approval(fingerprint="f2"))
         assert [one.id for one in await journal.open_approvals()] == ["A1", other.id]
 
-    async def test_the_first_verdict_counts(self, journal: Journal) -> None:
+    async def test_the_first_verdict_counts(self, journal: Journal, clock: FakeClock) -> None:
         await journal.ask("A1", approval())
         verdicts = [
             Verdict("approved", "slack:U7", "chat"),
@@ -45,7 +45,7 @@ class ApprovalsContract(JournalRig):
         assert not await journal.settle("A1", Verdict("stopped"))
         assert not await journal.settle("A9", Verdict("stopped"))
         record = await journal.ask("A2", approval())
-        assert (record.id, record.verdict) == ("A1", verdicts[0])
+        assert (record.id, record.verdict, record.decided_at) == ("A1", verdicts[0], clock.now())
         assert await journal.open_approvals() == []
 
     async def test_what_was_allowed_for_longer_holds_for_exactly_that(self, journal: Journal) -> None:
