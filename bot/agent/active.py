@@ -24,7 +24,7 @@ from bot.context.store import Entry, Turn
 from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
 
 INJECTED_TOKENS = 30_000
-"""What injected history may cost one run, in estimated tokens."""
+"""Estimated tokens that injected history may take in one run."""
 INJECTED_LINE = 20_000
 """Characters of one injected line; a longer one is shortened in the middle."""
 
@@ -45,9 +45,9 @@ class ActiveTurn:
         self.reply = TrackedReply.of(request, declared.ledger)
         self.view: list[Message] = []
         self.touched: list[Path] = []
-        """What tools have used of the project since the last step."""
+        """Paths of the project that tools have used since the last step."""
         self.owed = ""
-        """Where the turn was stopped: what it had said and nobody has seen."""
+        """Words of a stopped turn that nobody has seen yet; "" if none."""
         self._loaded: list[tuple[int, Message]] = []
         self._entries: list[Entry] = []
         self._sources: tuple[str, ...] = (request.request_id,)
@@ -106,7 +106,7 @@ class ActiveTurn:
             await self.take_late()
 
     def last_reply(self) -> ModelReply | None:
-        """Where a resumed turn ends with a reply of the model: that reply. One without a word stands in no message."""
+        """Return the reply with which a resumed turn ends, else None. A reply without words stands in no message."""
         if self._cut_off is None:
             return None
         if self._entries[-1].message["role"] == "assistant":
@@ -166,11 +166,11 @@ class ActiveTurn:
         return [block for block in content if block.get("type") == "tool_use"]
 
     def continued(self) -> int:
-        """Where a resumed turn ends with an answer that went on: how often it did."""
+        """Return how often the last answer of a resumed turn was continued."""
         return int(self._cut_off.facts.get("continued", 0)) if self._cut_off is not None else 0
 
     def unpause(self, facts: Json) -> None:
-        """What the provider's own tools were asked when it paused gets no answer; `facts` are told of what is left."""
+        """Drop the calls of the provider's own tools from a paused answer, since they get no result; `facts` go with the rest."""
         if (rest := assistant_text.without_pause(self._entries[-1].message)) is not None:
             self._note(rest, {"instead": self._taken_back().uuid} | facts)
 
@@ -179,7 +179,7 @@ class ActiveTurn:
         return assistant_text.last_words(self._entries)
 
     def answered(self) -> bool:
-        """Whether the person has the answer and the last step did nothing but give it."""
+        """True if the person has the answer and the last step did nothing but give it."""
         return self.reply is not None and self.reply.settled and assistant_text.only_sent(self._entries)
 
     def add_results(self, results: Sequence[Json]) -> None:
@@ -402,6 +402,6 @@ class ActiveTurn:
 
 
 def injected_key(line: ArchiveLine, chat_key: str) -> tuple[int | str, ...]:
-    """What tells a loaded line from the others. One of another chat than this has its chat behind it."""
+    """Return the identity of a loaded line; for a line of another chat it ends with that chat."""
     other = () if line.chat_key == chat_key else (line.chat_key,)
     return line.ts, line.role, line.message_id or line.text, *other

@@ -12,7 +12,7 @@ from bot.tools.builtin.chat_send import ChatSend
 
 STOPPED = "(stopped)"
 UNFINISHED = "(not finished)"
-"""What is kept of an answer that said nothing but what the provider should look up."""
+"""Stands for an answer that held nothing but calls of the provider's own tools."""
 
 
 def spoken(words: str) -> Message:
@@ -31,12 +31,12 @@ def last_words(entries: Sequence[Entry]) -> str:
 
 
 def begun(message: Message) -> Sequence[Json]:
-    """What an answer says so far: nothing where other words stand for it."""
+    """Return the content of an answer so far; () if a placeholder stands for it."""
     return () if message == spoken(UNFINISHED) else message["content"]
 
 
 def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple[list[Message], str]:
-    """What is added to a turn that was stopped, and what of it is owed to people who have seen nothing: `partial` had
+    """Return the messages to add to a stopped turn, and the words owed to people who have seen nothing: `partial` had
     come of an answer, `begun` was complete and about to be sent. Only what was not complete is marked.
     """
     last = entries[-1].message
@@ -57,7 +57,7 @@ def last_of_stopped(entries: Sequence[Entry], partial: str, begun: str) -> tuple
 
 
 def only_sent(entries: Sequence[Entry]) -> bool:
-    """Whether the last step did nothing but give people an answer."""
+    """True if the last step did nothing but give people an answer."""
     if len(entries) < 2:
         return False
     calls = blocks.tool_uses(entries[-2].message)

@@ -22,7 +22,7 @@ MAX_AGAIN = 3
 MAX_CUTS = 3
 """Answers of a turn that the limit may end in a tool call or in thinking; the last of them ends the turn."""
 RAISES = 4
-"""How often over what is configured a raised limit may be where the model's own is not known."""
+"""A raised limit may be so many times the configured one, if the model's own limit is not known."""
 LENGTH = frozenset({"max_tokens", "model_context_window_exceeded"})
 GO_ON = "Continue exactly where you left off. Do not repeat what you already said, and say nothing about the break."
 ANSWER = "You have not said anything yet. Answer now, with what you have."
@@ -40,7 +40,7 @@ _LETTERS = re.compile(r"\w+")
 
 @dataclass(slots=True)
 class ContinuationPolicy:
-    """What the next request of a turn adds to its view, and what the turn has cost so far beyond its steps."""
+    """Decides how a turn goes on after an answer that ended early: `tail` is added to the next request, the counts limit retries."""
 
     deps: AgentDeps
     max_tokens: int
@@ -51,7 +51,7 @@ class ContinuationPolicy:
     pauses: int = 0
     prompted: bool = False
     paused: bool = False
-    """Whether the next request gives the provider its own words back."""
+    """True if the next request gives the provider its own words back."""
 
     @classmethod
     def begun(cls, deps: AgentDeps) -> ContinuationPolicy:
@@ -156,7 +156,7 @@ def joined(first: Sequence[Json], second: Sequence[Json]) -> list[Json]:
 
 
 def overlap(first: str, second: str) -> int:
-    """How many characters at the beginning of `second` repeat the end of `first`.
+    """Return how many characters at the beginning of `second` repeat the end of `first`.
 
     The longest such part counts, where it is too long to be a coincidence: a word that happens to be doubled stays, and
     so does what is said a third time on either side.
@@ -170,7 +170,7 @@ def overlap(first: str, second: str) -> int:
 
 
 def _is_repeat(before: str, part: str, after: str) -> bool:
-    """Whether a part that ends one piece and begins the next was said twice by mistake."""
+    """True if a part that ends one piece and begins the next was said twice by mistake."""
     said = part.strip()
     if before.rstrip().endswith(said) or after.lstrip().startswith(said) or len(set(part)) < _VARIED:
         return False

@@ -43,7 +43,7 @@ TOOLS = 0.5
 
 @dataclass(slots=True)
 class Choice:
-    """Which model an operator has chosen for a chat (`Ledger.chosen`); None where ship.json says it."""
+    """The model that an operator chose for a chat (`Ledger.chosen`); None if ship.json's model holds."""
 
     name: str | None = None
 
@@ -67,11 +67,11 @@ class AgentDeps:
     ids: Ids
     log: Log
     vetting: Vetting | None = None
-    """Which instruction files hold."""
+    """Decides which instruction files hold."""
     max_messages: int = 60
     max_injected: int = 120
     windows: Windows = field(default_factory=Windows)
-    """How much models take in and give out."""
+    """Context windows and output limits of models, in tokens."""
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
     soft_tokens: int = SOFT_TOKENS
@@ -81,7 +81,7 @@ class AgentDeps:
     """So many of the newest tool results are not."""
     compaction: Policy = field(default_factory=Policy)
     memories: Memories | None = None
-    """What is remembered of each chat; None where nothing is."""
+    """Session memories by chat; None if memory is off."""
     redact: Redact = str
     settled: Redact = str
     """Of words that were cut off, those that cannot be the beginning of a secret."""
@@ -92,7 +92,7 @@ class AgentDeps:
     task_events: TaskEvents = field(default_factory=Unwatched)
     approvals: Approvals = field(default_factory=Unattended)
     artifacts: Artifacts | None = None
-    """Where transcripts of tasks are kept; None where they are not."""
+    """Store of task transcripts; None if they are not kept."""
     choice: Choice = field(default_factory=Choice)
     framing: PrefixBuilder = field(init=False)
     """Makes what is kept of prompts."""

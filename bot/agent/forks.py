@@ -21,22 +21,22 @@ from bot.contracts import Json, Message, ModelReply, ModelRequest
 ANSWER_TOKENS = 8_192
 """Most tokens of a fork's answer; a memory takes less, an analysis before a summary takes its part."""
 MAX_RETRIES = 3
-"""How often a prompt that is too long is asked again without its oldest rounds."""
+"""Retries of a prompt that is too long, each without its oldest rounds."""
 LARGER = 0.1
-"""What goes beyond the excess, as a part of it: the provider's count of what is left may differ a little."""
+"""Share of the excess that is dropped on top of it: the provider may count the rest a little higher."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What the next request of a chat begins with: `history` as it is shown, then what is shown of the running turn."""
+    """The beginning of a chat's next request: `history` as it is shown, then the messages of the running turn."""
 
     system: Sequence[Json]
     history: Sequence[Message]
     current: Sequence[Message] = ()
     tally: Tally | None = None
-    """What the chat has come to; the fork adds what it costs."""
+    """Totals of the chat, to which the fork adds its cost."""
     exact: bool = True
-    """Whether these are the bytes of the next request: a summary by the provider stands for those alone."""
+    """True if these are the bytes of the next request: a summary by the provider stands for those alone."""
 
     @property
     def messages(self) -> list[Message]:
@@ -84,7 +84,7 @@ def in_words(prefix: Prefix) -> Prefix:
 
 
 async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: str) -> str:
-    """What the model says to it, without our secrets. Raises `errors.ModelError`."""
+    """Ask the model and return its words, secrets redacted. Raises `errors.ModelError`."""
     asked = request(prefix, deps, purpose=purpose, directive=directive)
     try:
         reply = await _reply(asked, prefix, deps)
@@ -144,7 +144,7 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps
 
 
 def _never(error: Exception, prefix: Prefix) -> bool:
-    """Whether a provider refuses summaries as such: nothing in this conversation can be the cause."""
+    """True if a provider refuses summaries as such: nothing in this conversation can be the cause."""
     here = isinstance(error, errors.ThinkingUnbound | errors.SummaryRefused)
     bound = any(map(memory.condensed, prefix.history[:1]))
     return isinstance(error, errors.RequestInvalid) and not here and not bound

@@ -67,7 +67,7 @@ async def instructions(touched: list[Path], deps: AgentDeps, seen: Iterable[Mess
 
 
 def said_by_servers(results: Message, deps: AgentDeps, seen: Iterable[Message]) -> Message | None:
-    """What the servers say of which these results have found tools; None where the model sees all of it already."""
+    """Return a message with the usage notes of MCP servers whose tools these results have found; None if the model sees them already."""
     brought = servers.brought(results)
     known = servers.shown(seen) if brought else {}
     fresh = {server: words for server, words in brought.items() if known.get(server) != words}

@@ -22,15 +22,15 @@ LASTING = (tally.KEY, FRAME, CHOSEN)
 
 @dataclass(slots=True)
 class ParentChain:
-    """Where the lines of a transcript have led to: live and while they are loaded, by the same rules."""
+    """Tracks the parent of the next transcript line, by the same rules while lines are written and while they are loaded."""
 
     tip: str | None = None
     """The message that the next one follows."""
     turn: str | None = None
     """The line that began the turn which has not ended."""
     facts: Json = field(default_factory=dict)
-    """What outlives every boundary: the newest totals, what stood before the messages, when the model answered last
-    (ms), the model that was chosen for the chat. A boundary repeats it, so that nobody looks before it.
+    """Facts that outlive every boundary: the newest totals, the request prefix, the time of the model's last answer
+    (ms), the model that was chosen for the chat. A boundary repeats them, so that no reader looks before it.
     """
     _before: str | None = None
     _own: set[str] = field(default_factory=set)  # messages of this turn since the last boundary
@@ -93,12 +93,12 @@ class Ledger:
 
     @property
     def owes(self) -> bool:
-        """Whether lines are not on disk yet."""
+        """True if lines are not on disk yet."""
         return bool(self._owed)
 
     @property
     def facts(self) -> Json:
-        """What the newest lines tell of the chat as a whole (`ParentChain.facts`)."""
+        """Facts of the chat as a whole, from the newest lines (`ParentChain.facts`)."""
         return self._trail.facts
 
     @property
@@ -107,7 +107,7 @@ class Ledger:
         return {CHOSEN: self.facts[CHOSEN]} if CHOSEN in self.facts else {}
 
     async def load(self, *, whole: bool = False, most: int | None = None) -> Loaded:
-        """What counts of the current session (`Transcript.read`), or the whole of it; the chain goes on from the last
+        """Load the effective part of the current session (`Transcript.read`), or all of it; the chain goes on from the last
         message of a finished turn.
         """
         loaded = await self._transcript.read(self._chat_key, whole=whole, most=most)
@@ -127,7 +127,7 @@ class Ledger:
         return loaded
 
     async def ended(self, request_id: str) -> Json | None:
-        """How a turn ended that is older than what was loaded; None where it did not, or nothing older was left out."""
+        """Return the end of a turn that is older than the loaded lines; None if it did not end, or if no older line was left out."""
         if self._begins is None or request_id > self._begins:
             return None
         return await self._transcript.ended(self._chat_key, request_id)

@@ -27,7 +27,7 @@ class Partial:
 
     @property
     def speaks(self) -> bool:
-        """Whether the answer begins to say something before it does anything: what a message says of an act that a
+        """True if the answer begins to say something before it does anything: what a message says of an act that a
         person has not approved yet must not be shown.
         """
         return self._first is not None and self._first[1] == ChatSend.name

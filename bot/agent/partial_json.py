@@ -20,7 +20,7 @@ _ESCAPE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What has come. `complete`: a strict parse of all of it gives this value. `was_repaired`: strings, lists or objects
+    """The value received so far. `complete`: a strict parse of all of it gives this value. `was_repaired`: strings, lists or objects
     were closed to get it, so it is for display only and must never be executed. Neither is true where nothing can be
     read of what came last; then `value` is what could be read before.
     """
@@ -43,7 +43,7 @@ class PartialJSON:
         self._pieces.append(piece)
 
     def snapshot(self) -> Snapshot:
-        """What the pieces so far come to. A string that has not ended is what there is of it, without an escape that is
+        """Parse the pieces so far. A string that has not ended is given as far as it goes, without an escape that is
         not complete.
         """
         if self._read < len(self._pieces):

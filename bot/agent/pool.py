@@ -37,7 +37,7 @@ class AgentPool:
         self._lent: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """How many conversations are in memory."""
+        """Number of conversations in memory."""
         return len(self._runtimes)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:

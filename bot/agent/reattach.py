@@ -47,7 +47,7 @@ Provider = Callable[[DroppedMessages], Section]
 
 
 def artifacts(gone: DroppedMessages) -> Section:
-    """Where the large results and the files are that left the view."""
+    """Pointers to large results and files that left the view."""
     still = {pointer for pointer, _ in _pointers(gone.kept)}
     left = {pointer: lines for pointer, lines in _pointers(gone.dropped) if pointer not in still}
     rows = [f"- artifact {pointer} ({lines} lines and more)" for pointer, lines in left.items()]
@@ -68,7 +68,7 @@ def skills(gone: DroppedMessages) -> Section:
 
 
 def files(gone: DroppedMessages) -> Section:
-    """What was read of the project's files, whole, the files that were read last first where not all fit."""
+    """Files of the project that were read, whole; the last ones read come first if not all fit."""
     still = {where for where, _ in _read(gone.kept)}
     left: dict[str, str] = {}
     for where, words in _read(gone.dropped):
@@ -95,7 +95,7 @@ def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Jso
 
 
 def instructions(gone: DroppedMessages, deps: AgentDeps, most: float) -> dict[str, str]:
-    """What the servers say whose tools are declared still, whole, what came last first where not all fits. What has no room
+    """Usage notes of servers whose tools are still declared, whole; the newest come first if not all fit. A note without room
     is shown again with the next tool of that server that is found.
     """
     still, names = servers.shown(gone.kept), gone.declared | found.definitions(gone.kept).keys()
@@ -133,7 +133,7 @@ def attached(
     providers: Sequence[Provider] = PROVIDERS,
     most: float | None = None,
 ) -> list[str]:
-    """What is attached, in order of its worth, within its budget."""
+    """Return the sections to attach, most useful first, within the budget."""
     most = room(deps) if most is None else most
     chosen = assemble(
         (provider(gone) for provider in providers),

@@ -36,12 +36,12 @@ class Call:
     record: Json
     request: ModelRequest | None = None
     older: int = 0
-    """How many of its messages stand before those of the turn itself."""
+    """Number of its messages that stand before those of the turn itself."""
     body: bytes = b""
     wrong: list[str] = field(default_factory=list)
     answer: Message | None = None
     facts: Json | None = None
-    """How the answer ended and what it cost; None where none came."""
+    """Stop reason and cost of the answer; None if none came."""
     results: list[Json] = field(default_factory=list)
     injected: list[Message] = field(default_factory=list)
     """Older turns that its tools loaded."""
@@ -52,7 +52,7 @@ class Call:
 
     @property
     def exact(self) -> bool:
-        """Whether these are the bytes that were sent."""
+        """True if these are the bytes that were sent."""
         return self.sha256 is not None and self.sha256 == self.record.get("sha256")
 
 
@@ -63,7 +63,7 @@ class Rebuilt:
     calls: list[Call] = field(default_factory=list)
     joined: list[Message] = field(default_factory=list)
     status: str | None = None
-    """How it ended; None where it did not."""
+    """Status with which the turn ended; None if it did not end."""
 
 
 def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: Deletions) -> Rebuilt:
@@ -85,7 +85,7 @@ def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: 
 def shown_at(
     lines: Sequence[TranscriptLine], request_id: str, uuid: str, gone: Deletions
 ) -> tuple[list[Message], bool] | None:
-    """What a running turn showed the model once a line was written, with all that stood before it, and whether something
+    """Return the messages that the model was shown once a line was written, with all before them, and whether something
     was removed from the session since; None where its session has no such line.
     """
     hidden = _Hidden(lines, gone)

@@ -51,7 +51,7 @@ class Recollection:
         return kept
 
     async def changed(self) -> tuple[bool, SavedMemory | None]:
-        """Whether somebody else has changed the file since, as far as it can be read, and what it is now."""
+        """Return whether somebody else has changed the file since, as far as it can be read, and its content now."""
         if self._deps.memories is None:
             return False, None
         try:
@@ -89,7 +89,7 @@ class Recollection:
             await self._deps.memories.forget(self._chat_key)
 
     def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, SessionMemory | None]:
-        """How many lines may tell of what was removed of these turns (the ids of the messages), and what is left without
+        """Return the number of lines that may tell of the removed messages (ids by turn), and the memory without
         them; None where that is nothing.
         """
         kept = [line for line, by in self._lines if line.startswith(_HEADING) or not self._tells(by, turns)]

@@ -21,16 +21,16 @@ from bot.context.validate import loose_thinking
 from bot.contracts import Json, ModelReply, ModelRequest
 
 MAX_TRIES = 3
-"""How often the prompt is made smaller before it is given up."""
+"""Attempts to make the prompt smaller before the turn gives up."""
 SHORT_RESULT = 500
 """Characters to which a tool result may be shortened."""
 MAX_LOWERED = 2
-"""How often less output is asked for before the history is looked at: a provider may refuse any."""
+"""Attempts with less output before the history is made smaller: a provider may refuse any size."""
 MIN_OUTPUT_TOKENS = 256
 LARGE_TURN = 2_000
 """Estimated tokens below which a turn is not taken to be what does not fit."""
 MISJUDGED = 3.0
-"""How far the provider's count may be from our estimate and still say something about its parts."""
+"""Factor by which the provider's count may differ from our estimate and still say something about its parts."""
 ENOUGH = 0.75
 """The part of a prompt that may well fit where nobody has said how much does."""
 OUTPUT_MARGIN = 64  # tokens; the provider's own count may differ a little between two calls
@@ -258,7 +258,7 @@ def _oldest_half(turn: ActiveTurn) -> ViewChange | None:
 def _current_turn_too_large(
     turn: ActiveTurn, request: ModelRequest, error: errors.ContextOverflow, deps: AgentDeps
 ) -> bool:
-    """Whether the request would not fit even without any history.
+    """True if the request would not fit even without any history.
 
     With the provider's own numbers the share of the current turn is scaled to them. Without numbers, or with
     numbers that have nothing to do with our estimate, the turn is taken to be the cause where it is both large

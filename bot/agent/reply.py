@@ -43,7 +43,7 @@ class TrackedReply:
         return cls(request.reply, ledger, request.written) if request.reply is not None else None
 
     def noted(self) -> Json:
-        """What has to stand in the transcript of what was said since this was asked last."""
+        """Return the facts for the transcript about messages sent since the last call."""
         return self._since(self._noted)
 
     def told(self) -> Json:
@@ -98,7 +98,7 @@ class TrackedReply:
 
 
 def _may_say(message: Message) -> bool:
-    """Whether what was said last may have been sent: an answer, or a call that sends."""
+    """True if what was said last may have been sent: an answer, or a call that sends."""
     calls = blocks.tool_uses(message)
     return message["role"] == "assistant" and (
         not calls or any(one["name"] == ChatSend.name for one in calls)

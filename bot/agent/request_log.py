@@ -27,7 +27,7 @@ ANSWERED = "answered"
 
 @dataclass(frozen=True, slots=True)
 class RequestPrefix:
-    """What stands before the messages, by digest: `shared` with other chats, or the chat's `own`."""
+    """The part of a request before its messages, by digest: `shared` with other chats, or the chat's `own`."""
 
     system: tuple[str, ...] = ()
     tools: str | None = None
@@ -49,7 +49,7 @@ class PrefixBuilder:
         self._kept = IdentityCache[Sequence[Json], tuple[str, list[Json]]](self._part)
 
     def digest(self, system: Sequence[Json], tools: Sequence[Json]) -> str:
-        """What tells a frame from others."""
+        """Digest of a request prefix."""
         dumped = f"[{_dumps(list(system))}, {self._dumped(tools)}]"
         return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -91,5 +91,5 @@ def record(
 
 
 def spent(reply: ModelReply) -> Json:
-    """What an answer cost: tokens, and US dollars where the price is known."""
+    """Return the cost of an answer: tokens, and US dollars if the price is known."""
     return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}

@@ -28,7 +28,7 @@ _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 @dataclass(slots=True)
 class RerunResult:
-    """What came of a turn: what the person got, how each call ended and what it cost, and the calls of tools that have no
+    """The result of a turn: the answer that the person got, the end and cost of each model call, and the tool calls that have no
     recorded result.
     """
 
@@ -49,7 +49,7 @@ class RerunResult:
 
 
 def recorded(turn: Rebuilt) -> RerunResult:
-    """What came of it when it ran."""
+    """Return the recorded result of the turn."""
     told = [call.facts for call in turn.calls if call.facts is not None]
     said = [call.answer for call in turn.calls if call.answer is not None]
     kept = [{key: one.get(key) for key in ("stopReason", "usage", "costUsd")} for one in told]

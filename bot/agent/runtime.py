@@ -27,11 +27,11 @@ from bot.llm import prices
 from bot.telemetry.context import turn_scope
 
 WITHDRAWN = (Refused, TurnTooLarge, HistoryCleared, errors.RequestInvalid)
-"""What is wrong with the turn itself: kept in the history, it would fail every later turn too."""
+"""Errors caused by the turn itself: kept in the history, it would fail every later turn too."""
 STOP_SECONDS = 0.4
-"""What a tool or the model gets to end when its turn is stopped."""
+"""Seconds that a tool or the model gets to end when its turn is stopped."""
 LAST_WORDS_SECONDS = 0.4
-"""How long a stop waits for the delivery of what had been said; it goes on by itself after that."""
+"""Seconds that a stop waits for the delivery of the last words, which goes on after that."""
 GONE = (
     "The provider does not have the model “{}”, which was chosen for this chat. From now on {} answers here again. "
     "Please send your last message once more."
@@ -65,7 +65,7 @@ class AgentRuntime:
 
     @property
     def owes(self) -> bool:
-        """Whether lines of the transcript or steps are in memory alone."""
+        """True if lines of the transcript or steps are in memory alone."""
         return self._ledger.owes or bool(self._steps)
 
     async def flush(self) -> None:
@@ -79,7 +79,7 @@ class AgentRuntime:
 
     @property
     def at_work(self) -> bool:
-        """Whether a turn runs, or what it left behind."""
+        """True if a turn runs, or what it left behind."""
         return self._task is not None or bool(self._left)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
@@ -401,7 +401,7 @@ class AgentRuntime:
         return 1
 
     async def _within(self, seconds: float, task: asyncio.Task[Any]) -> bool:
-        """Whether a task ends within this time; after it, it goes on by itself."""
+        """True if a task ends within this time; after it, it goes on by itself."""
         self._left.add(task)
         task.add_done_callback(self._let_go)
         patience = asyncio.create_task(self._deps.clock.sleep(seconds))

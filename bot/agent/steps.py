@@ -29,7 +29,7 @@ SUBAGENT = "subagent"
 
 
 class StepLog:
-    """What begins and what ends is handed to the journal at once, in order; who must know that it is on file waits.
+    """Hands the begin and end of each step to the journal at once, in order; a caller that must know it is on file waits.
 
     A journal that cannot write does not stop the conversation: the operator is told, and who waits gets False.
     `pending` holds what is on its way, also after the turn.
@@ -102,7 +102,7 @@ def _facts(reply: ModelReply, uuid: str | None) -> Json:
 
 
 def silent_answer(recorded: Sequence[StepRecord], on_file: Collection[str]) -> Json | None:
-    """What is recorded of the last answer where it was one without a word, and all before it is `on_file`."""
+    """Return the record of the last answer if it had no words and all before it is `on_file`."""
     answers = [step.result or {} for step in recorded if step.kind == "model"]
     said = {answer["uuid"] for answer in answers if answer.get("uuid") is not None}
     if not recorded or recorded[-1].kind != "model" or not said <= set(on_file):

@@ -107,7 +107,7 @@ async def _act(
 def _goes_on(
     turn: ActiveTurn, reply: ModelReply, continuation: ContinuationPolicy, *, made_room: bool
 ) -> bool:
-    """Whether the model has not said all that it is to say."""
+    """True if the model has not said all that it is to say."""
     if reply.stop_reason == "pause_turn" and not continuation.continued:
         return continuation.pause()
     if turn.reply is not None and turn.reply.settled:
@@ -137,7 +137,7 @@ def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, continuation: Continu
 
 
 def _after_results(turn: ActiveTurn) -> bool:
-    """Whether the last thing that came to the model is what tools gave, with or without instructions behind it."""
+    """True if the last thing that came to the model is what tools gave, with or without instructions behind it."""
     return any(map(blocks.is_results, itertools.takewhile(_of_user, reversed(turn.view))))
 
 

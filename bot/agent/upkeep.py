@@ -26,12 +26,12 @@ from bot.history.memories import SavedMemory
 from bot.telemetry.context import turn_scope
 
 WAIT_SECONDS = 15.0
-"""How long a compaction waits for the memory that is being written, and a turn for a compaction."""
+"""Seconds that a compaction waits for the memory that is being written, and a turn for a compaction."""
 IDLE_AFTER = view_changes.COLD_AFTER - 30.0
 IDLE_UNTIL = view_changes.COLD_AFTER - 5.0
 """When a quiet chat is compacted, in seconds from its last request: while the provider still has it in its cache."""
 LONGEST_SECONDS = 90.0
-"""How long a person waits for the compaction that they asked for."""
+"""Seconds that a person waits for the compaction that they asked for."""
 ENOUGH = 0.5
 """Of what should go the memory must know this part: else a summary is worth its price."""
 _FAILED = (errors.ShipmateError, MemoryInvalid)
@@ -196,7 +196,7 @@ class Upkeep:
             self._begin_compacting("idle")
 
     def cut(self, over: Sequence[str]) -> ViewChange:
-        """What goes because there are too many messages: with the memory in its place, where that knows of it. Then it
+        """Return the change that drops messages over the cap, with the memory in their place if it covers them. Then it
         may as well be more at once, and the next cut is farther off.
         """
         if self._known is None or not compaction.covered(self._store.turns, over, self._covers):
@@ -372,7 +372,7 @@ class Upkeep:
             return await work()
 
     async def _ends(self, task: asyncio.Task[Any], seconds: float = WAIT_SECONDS) -> bool:
-        """Whether a task ends within what a compaction, a turn or a person waits for it."""
+        """True if a task ends within what a compaction, a turn or a person waits for it."""
         patience = asyncio.create_task(self._deps.clock.sleep(seconds))
         try:
             await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)

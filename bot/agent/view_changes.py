@@ -1,4 +1,4 @@
-"""Epochs: the declared moments at which what a chat is shown changes other than by appending."""
+"""Changes of the model's view other than appending. Each begins an epoch: it is written to the transcript and logged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def compacted(uuids: Sequence[str], head: Message | None) -> ViewChange:
 
 
 def changed_frame(frame: Json, head: Message | None = None) -> ViewChange:
-    """What stands before the history has changed: the thinking in it goes, and a summary of the provider's becomes words."""
+    """The request prefix has changed: the thinking in the history goes, and a summary of the provider's becomes words."""
     return ViewChange("boundary", {"dropped": [], "frame": frame} | _in_words(head))
 
 
@@ -109,25 +109,25 @@ class Running(Protocol):
     @property
     def request(self) -> TurnRequest: ...
     def shown(self) -> Sequence[Message]:
-        """What is shown of it: injected older turns, then its own messages."""
+        """Return its messages in view: injected older turns, then its own."""
         ...
 
     def changed(self, change: ViewChange) -> None:
-        """What stands before it has changed, or it has itself."""
+        """Apply a change of the messages before it, or of its own."""
         ...
 
 
 class ViewChanges:
-    """The one way in which the view of a chat changes but by appending."""
+    """Applies every change of a chat's view other than appending."""
 
     def __init__(self, store: AgentContextStore, ledger: Ledger, deps: AgentDeps) -> None:
         self.turn: Running | None = None
         self.frame: Json | None = None
-        """What stands before the messages, by its model and its digest; None where that is not known."""
+        """The request prefix by model and digest; None if it is not known."""
         self.parts = request_log.NO_PREFIX
         """The same, as it is kept."""
         self.asked_at: float | None = None
-        """When the model was asked last (monotonic seconds); None where it never was, as far as is known."""
+        """Time of the last request (monotonic seconds); None if none is known."""
         self.tools: tuple[Json, ...] = ()
         """The definitions that requests have since the last time that it was settled."""
         self.sent: Sequence[Message] = ()
@@ -141,7 +141,7 @@ class ViewChanges:
 
     @property
     def cold(self) -> bool:
-        """Whether the provider's cache of this chat has expired, or there never was one."""
+        """True if the provider's cache of this chat has expired, or there never was one."""
         return self.asked_at is None or self._deps.clock.monotonic() - self.asked_at > COLD_AFTER
 
     def settle(self, system: Sequence[Json]) -> None:
@@ -249,7 +249,7 @@ class ViewChanges:
             self.ledger.mark("meta", None, {KEY: self.tally.facts})
 
     def tokens(self) -> int:
-        """What is shown now, in estimated tokens, with what stands before it."""
+        """Estimated tokens of the view, with the request prefix."""
         return self._frame_tokens + self._deps.estimator.messages(self._deps.model_name, self._shown())
 
     def _shown(self) -> list[Message]:

@@ -30,7 +30,7 @@ NEARER = "# Instructions for this conversation\n\nWhere they contradict the ones
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What a chat's prompt is made of for one epoch: nothing in it changes from turn to turn."""
+    """A chat's prompt, fixed for one epoch: no part of it changes from turn to turn."""
 
     static: str
     own: str = ""

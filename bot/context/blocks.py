@@ -19,7 +19,7 @@ def tool_uses(message: Message) -> list[Json]:
 
 
 def is_results(message: Message) -> bool:
-    """Whether a message only answers tool calls."""
+    """True if a message only answers tool calls."""
     return message["role"] == "user" and all(
         block.get("type") == "tool_result" for block in message["content"]
     )
@@ -121,7 +121,7 @@ def interrupted_results(message: Message, reason: str) -> Message:
 
 
 def shortened_results(messages: Iterable[Message], limit: int) -> dict[str, str]:
-    """What tools returned in more than `limit` characters, cut to that many, head and tail kept; by id of the call."""
+    """Return tool results of more than `limit` characters, cut to that many with head and tail kept, by id of the call."""
     return {
         block["tool_use_id"]: text.shorten_middle(block["content"], limit)
         for message in messages

@@ -23,7 +23,7 @@ KEY = "kept"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a store held once the boundary with this `uuid` was carried out."""
+    """The content of a store after the boundary with this `uuid`."""
 
     uuid: str
     turns: tuple[Turn, ...]
@@ -39,7 +39,7 @@ class Checkpoint:
 
 
 def told(store: AgentContextStore, change: Json) -> Json:
-    """What the line of a boundary says of what is left, once it was carried out. `change` is what it says besides."""
+    """Return the checkpoint data for a boundary's line, after its change was applied. `change` is the line's other data."""
     turns = [
         {
             "requestId": turn.request_id,
@@ -60,7 +60,7 @@ def told(store: AgentContextStore, change: Json) -> Json:
 
 
 def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Checkpoint | None:
-    """What a boundary left, by its data and the messages that stand before it; None where that is not all there, or
+    """Rebuild a checkpoint from a boundary's data and the messages before it; None if they are not all there, or
     not what it was. A boundary takes the thinking with it.
     """
     try:
@@ -86,7 +86,7 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Checkpoin
 
 
 def _is_blank(message: Message) -> bool:
-    """Whether what was said in a message has been removed."""
+    """True if what was said in a message has been removed."""
     return deletions.REMOVED in json.dumps(message) and deletions.without(message) == message
 
 

@@ -16,7 +16,7 @@ of a quiet chat. Each changes the front of every request: the deeper, the rarer.
 """
 KEEP_MESSAGES = 5
 SPAN = 2
-"""What is kept is at most so many times what is to be kept, where there is a border to keep less at."""
+"""The kept part is at most so many times `keep_tokens`, if there is a border to keep less at."""
 WORTH = 2_000
 """Estimated tokens: less than this is not worth writing the rest of the history to the cache anew."""
 IDLE_ABOVE = 12_000
@@ -41,12 +41,12 @@ class Policy:
     idle: bool = True
     idle_above: int = IDLE_ABOVE
     provider: bool = True
-    """Whether summaries are the provider's own where the model can."""
+    """True if summaries are the provider's own where the model can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What stays or goes together, in order: a turn, or one API round of a turn that is too long to stay whole."""
+    """Messages that stay or go together, in order: a turn, or one API round of a turn that is too long to stay whole."""
 
     entries: tuple[Entry, ...]
 
@@ -103,7 +103,7 @@ def since(turns: Sequence[Turn], covers: str | None) -> Iterator[Message]:
 
 
 def wants_extraction(tokens: float, calls: int) -> bool:
-    """Whether so much is new that the memory is to be written again."""
+    """True if so much is new that the memory is to be written again."""
     return tokens >= EXTRACT_ALONE or (tokens >= EXTRACT_AFTER and calls >= EXTRACT_CALLS)
 
 
@@ -183,7 +183,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Whether it is not to be tried now."""
+        """True if it is not to be tried now."""
         since_then = self._clock.monotonic() - self._failed_at
         return self._failures >= FAILURES and since_then < HALF_OPEN_AFTER
 

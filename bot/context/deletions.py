@@ -24,7 +24,7 @@ SENDS = "chat_send"
 
 
 class Line(Protocol):
-    """What a line of the transcript says (`bot.history.transcript.TranscriptLine`)."""
+    """A transcript line (`bot.history.transcript.TranscriptLine`)."""
 
     @property
     def uuid(self) -> str: ...
@@ -42,7 +42,7 @@ class Line(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """What removals are about: messages of people by their requestIds, answers by those of their turns, and what was
+    """The targets of removals: messages of people by their requestIds, answers by those of their turns, and what was
     taken from an archive by role and id of the message. `turns` are all those that had to do with it, each with the ids
     of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them.
     """
@@ -54,13 +54,13 @@ class Deletions:
     ids: frozenset[str] = frozenset()
 
     def names(self, role: str, sources: Iterable[str]) -> bool:
-        """Whether a message that came from these is meant."""
+        """True if a message that came from these is meant."""
         wanted = self.words if role == "user" else self.answers
         return any(source in wanted or _adopted(source) & self.messages for source in sources)
 
 
 def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
-    """What the removals in an archive are about."""
+    """Return the targets of an archive's removals."""
     words, answers, messages, ids = set[str](), set[str](), set[tuple[str, str]](), set[str]()
     turns: dict[str, frozenset[str]] = {}
     for line in removals:
@@ -80,7 +80,7 @@ def ids_of(removal: ArchiveLine) -> set[str]:
 
 
 def tells(wanted: Deletions, line: Line) -> bool:
-    """Whether a line has to be looked at for these removals: `with_quotes`, `ids_to_redact`, `quoted` and `summed_up` find in the
+    """True if a line has to be looked at for these removals: `with_quotes`, `ids_to_redact`, `quoted` and `summed_up` find in the
     others nothing.
     """
     data = line.data or {}
@@ -135,7 +135,7 @@ def ids_to_redact(lines: Iterable[Line], wanted: Deletions) -> tuple[list[str], 
 
 
 def summed_up(lines: Iterable[Line], since: int) -> bool:
-    """Whether the newest summary was written at that time (ms) or later: it may tell of what was said then. One that was
+    """True if the newest summary was written at that time (ms) or later: it may tell of what was said then. One that was
     only put in other words (`AGAIN`) is as old as it was.
     """
     data = ((line.ts, line.data or {}) for line in lines if line.type == "boundary")

@@ -139,7 +139,7 @@ SMALLEST_SAMPLE = 200
 RATIOS = (0.25, 4.0)
 """Further off than this, it is not the tokenizer: somebody cut the prompt, or counts something else."""
 JUMP = 1.5
-"""How far one answer may pull against what is known."""
+"""Factor by which one answer may pull the ratio at the most."""
 SLOWEST = 0.1
 """The weight of one answer among many; the first ones weigh more."""
 KEPT = 4_096

@@ -21,7 +21,7 @@ TOTAL_LIMIT = 512 * 1024
 """Bytes of one file with all that it includes."""
 DEPTH = 5
 NO_TEXT = 20
-"""Where one character of so many, or more, cannot be read, it is a picture or a program, not prose."""
+"""A file is no text if at least one character of so many cannot be read."""
 FEW = 10
 """Characters that may be so in any case."""
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")

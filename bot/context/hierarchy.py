@@ -27,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What is left of each file, and a line for operators for each section that went."""
+    """The rest of each file, and a line for operators for each section that was overridden."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class _Block:
 
 
 def resolve(sources: Sequence[Source]) -> Resolved:
-    """What holds of these files, the farthest first."""
+    """Resolve the directives of these files, the farthest first."""
     files = [_blocks(source.text) for source in sources]
     notes: list[str] = []
     for near, blocks in enumerate(files):
@@ -86,7 +86,7 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _take(line: str, block: _Block) -> bool:
-    """Whether a line below a heading is a directive; notes it."""
+    """True if a line below a heading is a directive; notes it."""
     directive = _DIRECTIVE.fullmatch(line)
     word = directive[1].lower() if directive is not None else ""
     if block.level == 0 or word not in {"final", "override"}:

@@ -30,7 +30,7 @@ NAME = "Agent.md"
 
 
 def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where instructions for everything on this machine may stand, the farthest first."""
+    """Return the paths of machine-wide instruction files, the farthest first."""
     home = env.get("XDG_CONFIG_HOME") or (f"{env['HOME']}/.config" if env.get("HOME") else "")
     own = (Path(home) / "shipmate" / NAME,) if home.startswith("/") else ()
     return (Path("/etc/shipmate") / NAME, *own)
@@ -38,7 +38,7 @@ def operator_files(env: Mapping[str, str]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What the files say for one chat: `shared` by all chats but for what this chat overrides, and its own."""
+    """The instructions for one chat: `shared` by all chats but for its overrides, and its own."""
 
     shared: str = ""
     own: str = ""
@@ -67,7 +67,7 @@ class InstructionFiles:
         self._vetting = vetting
 
     async def of_chat(self, channel: str | None, chat_key: str, model: str) -> Instructions:
-        """What holds in a chat; the channel is None where no chat caused the turn."""
+        """Return the instructions for a chat; the channel is None if no chat caused the turn."""
         far = [*self._everywhere, self._root / NAME]
         near = [self._of_channel(channel), self._of_chat(chat_key)]
         adaptations = self._folder / "models" / f"{self._encode(model)}.md"
@@ -81,7 +81,7 @@ class InstructionFiles:
         )
 
     async def of_person(self, channel: str, chat_key: str, user_id: str) -> str:
-        """What holds for a person, as far as no farther file calls it final."""
+        """Return the instructions for a person, as far as no farther file calls them final."""
         mine = self._folder / "people" / f"{self._encode(channel)}-{self._encode(user_id)}.md"
         (own,) = await self._all([mine])
         if not own.text:

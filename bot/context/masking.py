@@ -20,7 +20,7 @@ KEPT_TOKENS = 2_000
 
 
 class Pointer(NamedTuple):
-    """Where the whole of a result is that is shown in part, and how many line ends the rest has."""
+    """Artifact with the whole of a shortened result, and the number of line ends in the hidden rest."""
 
     artifact: str
     lines: int
@@ -37,7 +37,7 @@ def masks(
     keep: int,
     pointer: Callable[[str], Pointer | None] = _none,
 ) -> dict[str, str]:
-    """What to show from now on in place of old tool results, by id of the call; {} where nothing is to be masked.
+    """Return the masks for old tool results, by id of the call; {} if nothing is to be masked.
 
     `ages` says by the name of a tool whether its results lose their worth. Of those the newest `keep` stay (three at
     the least). So does whatever the model has not seen yet, an error of the last round, what is masked already, and

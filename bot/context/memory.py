@@ -34,7 +34,7 @@ _ANALYSIS = re.compile(r"<analysis>.*?(?:</analysis>|(?=<summary>))", re.DOTALL)
 
 
 class MemoryInvalid(ValueError):
-    """What a model wrote is no memory; the text says what is wrong with it."""
+    """The model's text is no valid memory; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _checked(summary: str, known: SessionMemory | None) -> str:
 
 
 def inner(words: str, tag: str) -> str:
-    """What stands between `<tag>` and `</tag>`; all of it where there is no such tag."""
+    """Return the text between `<tag>` and `</tag>`; all of it if there is no such tag."""
     _, opened, rest = words.partition(f"<{tag}>")
     return rest.rpartition(f"</{tag}>")[0] if opened and f"</{tag}>" in rest else rest if opened else words
 
@@ -264,14 +264,14 @@ def head(
 
 
 def condensed(message: Message | None) -> bool:
-    """Whether a head is a block of the provider's."""
+    """True if a head is a block of the provider's."""
     content = message.get("content") if message is not None else None
     first = content[0] if isinstance(content, list) and content else None
     return isinstance(first, dict) and first.get("type") == "compaction"
 
 
 def stands_for(message: Message) -> bool:
-    """Whether a message is a head."""
+    """True if a message is a head."""
     first = next(iter(tags.of(message)), None)
     return condensed(message) or (first is not None and first.name == tags.SUMMARY)
 

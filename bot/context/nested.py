@@ -23,7 +23,7 @@ KEPT_BYTES = 4 * 1024 * 1024
 
 
 class Contents:
-    """What was read, by file, as long as it is as it was; what was used least recently goes first. Includes of a file
+    """Cache of file contents, valid as long as a file is unchanged; least recently used go first. Includes of a file
     may have changed without it: `clear` forgets everything.
     """
 
@@ -81,7 +81,7 @@ class Nested:
         self._contents.clear()
 
     async def attached(self) -> list[Tag]:
-        """What holds where something was touched since the last time: from the project's root down, the nearest last."""
+        """Return the instructions for paths touched since the last call: from the project's root down, the nearest last."""
         touched, self._touched = list(self._touched), {}
         return await asyncio.to_thread(self._gather, touched) if touched else []
 

@@ -52,7 +52,7 @@ def skills_section(skills: Sequence[Skill]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChatFacts:
-    """What is constant for one chat. The channel's fields are None where no chat caused the turn."""
+    """Constants of one chat. The channel's fields are None where no chat caused the turn."""
 
     root: Path
     chat_key: str
@@ -199,7 +199,7 @@ def loaded_messages(lines: Iterable[ArchiveLine], nonce: str) -> list[Message]:
 
 
 def loaded(line: ArchiveLine, nonce: str) -> Message:
-    """What a line of the archive says: the words of its person, and behind them those of others."""
+    """Return an archive line as a message: the words of its person, and behind them those of others."""
     facts = {"time": iso(line.ts), "speaker": _speaker(line)} | _whereabouts(line)
     own, quoted = quotes.unarchived(line, nonce)
     words = _block(own if own.strip() else "(no text)")

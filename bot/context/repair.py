@@ -108,7 +108,7 @@ def _clean(entry: Entry, seen: set[str]) -> Iterator[Entry]:
 
 
 def _first(block: Json, seen: set[str]) -> bool:
-    """Whether a block is no tool call whose id stood before."""
+    """True if a block is no tool call whose id stood before."""
     if block["type"] != "tool_use" and block["type"] not in SERVER_CALLS:
         return True
     name = str(block.get("id"))

@@ -166,7 +166,7 @@ def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
 
 
 def ended(lines: Iterable[Line]) -> dict[str, Json]:
-    """How each turn ended, by requestId. What joined it has ended so too; what was still owed is the first one's."""
+    """Return the end of each turn, by requestId. Messages that joined a turn end with it; owed words belong to the first."""
     ends: dict[str, Json] = {}
     joined: list[str] = []
     for line in lines:
@@ -238,7 +238,7 @@ def loaded(before: Sequence[tuple[int, Message]], data: Json) -> list[tuple[int,
 
 
 def line_key(line: ArchiveLine) -> str:
-    """What tells a line of an archive from the others, whoever wrote it and whether it has an id or not."""
+    """Return the key of an archive line, whoever wrote it and whether it has an id or not."""
     return f"archive:{line.ts}:{line.role}:{line.message_id or line.text}"
 
 

@@ -25,7 +25,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """What was chosen: `parts` by name, in order of priority; `shortened` counts the alternative that was taken
+    """The chosen sections: `parts` by name, in order of priority; `shortened` counts the alternative that was taken
     from 1.
     """
 
@@ -40,7 +40,7 @@ class Assembled:
 
 
 class PromptTooLarge(errors.ShipmateError):
-    """What has to be in the prompt does not fit into its budget, not even at its shortest."""
+    """The required sections do not fit into the prompt's budget, not even at their shortest."""
 
     person = (
         "My instructions are larger than what the language model can read. Whoever runs me has to look at it."

@@ -23,7 +23,7 @@ def block(said: Mapping[str, str], nonce: str) -> Json:
 
 
 def shown(messages: Iterable[Message]) -> dict[str, str]:
-    """What messages show of servers, what came last at the end."""
+    """Return the usage notes in these messages by server, the newest last."""
     said: dict[str, str] = {}
     for message in messages:
         for told in tags.of(message):
@@ -35,7 +35,7 @@ def shown(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def brought(message: Message) -> dict[str, str]:
-    """What the servers say of which these results have found tools."""
+    """Return the usage notes of the servers whose tools these results have found."""
     said: dict[str, str] = {}
     for result in message["content"] if isinstance(message["content"], list) else ():
         said |= result.get(SAID, {})

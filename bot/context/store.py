@@ -44,12 +44,12 @@ class AgentContextStore:
         self.head: Message | None = None
         """The message that stands for what was compacted away."""
         self.masked: dict[str, str] = {}
-        """What is shown in place of tool results, by id of the call."""
+        """Masks in place of tool results, by id of the call."""
         self._shown: list[Message] | None = []
         self._view: tuple[Message, ...] | None = ()
 
     def __len__(self) -> int:
-        """How many messages are kept."""
+        """Number of messages kept."""
         return sum(len(turn.entries) for turn in self.turns)
 
     def messages(self) -> list[Message]:
@@ -57,7 +57,7 @@ class AgentContextStore:
         return [entry.message for turn in self.turns for entry in turn.entries]
 
     def view(self) -> tuple[Message, ...]:
-        """What is shown of it: the summary, then the messages with their masks. Grows at its end, between changes."""
+        """Return the messages in view: the summary, then the rest with their masks. Grows at its end, between changes."""
         if self._shown is None:
             self._shown = [] if self.head is None else [self.head]
             self._shown += [blocks.masked(message, self.masked) for message in self.messages()]
@@ -82,7 +82,7 @@ class AgentContextStore:
                 self._view = None
 
     def over_cap(self) -> list[str]:
-        """What to drop now that the cap is passed: uuids, oldest first; [] where it is not.
+        """Return the uuids to drop now that the cap is passed, oldest first; [] if it is not.
 
         Whole turns go, in one batch, until what is left is within half the cap; the newest turn stays. Where
         that one alone is over the cap it loses its oldest API rounds, never what the person said.

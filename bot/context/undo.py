@@ -56,7 +56,7 @@ def _data(line: Line) -> Json:
 
 
 def _tells(line: Line) -> bool:
-    """Whether something was summed up, or put in the place of a summary."""
+    """True if something was summed up, or put in the place of a summary."""
     data = _data(line)
     return "head" in data and deletions.AGAIN not in data and data.get("reason") != UNDO
 

@@ -119,7 +119,7 @@ def _shape(at: int, message: Message) -> Iterator[str]:
 
 
 def block_problem(block: Any, role: str) -> str | None:
-    """What is wrong with one block; None where it may stand in a message of this role."""
+    """Return the problem with one block; None if it may stand in a message of this role."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or not kind:
         return "no block"
@@ -227,7 +227,7 @@ def _server_pairs(messages: Sequence[Message], *, paused: bool) -> Iterator[str]
 
 
 def is_server_result(block: Json) -> bool:
-    """Whether a block is what one of the provider's own tools returned."""
+    """True if a block is what one of the provider's own tools returned."""
     kind = str(block.get("type"))
     return kind.endswith("_tool_result")
 

@@ -90,12 +90,12 @@ def tokens(text: str) -> list[str]:
 
 
 def is_paired(token: str) -> bool:
-    """Whether a token is a character or a pair of a script that has no spaces: hardly ever a word by itself."""
+    """True if a token is a character or a pair of a script that has no spaces: hardly ever a word by itself."""
     return len(token) <= 2 and _PAIRED_RUN.match(token) is not None
 
 
 def has_tokens(text: str, count: int) -> bool:
-    """Whether a text has so many tokens or more, as soon as that is known."""
+    """True if a text has so many tokens or more, as soon as that is known."""
     return next(islice(_tokens(text), count - 1, None), None) is not None
 
 
@@ -104,7 +104,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def terms(query: str, *, single: float = 0.75) -> list[Term]:
-    """What a question looks for. `single` is the weight of single characters where pairs are looked for too.
+    """Return the terms of a question. `single` is the weight of single characters where pairs are looked for too.
 
     Words that only ask are left out unless nothing else is there.
     """

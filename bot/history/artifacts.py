@@ -38,7 +38,7 @@ LARGEST = 10_000_000
 """Bytes that are kept of one result: half of them its head, half its tail."""
 CHAT_BYTES = 100_000_000
 CHAT_COUNT = 1_000
-"""What is kept of one chat; the oldest go."""
+"""Artifacts kept of one chat; the oldest go first."""
 SEGMENT = 2_000
 """Characters of a line that are searched at once; a longer line counts as several."""
 SHOWN = 240
@@ -243,12 +243,12 @@ class ArtifactStore:
 
 
 def beside(path: Path) -> Path:
-    """Where the lines stand that are noted beside an artifact."""
+    """Return the path of the notes beside an artifact."""
     return path.with_suffix(_BESIDE)
 
 
 def what_of(disk: Disk, path: Path) -> Json:
-    """What an artifact came from; {} where there is none. Raises OSError."""
+    """Return the source of an artifact; {} if there is none. Raises OSError."""
     with closing(disk.open(path)) as file:
         first, _, _ = file.read(0, _ABOUT).partition(b"\n")
     return jsonl.loads(first) or {}

@@ -1,4 +1,4 @@
-"""One question to the rows of one chat: which are fetched, and what the best of them say to look for beside it."""
+"""Runs one question against the index rows of one chat, and adds terms of the best lines to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FETCHED = (
 
 
 class Counts:
-    """How many lines have a token. Those of common words take long to count and change little: they are remembered."""
+    """Counts the lines that have a token, and remembers the counts of common tokens, which take long and change little."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -50,7 +50,7 @@ class Counts:
 
 
 class QueryExecution:
-    """One question to one chat."""
+    """One question, run against the index of one chat."""
 
     def __init__(
         self,

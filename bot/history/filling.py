@@ -44,7 +44,7 @@ class Chat:
 
     @property
     def prefix(self) -> str:
-        """What every token of this chat begins with."""
+        """Prefix of every token of this chat."""
         return f"{self.id:x}:"
 
     @property
@@ -62,7 +62,7 @@ def message_token(message_id: str) -> str:
 
 
 def line_hash(raw: bytes) -> bytes:
-    """What tells whether a line is still the one that was indexed last."""
+    """Return the hash by which a line is recognised as the one indexed last."""
     return hashlib.blake2b(raw, digest_size=8).digest()
 
 
@@ -113,7 +113,7 @@ class Filling:
             self._note(message_token(removal.message_id), (0, ""))
 
     def _counts(self, line: ArchiveLine) -> bool:
-        """Whether a line was not removed or replaced, perhaps before it came (as in `bot.history.revisions`)."""
+        """True if a line was not removed or replaced, perhaps before it came (as in `bot.history.revisions`)."""
         if line.message_id is None or not (self._revised or is_edit(line)):
             return True
         token = message_token(line.message_id)
@@ -225,7 +225,7 @@ class Filling:
         )
 
     def _stands(self, token: str) -> bool:
-        """Whether some line of the chat has a token."""
+        """True if some line of the chat has a token."""
         question = (f'"{self._chat.prefix}{token}"',)
         return (
             self._db.execute("SELECT 1 FROM tokens WHERE tokens MATCH ? LIMIT 1", question).fetchone()

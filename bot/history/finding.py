@@ -26,7 +26,7 @@ from bot.history.window import read_line
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What is looked for. `now` (milliseconds) and `zone` are those of the question; the rest narrows as in
+    """A question to the index. `now` (milliseconds) and `zone` are those of the question; the rest narrows as in
     `contracts.HistoryQuery`.
     """
 
@@ -169,7 +169,7 @@ class Finder:
         return set(json.loads(f"[{found or ''}]"))
 
     def facts(self, lines: Iterable[int]) -> dict[int, Fact]:
-        """Where lines stand; those that are not there any more are left out."""
+        """Return the facts of lines; those that are gone are left out."""
         rows = self._db.execute(
             "SELECT at, size, ts, role, line FROM json_each(?) CROSS JOIN lines ON line = value",
             (json.dumps(sorted(lines)),),
@@ -183,7 +183,7 @@ class Finder:
         return [one for one in near if one >> PLACE_BITS == line >> PLACE_BITS]
 
     def read(self, name: str, lines: Iterable[int]) -> dict[int, ArchiveLine]:
-        """What the archive says at these places; a line that is no longer there is left out."""
+        """Read the archive lines at these places; a line that is gone is left out."""
         facts = self.facts(wanted) if (wanted := list(lines)) else {}
         if not facts:
             return {}
@@ -193,7 +193,7 @@ class Finder:
 
 
 class Fact(NamedTuple):
-    """Where a line stands in its stream, when it was said and by whom (a place in `ROLES`)."""
+    """Position of a line in its stream, its time and its role (an index into `ROLES`)."""
 
     at: int
     size: int

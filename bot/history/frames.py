@@ -23,7 +23,7 @@ def digest(part: Any) -> str:
 
 
 def path(folder: Path, name: str) -> Path:
-    """Where a part is kept that many chats share; `folder` is that of the transcripts."""
+    """Return the path of a part that many chats share; `folder` is that of the transcripts."""
     return folder / FOLDER / f"{name}.json"
 
 

@@ -25,7 +25,7 @@ def chat_named(db: sqlite3.Connection, name: str) -> Chat | None:
 
 
 class Index:
-    """What is written. Blocking, for one thread; raises `sqlite3.Error` and `OSError`."""
+    """Writes the search index. Blocking, for one thread; raises `sqlite3.Error` and `OSError`."""
 
     def __init__(self, db: sqlite3.Connection, streams: Streams) -> None:
         self._db = db
@@ -102,17 +102,17 @@ class Index:
             return stream.size if chat is None or not _continues(chat, stream) else stream.size - chat.size
 
     def counted(self) -> tuple[int, int]:
-        """How many chats are indexed, and how many lines."""
+        """Return the numbers of indexed chats and lines."""
         chats, lines = self._db.execute("SELECT count(*), total(lines) FROM chats WHERE lines > 0").fetchone()
         return int(chats), int(lines)
 
     def last_times(self) -> dict[str, int]:
-        """When each chat was last spoken in, by name, as far as it is indexed."""
+        """Return the time (ms) of each chat's last indexed line, by name."""
         rows = self._db.execute("SELECT name, last_ts FROM chats WHERE last_ts IS NOT NULL")
         return dict(rows.fetchall())
 
     def told(self) -> dict[str, tuple[int, int | None]]:
-        """How many lines each chat has, as far as it is indexed, and the time (ms) of the last one that can be read."""
+        """Return each chat's number of indexed lines, and the time (ms) of its last readable one."""
         rows = self._db.execute("SELECT name, count, newest FROM chats")
         return {name: (count, newest) for name, count, newest in rows}
 
@@ -180,7 +180,7 @@ def rebuild(path: Path, folder: Path, disk: Disk) -> tuple[int, int]:
 
 
 def _continues(chat: Chat, stream: Stream) -> bool:
-    """Whether the files still hold what was indexed, as far as its last line tells."""
+    """True if the files still hold what was indexed, as far as its last line tells."""
     if not chat.size:
         return True
     if chat.size > stream.size:

@@ -75,12 +75,12 @@ def current(path: Path | None) -> sqlite3.Connection:
 
 
 def damaged(error: sqlite3.Error) -> bool:
-    """Whether the file itself is at fault, rather than a lock or the disk."""
+    """True if the file itself is at fault, rather than a lock or the disk."""
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
 
 
 def is_current(db: sqlite3.Connection) -> bool:
-    """Whether the tables are there, and of this version."""
+    """True if the tables are there, and of this version."""
     rows = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchall()
     return bool(rows) and db.execute("SELECT name FROM version").fetchall() == [(VERSION,)]
 

@@ -95,7 +95,7 @@ def tidy(disk: Disk, folder: Path) -> None:
 
 @dataclass(slots=True)
 class Tail:
-    """What is known of a file without reading it again. `ended` is False where the last newline is missing. `lines` are
+    """Facts of a file that need no second read. `ended` is False where the last newline is missing. `lines` are
     counted where no keys are: who has keys may have files of any size, and does not ask.
     """
 
@@ -138,7 +138,7 @@ class Files:
             return self._remember(path, Tail(size, 0, ended))
 
     def has(self, path: Path, key: str) -> bool:
-        """Whether a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files
+        """True if a file, whose `tail` was asked for, has a line with this key. Only the newest lines of the files
         that were used last are known: enough for what is written once more because nobody knew that it arrived.
         """
         return key in self._keys.get(path, ())

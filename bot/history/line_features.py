@@ -50,7 +50,7 @@ _ASKS_NUMBER = re.compile(
 
 
 class AnswerScorer:
-    """What lines are worth to one question beside the words that they share with it. Pure; never fails."""
+    """Scores lines for one question by their form, beside the words that they share with it. Pure; never fails."""
 
     def __init__(self, query: str, said_by: str | None, weights: Weights) -> None:
         self._others = _SOMEBODY.search(query[:LONGEST]) is not None
@@ -75,7 +75,7 @@ class AnswerScorer:
 
 
 def _of_others(text: str) -> bool:
-    """Whether a line speaks of somebody else than who says it. A long one speaks of many."""
+    """True if a line speaks of somebody else than who says it. A long one speaks of many."""
     return len(text) < _LONG and _SOMEBODY.search(text) is not None and _MYSELF.search(text) is None
 
 

@@ -42,7 +42,7 @@ _memo = _Memo()
 
 @dataclass(frozen=True, slots=True)
 class LiteralQuery:
-    """What a line with literal text has: one of the runs with `part` in it ("" for none), and all of these tokens."""
+    """Index query for literal text: lines that have a run with `part` in it ("" for none) and all of these tokens."""
 
     part: str
     tokens: tuple[str, ...]
@@ -71,7 +71,7 @@ def runs(text: str, tokens: AbstractSet[str], known: set[str]) -> tuple[list[tup
 
 
 def sought(keyword: str) -> LiteralQuery | None:
-    """What to look for instead of literal text; None where nothing in it narrows the search."""
+    """Return the index query for literal text; None if nothing in it narrows the search."""
     keyword = keyword.casefold()
     part = max(_RUN.findall(keyword), key=len, default="")
     tokens: list[str] = []

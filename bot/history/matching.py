@@ -79,7 +79,7 @@ def _either(chat: Chat, tokens: Iterable[str]) -> str:
 
 
 def _at_most(db: sqlite3.Connection, chat: Chat, expression: str) -> bool:
-    """Whether no more lines may have it than can be read."""
+    """True if no more lines may have it than can be read."""
     found = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM tokens WHERE tokens MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?)",
         (expression, *chat.row_range(), MOST + 1),

@@ -21,7 +21,7 @@ LARGEST = 32 * 1024
 MOST_LINES = 2_000
 ALL_BYTES = 256 * 1024
 MOST_FILES = 100
-"""What one owner may have."""
+"""Files of one owner at the most."""
 DEEPEST = 4
 LONGEST = 180
 """Bytes of a name on disk."""

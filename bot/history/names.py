@@ -37,5 +37,5 @@ def decode(name: str) -> str | None:
 
 
 def is_hashed(name: str) -> bool:
-    """Whether a name is one of those that do not tell their chatKey. No chatKey is of that form, which has no colon."""
+    """True if a name is one of those that do not tell their chatKey. No chatKey is of that form, which has no colon."""
     return _HASHED.fullmatch(name) is not None

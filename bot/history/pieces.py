@@ -48,7 +48,7 @@ def lines_backwards(file: OpenFile, size: int | None = None) -> Iterator[bytes]:
 
 
 def count_lines(file: OpenFile, size: int) -> int:
-    """How many lines the first `size` bytes hold, an unfinished last one included."""
+    """Count the lines in the first `size` bytes, an unfinished last one included."""
     count, end = 0, b"\n"
     for piece in _pieces(file, size):
         count += piece.count(b"\n")

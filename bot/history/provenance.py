@@ -61,7 +61,7 @@ def noted(
 
 
 def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
-    """Where each line of a text comes from, as it was noted; nobody knows it of a text that was changed since."""
+    """Return the noted sources of each line: () for each line of a text that was changed since."""
     count = raw.count(b"\n") + 1
     unknown: tuple[tuple[Written, ...], ...] = ((),) * count
     about = _about(raw, note)

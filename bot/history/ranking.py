@@ -35,7 +35,7 @@ class Weights:
     """Everything that can be tuned, in one place."""
 
     k1: float = 1.0
-    """How much the length of a line counts beside its words (BM25)."""
+    """Weight of the length of a line beside its words (BM25)."""
     b: float = 0.45
     """How much long lines have to give up (BM25)."""
     neighbour: float = 0.38
@@ -47,25 +47,25 @@ class Weights:
     session_k: float = 1.5
     """How soon more lines of a session with the same word add little."""
     moment: float = 0.9
-    """What a line of the time that was asked for gets on top, as a share of the best score."""
+    """Bonus of a line from the time that was asked for, as a share of the best score."""
     role: float = 0.6
     """By what share a line counts more that was said by who is asked about."""
     recency: float = 0.02
-    """What the newest line gets above the oldest, as a share of the best score: it decides among equals."""
+    """Bonus of the newest line over the oldest, as a share of the best score: it decides among equals."""
     single: float = 0.75
     """The weight of single characters in scripts without spaces, where pairs are looked for too."""
     kin: float = 0.5
     """The weight of words of the same family as one of the question (`kin.py`)."""
     feedback_lines: int = 6
-    """How many of the best lines say what else to look for."""
+    """Number of best lines that give further terms."""
     feedback_terms: int = 8
-    """How many of their words are looked for."""
+    """Number of further terms."""
     feedback: float = 0.12
-    """What the best of these words counts beside the question's own."""
+    """Weight of the best further term beside the question's own."""
     alike: int = 16
     """Of lines with the same score of their own, which are often the same words, so many come before what is less good."""
     looked: int = 40
-    """How many of the best lines are read, for what the next five are worth as shares of the best score."""
+    """Number of best lines that are read and scored by their form; the next five weights are shares of the best score."""
     speaker: float = 0.15
     """A line of who is asked about: the person, unless the question says otherwise."""
     first_person: float = 0.1
@@ -73,9 +73,9 @@ class Weights:
     number: float = 0.2
     """A line with a number, where one is asked for."""
     tiny: float = 0.45
-    """What a line of hardly a word loses."""
+    """Malus of a line of hardly a word."""
     asks: float = 0.3
-    """What a line loses that is a question and nothing else."""
+    """Malus of a line that is a question and nothing else."""
     fusion: float = 60.0
     """The constant of reciprocal rank fusion."""
 
@@ -85,7 +85,7 @@ DEFAULT = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where a term is. `count` is the number of lines that have it; `rows` may be only those worth looking at."""
+    """The lines of a term. `count` is the number of lines that have it; `rows` may be only those worth looking at."""
 
     weight: float
     count: int
@@ -94,7 +94,7 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStats:
-    """What a chat has in all. `session_ranges` are ranges of sessions (the end inclusive) of the time that was asked for;
+    """Totals of a chat. `session_ranges` are ranges of sessions (the end inclusive) of the time that was asked for;
     `role` is the bit of the role that the question is about.
     """
 

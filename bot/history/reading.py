@@ -23,7 +23,7 @@ from bot.history import chain, jsonl, pieces
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
 
 KEPT = "kept"
-"""What a boundary leaves, in its data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
+"""Key of the checkpoint in a boundary's data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
 _LEAD = b'{"v":1,"uuid":"'
 _BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
@@ -66,9 +66,9 @@ class Loaded:
     segment: dict[str, TranscriptLine] = field(default_factory=dict)
     unreadable: list[int] = field(default_factory=list)
     circles: list[str] = field(default_factory=list)
-    """Where lines of another making follow one another in a circle."""
+    """Circles in the parent chain of lines that another program wrote."""
     short: bool = False
-    """Whether older turns were left out, although no boundary says so."""
+    """True if older turns were left out, although no boundary says so."""
 
     @property
     def messages(self) -> dict[str, Message]:
@@ -77,7 +77,7 @@ class Loaded:
 
 
 def newest(file: OpenFile, most: int | None = None) -> Loaded:
-    """What counts of a session. All lines where no boundary tells, where one that tells names lines that are not there,
+    """Read the effective lines of a session. All lines where no boundary tells, where one that tells names lines that are not there,
     and where lines of another making come before it is found. Where there is no boundary at all, only the newest turns, if
     those that have ended come to more messages than `most`.
     """
@@ -134,7 +134,7 @@ class _Tail:
 
 
 def _has_boundary(file: OpenFile, size: int) -> bool:
-    """Whether there may be a boundary in the first `size` bytes, which are not parsed for that."""
+    """True if there may be a boundary in the first `size` bytes, which are not parsed for that."""
     overlap = len(_BOUNDARY)
     starts = range(0, size, pieces.PIECE)
     return any(_BOUNDARY in file.read(at, min(pieces.PIECE + overlap, size - at)) for at in starts)
@@ -188,7 +188,7 @@ def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> i
 
 
 def _is_foreign(line: TranscriptLine) -> bool:
-    """Whether a line is none of ours: our messages tell their turn."""
+    """True if a line is none of ours: our messages tell their turn."""
     return line.message is not None and "role" in line.message and line.request_id is None
 
 
@@ -207,7 +207,7 @@ def _in_turns(nodes: Iterable[chain.Node]) -> Iterator[TranscriptLine]:
 
 
 def turn_end(file: OpenFile, request_id: str) -> Json | None:
-    """How a turn ended, by the newest line that says so; None where none does."""
+    """Return the newest end of a turn; None if it did not end."""
     needle = request_id.encode("utf-8", "replace")
     for _, raw in _backwards(file):
         if needle in raw and b'"turn_end"' in raw:
@@ -257,7 +257,7 @@ def parsed(raw: bytes) -> TranscriptLine | None:
 
 
 def is_message(raw: bytes) -> bool:
-    """Whether a line of ours is a message, by its beginning alone."""
+    """True if a line of ours is a message, by its beginning alone."""
     return _MESSAGE.match(raw) is not None
 
 

@@ -39,7 +39,7 @@ class Revisions:
             self.edits[key] = max(self.edits.get(key, (0, "")), moment)
 
     def shows(self, line: ArchiveLine) -> bool:
-        """Whether a line still counts."""
+        """True if a line still counts."""
         if line.message_id is None:
             return True
         if line.message_id in self.removed:
@@ -49,12 +49,12 @@ class Revisions:
 
 
 def may_revise(raw: bytes) -> bool:
-    """Whether bytes may hold an edit or a removal: most do not, and need not be read for that."""
+    """True if bytes may hold an edit or a removal: most do not, and need not be read for that."""
     return any(mark in raw for mark in _MARKS)
 
 
 def revisions(lines: Iterable[ArchiveLine | None]) -> Revisions:
-    """Those in lines of one chat."""
+    """Collect the revisions in the lines of one chat."""
     found = Revisions()
     for line in lines:
         if line is not None:

@@ -24,7 +24,7 @@ LINGER = 0.1
 SLICE = 200
 """Lines that are indexed at once while the gateway runs."""
 WAIT_BYTES = 1_000_000
-"""How much of a chat a search indexes before it looks. Where more is missing, only as much of the newest is looked at."""
+"""Bytes of a chat that a search indexes before it looks. Where more is missing, only as much of the newest is looked at."""
 NEAR = 1
 """Lines that come with a hit, on each side."""
 

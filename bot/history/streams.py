@@ -42,7 +42,7 @@ class Stream:
         """Bytes in all."""
 
     def read(self, at: int, count: int) -> bytes:
-        """What stands at a place, which must not go over the end of a file."""
+        """Read the bytes at a position, which must not cross the end of a file."""
         if at >= self._begin:
             return self._main.read(at - self._begin, count)
         number = bisect_right(self._begins, at) - 1

@@ -15,7 +15,7 @@ from bot.contracts import Disk, Json
 from bot.history import artifacts, jsonl, names, pieces
 
 TOOL = "task"
-"""What an artifact came from that is the transcript of a task."""
+"""Source of artifacts that are transcripts of tasks."""
 HEAD = "task"
 """The place in the first line of what is known of the task itself."""
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")

@@ -120,7 +120,7 @@ class Transcript:
         return found if found is not None else await self.load(chat_key)
 
     async def read(self, chat_key: str, *, whole: bool = False, most: int | None = None) -> Loaded:
-        """What counts of the current session: with a boundary that names what it leaves, no more than from there on; with
+        """Read the effective lines of the current session: with a checkpoint, no more than from there on; with
         no boundary at all, no more turns than come to over `most` messages. `whole`: all of it. Leaves out what it cannot
         read. Raises `errors.StorageError`.
         """
@@ -148,7 +148,7 @@ class Transcript:
         return loaded
 
     async def ended(self, chat_key: str, request_id: str) -> Json | None:
-        """How a turn of the current session ended, however long ago; None where it did not."""
+        """Return the end of a turn of the current session, however long ago; None if it did not end."""
         return await self._asked(self._ended, chat_key, request_id)
 
     async def sessions(self, chat_key: str) -> list[str]:
@@ -156,7 +156,7 @@ class Transcript:
         return await self._asked(self._sessions, chat_key)
 
     async def has(self, chat_key: str) -> bool:
-        """Whether this chat has a transcript, be its current session empty."""
+        """True if this chat has a transcript, be its current session empty."""
         return bool(await self.sessions(chat_key))
 
     async def keep(self, parts: Mapping[str, Any]) -> None:

@@ -57,7 +57,7 @@ def _sessions(disk: Disk, folder: Path) -> Iterator[Path]:
 
 
 def _speaks_of(disk: Disk, file: Path, request_id: str) -> bool:
-    """Whether a line belongs to the turn; a boundary may name it long after it."""
+    """True if a line belongs to the turn; a boundary may name it long after it."""
     named, joined = f'"requestId":"{request_id}"'.encode(), f'"{request_id}"'.encode()
     with closing(disk.open(file)) as opened:
         return any(

@@ -48,7 +48,7 @@ def _read(raw: bytes) -> ArchiveLine | None:
 
 @dataclass(frozen=True, slots=True)
 class LineRange:
-    """What a file holds: times of its readable lines (none: `first > last`), and how many cannot be read."""
+    """Times (ms) of a file's readable lines (none: `first > last`), and the number of unreadable ones."""
 
     first: int
     last: int
@@ -69,7 +69,7 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether older lines say nothing more: they need not be counted."""
+        """True if older lines say nothing more: they need not be counted."""
         return not self._query.counted and self.filled
 
     def scan(self, raws: Iterable[bytes]) -> LineRange | None:
@@ -97,7 +97,7 @@ class Window:
 
     @property
     def filled(self) -> bool:
-        """Whether older lines are only counted."""
+        """True if older lines are only counted."""
         return self._total >= self._query.offset + self._query.limit
 
     def look(self, line: ArchiveLine) -> None:
@@ -111,7 +111,7 @@ class Window:
             self._total += 1
 
     def passes(self, span: LineRange) -> bool:
-        """Whether a file can be left out because nothing in it is of the time that is asked for."""
+        """True if a file can be left out because nothing in it is of the time that is asked for."""
         query = self._query
         outside = (
             span.first > span.last

@@ -172,14 +172,14 @@ _ASKING_CJK = (
 )
 # Longer ones first: the first that fits is taken out.
 ASKING_CJK = re.compile("|".join(map(re.escape, sorted(_ASKING_CJK.split(), key=len, reverse=True))))
-"""What asks in Chinese, Japanese and Korean, where no space sets it apart."""
+"""Question words in Chinese, Japanese and Korean, where no space sets them apart."""
 
 ASKING_PHRASES = re.compile(
     r"\b(?:so far|to date|until now|up to now|these days|at (?:the moment|present)|right now|as of now)\b"
     r"|^\W*(?:please\s+)?(?:list|name|describe|summari[sz]e|show|find)\b",
     re.IGNORECASE,
 )
-"""What frames a question in English and is no part of what it is about."""
+"""Phrases that frame a question in English and are no part of its subject."""
 
 PARTICLES = frozenset(
     "的了是在我你您他她它们們咱有和就不也都很过過给給到对對把被让讓从從这這那个個一上下来來去要会會能可么麼什谁誰哪怎几幾多少为為"

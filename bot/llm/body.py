@@ -54,7 +54,7 @@ def wire(request: ModelRequest) -> bytes:
 
 
 def digest(request: ModelRequest) -> str | None:
-    """What tells these bytes from all others; None for what cannot be sent."""
+    """Digest of the request's bytes; None for a request that cannot be sent."""
     try:
         return hashlib.sha256(wire(request)).hexdigest()
     except (ValueError, TypeError):

@@ -112,7 +112,7 @@ _CERTAIN = frozenset(STATUS_OF_TYPE) - {"api_error", "invalid_request_error", "n
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a provider said when it failed: `status` is None where no answer came, 200 where the stream failed."""
+    """A failed answer of the provider: `status` is None where no answer came, 200 where the stream failed."""
 
     status: int | None
     type: str | None = None

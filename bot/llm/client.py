@@ -287,7 +287,7 @@ def _count(value: object) -> int | None:
 
 
 def _compacts(capabilities: object) -> bool:
-    """Whether the provider says that the model summarizes when it is asked to."""
+    """True if the provider says that the model summarizes when it is asked to."""
     found = capabilities
     for name in ("compaction", "summarize", "supported"):
         found = found.get(name) if isinstance(found, dict) else None

@@ -34,7 +34,7 @@ class Turn:
 
     words: str = ""
     attachments: list[str] = field(default_factory=list)
-    """What came along and was not read; `files` are those that were."""
+    """Attachments that were not read; `files` are those that were."""
     files: list[str] = field(default_factory=list)
     earlier: list[Said] = field(default_factory=list)
     loaded: list[Said] = field(default_factory=list)
@@ -51,18 +51,18 @@ class Turn:
 
     @property
     def about_me(self) -> bool:
-        """Whether it asks for the person's own words alone."""
+        """True if it asks for the person's own words alone."""
         return _MINE.search(self.words) is not None
 
     @property
     def quoted(self) -> str | None:
-        """What stands in quotation marks: the keyword."""
+        """The text in quotation marks: the keyword."""
         match = _QUOTED.search(self.words)
         return (match[1] or match[2]).strip() or None if match else None
 
     @property
     def found(self) -> list[Said]:
-        """What was said earlier, oldest first: what was loaded, or else what is in view, that fits the question."""
+        """Earlier words that fit the question, oldest first: loaded ones, or else those in view."""
         key = (self.quoted or "").casefold()
         for said in (self.loaded, self.earlier):
             fits = [
@@ -76,7 +76,7 @@ class Turn:
         return any(tool == name for tool, _, _ in self.results)
 
     def failed(self, name: str) -> bool:
-        """Whether every call of this tool failed."""
+        """True if every call of this tool failed."""
         return all(error for tool, _, error in self.results if tool == name)
 
     def result(self, name: str) -> str:

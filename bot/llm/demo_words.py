@@ -58,7 +58,7 @@ def say(name: str, words: str) -> str:
 
 
 def notes(said: Iterable[str]) -> str:
-    """What is worth remembering, as a demo sees it: the newest things that people said."""
+    """The demo's memory notes: the newest words of people."""
     rows = [f"- {' '.join(words.split())[:200]}" for words in said if words.strip()]
     facts = "\n".join(rows[-20:]) or "- nothing was said yet"
     return f"## Facts\n{facts}\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n(none)"

@@ -25,7 +25,7 @@ class WatchedModel:
         self._model = model
         self._clock = clock
         self.asked: float | None = None
-        """When the last call ended, in epoch seconds; None where there was none."""
+        """End of the last call in epoch seconds; None if there was none."""
         self.trouble = ""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:

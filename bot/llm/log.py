@@ -32,7 +32,7 @@ WORTH_SHOWING = 40
 
 
 def logging_switches(env: Mapping[str, str], *, log_messages: bool) -> tuple[bool, bool]:
-    """Whether to log messages, and whether to log whole payloads.
+    """Return whether to log messages, and whether to log whole payloads.
 
     `SMA_LOG_LLM_MESSAGES=0` wins over `llm.logMessages`, and no messages means no payload either.
     """

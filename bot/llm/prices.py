@@ -16,7 +16,7 @@ class Price:
     output: float
     read: float
     above: int | None = None
-    """Where the prompt has more tokens than this, `higher` holds for every token of the request."""
+    """If the prompt has more tokens than this, `higher` holds for every token of the request."""
     higher: Price | None = None
 
     def of(self, usage: Usage, hour_writes: int) -> float:
@@ -54,30 +54,30 @@ def cost_usd(model: str, usage: Usage, *, hour_writes: int = 0) -> float | None:
 
 
 def million(model: str) -> tuple[float, float] | None:
-    """What a million tokens read and a million tokens written cost; None where the model's price is unknown."""
+    """Return the price of a million tokens of input and of output in US dollars; None if the model's price is unknown."""
     price = _price(model, 0)
     return None if price is None else (price.input, price.output)
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixCost:
-    """What a part of a prompt costs the next request, in US dollars."""
+    """Cost of a part of a prompt in the next request, in US dollars."""
 
     write: float
-    """Where it has changed, and is written to the cache anew."""
+    """If it has changed and is written to the cache anew."""
     read: float
-    """Where it has not, and is read from the cache."""
+    """If it has not changed and is read from the cache."""
 
     @property
     def extra(self) -> float:
-        """What the change costs: writing instead of reading."""
+        """Cost of the change: writing instead of reading."""
         return self.write - self.read
 
 
 def prefix_cost(
     model: str, tokens: int, *, prompt: int | None = None, hour: bool = False
 ) -> PrefixCost | None:
-    """What `tokens` of a prefix cost; None where the model's price is unknown. `prompt` is the size of the whole
+    """Return the cost of `tokens` of a prefix; None if the model's price is unknown. `prompt` is the size of the whole
     request, which decides the price of some models; `hour` says that the cache keeps it for an hour.
     """
     price = _price(model, tokens if prompt is None else prompt)

@@ -50,7 +50,7 @@ class Windows:
         return self._figure(model, "maxOutput")
 
     def compacts(self, model: str) -> bool:
-        """Whether the model's provider summarizes a conversation when it is asked to."""
+        """True if the model's provider summarizes a conversation when it is asked to."""
         return bool(self._figure(model, "compacts"))
 
     def compacts_not(self, model: str) -> None:
@@ -58,7 +58,7 @@ class Windows:
         self._learned.set(model, "compacts", None)
 
     def max_tokens(self, model: str) -> int:
-        """What to ask for: `llm.maxTokens`, or less where the model gives less; where that is more than the whole window, a
+        """Return the output tokens to ask for: `llm.maxTokens`, or less if the model gives less; if that is more than the whole window, a
         fourth of it.
         """
         most, window = self.max_output(model), self.window(model)

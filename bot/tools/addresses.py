@@ -51,7 +51,7 @@ _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def public(words: str) -> bool:
-    """Whether this is a public address, in the form in which a resolver gives it."""
+    """True if this is a public address, in the form in which a resolver gives it."""
     try:
         address = ipaddress.ip_address(words)
     except ValueError:

@@ -16,9 +16,9 @@ import regex
 from bot.contracts import Json, Tool
 
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
-"""What a word counts in the name of a tool, in its description and in the name of an argument."""
+"""Weights of a word in the name of a tool, in its description and in the name of an argument."""
 ALIKE = 0.6
-"""What a word counts that only begins alike: `issue` and `issues`."""
+"""Weight of a word that only begins alike: `issue` and `issues`."""
 BEGINS = 4
 """Characters that two words must share for that."""
 LONGEST_QUERY = 60
@@ -68,11 +68,11 @@ class Catalog(Protocol):
         ...
 
     def offers(self) -> Sequence[Offer]:
-        """What can be called now."""
+        """Return the tools that can be called now."""
         ...
 
     def sources(self) -> Mapping[str, str]:
-        """Where they come from, each with how it is, for the model."""
+        """Return the sources of tools, each with its state, for the model."""
         ...
 
 

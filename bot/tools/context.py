@@ -19,11 +19,11 @@ class Injection(Protocol):
     """The one way in which a tool may change the messages in flight: older turns, before the current message."""
 
     def room(self) -> int:
-        """How many more messages this run may inject."""
+        """Return how many more messages this run may inject."""
         ...
 
     def in_view(self, line: ArchiveLine) -> bool:
-        """Whether the model sees this line already, or it is the message being answered."""
+        """True if the model sees this line already, or it is the message being answered."""
         ...
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
@@ -59,7 +59,7 @@ async def _settled() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """What a tool may know of its turn. `reply` is None where no chat asked; `private` says that nobody but `user_id`
+    """A tool's view of its turn. `reply` is None if no chat asked; `private` says that nobody but `user_id`
     reads along. `people` are the ids of all whose messages the turn answers; `view` gives what the model is shown.
     """
 
@@ -79,7 +79,7 @@ class ToolExecutionContext:
     tasks: Tasks | None = None
     """None inside a task: it cannot give out others."""
     approvals: Callable[[Approvals], Approvals] = _themselves
-    """How the turn asks people, given how turns do."""
+    """Wraps the approvals that the turn uses."""
     inbound: Inbound | None = None
     """The message that caused the turn."""
     undeclared: Callable[[], Sequence[Json]] = tuple
@@ -116,7 +116,7 @@ def channel() -> str | None:
 
 
 def view() -> Sequence[Message]:
-    """What the model is shown in the turn; nothing outside of one."""
+    """Return the model's view in the turn; () outside of one."""
     turn = _current.get(None)
     return turn.view() if turn is not None else ()
 

@@ -31,7 +31,7 @@ _PICTURES = {
 
 
 def no_text(head: bytes) -> str | None:
-    """What a file is that begins with these bytes; None where it is text."""
+    """Return the kind of a file that begins with these bytes; None if it is text."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WebP image"
     if encoding(head) is None and b"\0" in head:
@@ -48,7 +48,7 @@ def encoding(head: bytes) -> str | None:
 
 
 def is_utf8(head: bytes) -> bool:
-    """Whether bytes may be the beginning of a text in UTF-8."""
+    """True if bytes may be the beginning of a text in UTF-8."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=False)
     except UnicodeDecodeError:

@@ -70,7 +70,7 @@ class Recorder(Protocol):
 
 
 class Around(Protocol):
-    """What stands around each call that is not known yet: it runs the call, or gives another result in its place."""
+    """Wraps each call that has no recorded result: runs it, or gives another result in its place."""
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json: ...
 

@@ -18,7 +18,7 @@ READER = "read_artifact"
 TOKEN = 33
 """Weight of one token: 3.3 ASCII characters, one CJK character, and in between for other scripts."""
 ROOM = 2_500 * TOKEN
-"""What one result may weigh in the view."""
+"""Weight of one result in the view at the most."""
 _ASCII, _OTHER, _WIDE = 10, 20, TOKEN
 _HEAD = 0.6
 """The part of the room that the head gets."""
@@ -34,12 +34,12 @@ def weight(words: str) -> int:
 
 
 def over(words: str, room: int) -> bool:
-    """Whether a text weighs more than `room`; quick for texts of any size."""
+    """True if a text weighs more than `room`; quick for texts of any size."""
     return len(words) * _ASCII > room or weight(words) > room
 
 
 def fitting(words: str, room: int) -> int:
-    """How many characters of the beginning of a text weigh `room` at the most."""
+    """Return how many characters of the beginning of a text weigh `room` at the most."""
     return _count(words[: max(0, room) // _ASCII], room)
 
 

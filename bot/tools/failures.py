@@ -21,7 +21,7 @@ from bot.telemetry.redaction import LogRedactor
 from bot.tools import excerpt
 
 STREAM = 1_000 * excerpt.TOKEN
-"""What is shown of each output of a command may weigh so much; its end is always there."""
+"""Weight of each output stream of a command at the most; its end is always shown."""
 MESSAGE = 300
 """Characters of the message of an error that nobody foresaw."""
 GOT = 100
@@ -50,7 +50,7 @@ def timed_out(tool: str, seconds: float) -> Failure:
 
 
 def failure(error: Exception, tool: str, redact: Redact = str) -> Failure:
-    """What to say of an error that a tool raised."""
+    """Return the three wordings of an error that a tool raised."""
     operator = redact(describe(error))
     if isinstance(error, errors.CommandFailed):
         return _command(error, tool, redact, operator)
@@ -231,7 +231,7 @@ def _command(error: errors.CommandFailed, tool: str, redact: Redact, operator: s
 
 
 def hints(status: int, stderr: str) -> list[str]:
-    """What the end of a command may mean, only where its own words say so."""
+    """Return likely causes of a command's end, only if its own words name them."""
     found: list[str] = []
     name = _NO_FILE.search(stderr) or (_NOT_FOUND.search(stderr) if status == 127 else None)
     if name is not None:

@@ -12,7 +12,7 @@ from bot.tools.permissions.code import border
 
 
 def warnings(root: Path) -> Iterator[str]:
-    """What works, and not as one might expect."""
+    """Yield warnings about settings that work, but not as one might expect."""
     if border(root).closed:
         yield (
             "this folder is part of Shipmate's own code or holds it, so tools that write and commands are refused here; "

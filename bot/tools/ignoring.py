@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 DEFAULT = ("*.bak", ".git/", ".ship/")
-"""What is ignored everywhere."""
+"""Patterns that are ignored everywhere."""
 LONGEST = 500
 """Characters of a pattern; a longer one matches nothing."""
 _ANY = None
@@ -33,7 +33,7 @@ class Ignore:
         self._rules = tuple(rule for pattern in patterns if (rule := _rule(pattern)) is not None)
 
     def ignored(self, path: str, *, folder: bool) -> bool:
-        """Whether a path, relative to the folder that the patterns are of, is left out. What lies in a folder that is
+        """True if a path, relative to the folder that the patterns are of, is left out. What lies in a folder that is
         left out is for whoever walks not to look at.
         """
         names = path.split("/")
@@ -66,7 +66,7 @@ def _rule(pattern: str) -> _Rule | None:
 
 
 def _matches(parts: Sequence[Part], names: Sequence[str]) -> bool:
-    """Whether the parts of a pattern are those of a path. `reached[n]`: what went before has taken n names."""
+    """True if the parts of a pattern are those of a path. `reached[n]`: what went before has taken n names."""
     reached = {0}
     for place, part in enumerate(parts):
         if part is _ANY:

@@ -112,9 +112,9 @@ class Isolation:
     which: Callable[[str], str | None] = shutil.which
     limits: Limits = field(default_factory=Limits)
     code: Border | None = None
-    """What of the folder commands do not change; found where it is not given."""
+    """Paths of the folder that commands may not change; found if not given."""
     vetting: Vetting | None = None
-    """What tells the model what to do, and which of it holds."""
+    """Decides which instruction files hold."""
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs that were seen to work, and what of the wall they can build here."""
     _running: int = 0
@@ -384,7 +384,7 @@ def _confinement(root: Path, found: Found, handles: list[int], limits: Limits, *
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What is covered: a folder, or anything else."""
+    """A covered path: a folder, or anything else."""
 
     path: str
     folder: bool
@@ -398,7 +398,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What does not exist for the model in a project's folder, and folders that are covered as a whole: they have too much
+    """Hidden paths in a project's folder, and folders that are covered as a whole: they have too much
     of it, or too much to be looked through.
     """
 
@@ -406,9 +406,9 @@ class Found:
     masks: tuple[Mask, ...] = ()
     whole: frozenset[str] = frozenset()
     sealed: tuple[str, ...] = ()
-    """What runs as ourselves after the next start, or instructs: not for commands to change."""
+    """Paths that run as ourselves after the next start, or that instruct: not for commands to change."""
     shared: tuple[str, ...] = ()
-    """Those of the sealed that have too many files which are ours under another name."""
+    """Sealed paths with too many files that are ours under another name."""
     others: tuple[tuple[str, tuple[int, int]], ...] = ()
     """Files that have other names too, with device and inode."""
 
@@ -539,7 +539,7 @@ def _shell() -> str:
 
 
 def described(ended: processes.Ended) -> str:
-    """What a command that went well has printed."""
+    """Return the output of a command that succeeded."""
     parts: Sequence[str] = [ended.stdout.rstrip("\n")] if ended.stdout.strip() else []
     if ended.stderr.strip():
         parts = [*parts, f"stderr:\n{ended.stderr.rstrip()}"]

@@ -78,7 +78,7 @@ class Policy:
     approvals: Approvals = field(default_factory=Unattended)
     narrowing: Narrowing | None = None
     vetting: Vetting | None = None
-    """What instructs, beside what does by its name."""
+    """Decides which instruction files hold, beside those known by name."""
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
         """Run a call, or give the result that says why it was not run."""
@@ -201,7 +201,7 @@ class Policy:
         return "/" + "/".join(parts)
 
     def shown(self, asked: Call, call: Json) -> str:
-        """What will run, for a person: every argument, without secrets and signs that hide something."""
+        """Return the call for a person to read: every argument, without secrets and hidden characters."""
         lines = [f"{asked.tool}"]
         # Only what begins a line is the name of an argument: no value looks like another one.
         lines += [f"{name}: {_value(value)}".replace("\n", "\n  ") for name, value in call["input"].items()]

@@ -25,7 +25,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended. `status` is negative where a signal ended it; `late`: it was stopped when its time was over,
+    """The end of a command. `status` is negative where a signal ended it; `late`: it was stopped when its time was over,
     `over`: because it had used too much of this.
     """
 

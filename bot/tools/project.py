@@ -36,7 +36,7 @@ _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a path leads, in parts from the project's folder on; () is the folder itself."""
+    """A resolved path, in parts from the project's folder on; () is the folder itself."""
 
     parts: tuple[str, ...]
 
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a walk found: its path from the project's folder on, and its size in bytes."""
+    """An entry of a walk: its path from the project's folder on, and its size in bytes."""
 
     path: str
     kind: Kind
@@ -67,10 +67,10 @@ class Project:
     def __init__(self, root: Path, code: Border | None = None) -> None:
         self.root = root.resolve()
         self.code = code or border(root)
-        """What of it is not written: Shipmate's own."""
+        """The part that is never written: Shipmate's own code."""
 
     def place(self, named: str) -> Place:
-        """Where a path leads. Raises `errors.ToolError` where that is outside, `FileNotFoundError` where it is hidden."""
+        """Resolve a path. Raises `errors.ToolError` if it leads outside, `FileNotFoundError` if it is hidden."""
         if not named or "\0" in named or len(named) > LONGEST or text.clean(named) != named:
             raise errors.ToolError(
                 "This is no path. Give one such as src/main.py, from the project's folder on."
@@ -176,7 +176,7 @@ class Project:
                 os.mkdir(name, dir_fd=folder)
 
     def ignoring(self) -> Ignore:
-        """What listing and searching leave out now."""
+        """Return the current ignore patterns of listing and searching."""
         try:
             words = self.read(Place((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
         except (OSError, errors.ToolError):
@@ -184,7 +184,7 @@ class Project:
         return Ignore([*DEFAULT, *words.splitlines()])
 
     def walk(self, place: Place, *, depth: int, most: int = VISITS) -> Walk:
-        """What is in a folder, and in those below it, `depth` levels of them: in order of name, a folder before what
+        """List a folder and those below it, `depth` levels of them: in order of name, a folder before what
         is in it. What is hidden or ignored is left out, links are not followed. Raises OSError for the folder itself.
         """
         walk = Walk([])
@@ -221,7 +221,7 @@ class Project:
 
 
 def stamp(found: os.stat_result) -> Stamp:
-    """What tells one state of a file from another."""
+    """Return the stamp that tells one state of a file from another."""
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 

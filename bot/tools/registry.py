@@ -35,7 +35,7 @@ from bot.vetting import Vetting
 
 @dataclass(frozen=True, slots=True)
 class ToolPorts:
-    """What tools reach of the other rooms; each takes what it needs."""
+    """Ports to the other rooms; each tool takes what it needs."""
 
     archive: Archive
     artifacts: Artifacts
@@ -58,13 +58,13 @@ class ToolPorts:
         return self.origins or Origins(self.project.root)
 
     def vetted(self) -> Vetting:
-        """Which instruction files hold."""
+        """Decides which instruction files hold."""
         return self.vetting or Vetting(self.project.root)
 
 
 SEARCH = "tool_search"
 ALWAYS = frozenset({"chat_send", "chat_load_history", SEARCH})
-"""What a request declares however small the window is."""
+"""Tools that a request declares however small the window is."""
 
 
 class Registry:
@@ -79,7 +79,7 @@ class Registry:
 
     @functools.cached_property
     def forms(self) -> tuple[tuple[Json, ...], ...]:
-        """What a request may declare, the largest first: all of it; without what is said of arguments; only what every
+        """Tool definitions that a request may declare, the largest first: all of it; without descriptions of arguments; only what every
         conversation needs, the others behind `tool_search`.
         """
         brief = tuple({**one, "input_schema": _undescribed(one["input_schema"])} for one in self.definitions)

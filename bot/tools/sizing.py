@@ -17,9 +17,9 @@ from bot.tools import context, excerpt
 from bot.tools.registry import Registry
 
 LASTING_ROOM = 4 * excerpt.ROOM
-"""What a result that does not age may weigh: instructions are of use only whole."""
+"""Weight of a result that does not age at the most: instructions are of use only whole."""
 STEP_ROOM = 4 * excerpt.ROOM
-"""What the results of one step may weigh together."""
+"""Weight of the results of one step together at the most."""
 SHORT = 50 * excerpt.TOKEN
 """A result that weighs no more, and an error that weighs ten times that, is left alone: a note is hardly smaller."""
 NO_ROOM = (
@@ -39,7 +39,7 @@ class Sizing:
         self._seen: set[str] = set()
 
     def artifact(self, call: Json) -> str | None:
-        """Where the whole result of a call is; None where that is not put away."""
+        """Return the artifact with a call's whole result; None if it is not stored."""
         return self._kept.get(call["id"])
 
     async def one(self, call: Json, content: str, origin: Provenance = ANYBODYS) -> str:

@@ -25,7 +25,7 @@ SEARCH = 1.0
 
 @dataclass(slots=True)
 class Usage:
-    """What one command uses from now on, in the project's folder; every method blocks."""
+    """Measures what one command uses from now on, in the project's folder; every method blocks."""
 
     root: Path
     limits: Limits
@@ -54,7 +54,7 @@ class Usage:
         return None
 
     def _wrote(self, room: int, pid: int) -> bool:
-        """Whether it was this command that filled the disk, as far as is seen in time: files that have changed since it
+        """True if it was this command that filled the disk, as far as is seen in time: files that have changed since it
         began, and those that it has open and nobody finds any more.
         """
         until = time.monotonic() + SEARCH
@@ -90,7 +90,7 @@ def _free(root: Path) -> tuple[int, int]:
 
 
 def _more_than(most: int, pid: int) -> bool:
-    """Whether more processes (threads count) than these have come of one that is ours."""
+    """True if more processes (threads count) than these have come of one that is ours."""
     return any(number >= most for number, _ in enumerate(_threads(pid), -_OURS))
 
 

@@ -44,7 +44,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What an address answered: the address it came from in the end, its status, its kind and its text. `elsewhere` is
+    """The answer of an address: the address it came from in the end, its status, its kind and its text. `elsewhere` is
     where it leads on to, at another host.
     """
 
@@ -57,7 +57,7 @@ class Page:
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """What this machine's resolver says."""
+    """Resolve a name by this machine's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 

@@ -120,7 +120,7 @@ class CheckedReply:
 def unfounded(
     words: str, person: str, done: Sequence[PerformedAction], *, inside: bool = True
 ) -> list[Claim]:
-    """What a reply to a `person` claims and nothing of what was `done` bears out. `inside`: what subagents did is known."""
+    """Return the claims of a reply to `person` that no action in `done` supports. `inside`: the actions of subagents are known."""
     left = _without(reading.claims(words, person), done, admits=reading.admits(words), inside=inside)
     # What does not say who did it may be what a tool has found.
     return [claim for claim in left if claim.own] if any(one.worked for one in done) else left
@@ -140,5 +140,5 @@ def _without(
 
 
 def _forgotten(view: Sequence[Message]) -> bool:
-    """Whether older turns are there as a summary only, or as what an archive told of them."""
+    """True if older turns are there as a summary only, or as what an archive told of them."""
     return any(map(memory.stands_for, view))

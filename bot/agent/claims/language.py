@@ -8,7 +8,7 @@ from typing import Literal
 import regex
 
 Kind = Literal["sent", "mailed", "saved", "deleted", "ran", "scheduled", "acted"]
-"""What is claimed. `sent` may mean this very chat, `mailed` means somewhere else; `acted` is anything else that has an
+"""The kind of a claim. `sent` may mean this very chat, `mailed` means somewhere else; `acted` is anything else that has an
 effect on the world (installed, booked, paid …).
 """
 Pattern = regex.Pattern[str]
@@ -54,7 +54,7 @@ class Language:
     done: dict[Kind, Pattern]
     """Says that somebody has done such a thing."""
     note: str
-    """What is put below a reply; `{claim}` is the sentence that is meant."""
+    """The note below a reply; `{claim}` is the sentence in question."""
 
 
 def compiled(words: str) -> Pattern:

@@ -56,7 +56,7 @@ class PerformedAction:
     looks: bool = False
 
     def bears_out(self, *, inside: bool = True) -> frozenset[Kind]:
-        """What it makes true to say. Of a subagent whose calls are not known (`inside` is false) that is anything."""
+        """Return the kinds of claims that it supports: all kinds for a subagent whose calls are not known (`inside` is false)."""
         if self.looks:
             return frozenset()
         if self.tool == ChatSend.name:
@@ -83,7 +83,7 @@ _current: ContextVar[PerformedActions | None] = ContextVar("performed_actions", 
 
 @contextlib.contextmanager
 def recorded_actions() -> Iterator[PerformedActions]:
-    """What is done within a block, by tasks that begin in it too."""
+    """Collect the actions of a block, including those of tasks that begin in it."""
     actions = PerformedActions()
     token = _current.set(actions)
     try:
@@ -124,7 +124,7 @@ def action_of(call: Json, result: Json, registry: Registry) -> PerformedAction:
 
 
 def _looks(call: Json, effects: frozenset[Effect]) -> bool:
-    """Whether a call can only have read something."""
+    """True if a call can only have read something."""
     name: str = call["name"]
     if name.startswith(_MCP):
         words = regex.findall(r"[A-Z]?[a-z]+", name.split("__", 2)[-1])
@@ -135,7 +135,7 @@ def _looks(call: Json, effects: frozenset[Effect]) -> bool:
 
 
 def told(messages: Iterable[Message], registry: Registry) -> list[PerformedAction]:
-    """What the calls in these messages have done, as their results tell."""
+    """Return the actions that the calls in these messages performed, judged by their results."""
     calls: dict[str, Json] = {}
     found: list[PerformedAction] = []
     for message in messages:

@@ -53,7 +53,7 @@ class Claim:
 
 
 def claims(words: str, person: str = "") -> list[Claim]:
-    """What a reply to the words of a `person` claims, each kind once."""
+    """Return the claims in a reply to the words of a `person`, each kind once."""
     found: dict[Kind, Claim] = {}
     person = _ends(person)
     for sentence, shown in _sentences(_ends(words)):
@@ -64,7 +64,7 @@ def claims(words: str, person: str = "") -> list[Claim]:
 
 
 def admits(words: str) -> bool:
-    """Whether a reply says that something went wrong."""
+    """True if a reply says that something went wrong."""
     return any(language.admits.search(words) for language in _languages(words))
 
 
@@ -121,7 +121,7 @@ def _clause(sentence: str, start: int, end: int) -> str:
 
 
 def _asked_otherwise(saying: Saying, person: str) -> bool:
-    """Whether it answers something else than a wish for this: a question, a text to be written, or a report."""
+    """True if it answers something else than a wish for this: a question, a text to be written, or a report."""
     if not saying.own:
         if not _order(saying.kind, person):
             return True

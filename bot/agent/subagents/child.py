@@ -47,7 +47,7 @@ class Declined(errors.ShipmateError):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What a task has of its turn: the rights of its context, the purse of all tasks, and where its costs are counted."""
+    """The turn's part in a task: its execution context, the allowance of all tasks, and the totals that count its costs."""
 
     context: ToolExecutionContext
     allowance: Allowance
@@ -71,7 +71,7 @@ class Child:
         self.tools_used: list[str] = []
         self.errors = 0
         self.kept = False
-        """Whether its transcript is on disk."""
+        """True if its transcript is on disk."""
         self.heard: Callable[[], object] = lambda: None
         """Told at the first sign of the model: from then on the provider's cache has what was sent."""
         self._own: list[Message] = [start.first]
@@ -87,7 +87,7 @@ class Child:
 
     @property
     def words(self) -> str:
-        """What it has said last."""
+        """Its last words."""
         said = (
             blocks.plain_text(one["content"]) for one in reversed(self._own) if one["role"] == "assistant"
         )
@@ -208,7 +208,7 @@ class Child:
         return [block for block in content if block.get("type") == "tool_use"]
 
     def _goes_on(self, reply: ModelReply, continuation: ContinuationPolicy) -> bool:
-        """Whether the model has not said all that it is to say."""
+        """True if the model has not said all that it is to say."""
         if self._last:
             return False
         if reply.stop_reason == "pause_turn" and not continuation.continued:

@@ -41,7 +41,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one task. `content` is its summary, or why there is none; `errors` counts failed calls."""
+    """The result of one task. `content` is its summary, or why there is none; `errors` counts failed calls."""
 
     call_id: str
     label: str
@@ -113,7 +113,7 @@ class _Meaning:
 
 
 def overview(results: Sequence[Result]) -> Overview:
-    """What the results come to, by themselves and together."""
+    """Summarise the results, each by itself and all together."""
     found = [key_findings(one.content) if one.status in {"whole", "cut"} else () for one in results]
     points = [(at, words, _meaning(words)) for at, several in enumerate(found) for words in several]
     prepared = tuple(

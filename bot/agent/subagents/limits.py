@@ -12,7 +12,7 @@ from bot.contracts import ModelReply, TaskTotals, Usage
 from bot.llm import prices
 
 ANSWER_TOKENS = 1_024
-"""What an answer takes, as long as it is not known."""
+"""Tokens assumed for an answer until its size is known."""
 LEAST_ANSWER = 256
 """Tokens below which an answer is not worth asking for."""
 
@@ -50,7 +50,7 @@ class Halted(LimitReached):
 
 @dataclass(slots=True)
 class Room:
-    """What a call may cost at the most; once it has been answered, what it did."""
+    """The most that a call may cost; after its answer, the actual cost."""
 
     tokens: int
     usd: float
@@ -79,13 +79,13 @@ def added(totals: TaskTotals, reply: ModelReply) -> TaskTotals:
 
 
 def expected(model: str, prompt: int, answer: int) -> Room:
-    """What a call may come to that reads so many tokens and writes so many, none of them cached."""
+    """Return the cost of a call with so many tokens of input and output, none of them cached."""
     usd = prices.cost_usd(model, Usage(cache_write_tokens=prompt, output_tokens=answer))
     return Room(prompt + answer, usd or 0.0)
 
 
 def next_call(limits: Limits, totals: TaskTotals, model: str, prompt: int, most: int) -> tuple[int, str]:
-    """How many tokens the answer to a prompt may have, and the limit that leaves no room for another call after it, ""
+    """Return the tokens that the answer to a prompt may have, and the limit that leaves no room for another call after it, ""
     where there is room. Raises `LimitReached` where there is none for this one.
     """
     left = limits.tokens - tokens(totals.usage) - prompt
@@ -124,7 +124,7 @@ def _usd(usd: float) -> str:
 
 
 class Allowance:
-    """What the tasks of one turn may still spend. A call takes its room before it is made and gives back what it did not
+    """The budget left for the tasks of one turn. A call takes its room before it is made and gives back what it did not
     need; one for which there is none waits as long as others are under way that may give some back.
     """
 

@@ -42,7 +42,7 @@ class _Task:
 
     def __init__(self, prefix: Sequence[Message], part: Part, gone: Deletions, found: Rebuilt) -> None:
         self.hidden = False
-        """Whether something that it had loaded was removed since."""
+        """True if something that it had loaded was removed since."""
         self._prefix = prefix
         self._part = part
         self._gone = gone

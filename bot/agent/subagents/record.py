@@ -23,7 +23,7 @@ from bot.history.tasks import HEAD
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a task begins with: `prefix` is shared with the conversation (() where nothing is), `first` its own.
+    """The beginning of a task's requests: `prefix` is shared with the conversation (() where nothing is), `first` its own.
 
     `after` is the line of the transcript up to which the prefix can be made again; its last message stands in no line.
     """

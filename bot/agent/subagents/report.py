@@ -12,7 +12,7 @@ from bot.llm.log import usage_object
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked for. `id` is a ULID, `call_id` the tool call; `label` and `prompt` are without our secrets."""
+    """A task as it was ordered. `id` is a ULID, `call_id` the tool call; `label` and `prompt` are without our secrets."""
 
     id: str
     call_id: str
@@ -45,7 +45,7 @@ class Report:
 
     @property
     def spent(self) -> Json:
-        """What the journal keeps of it, for the totals of a turn that a crash cuts off (`bot.agent.tally`)."""
+        """Return the totals that the journal keeps, for the sum of a turn that a crash cuts off (`bot.agent.tally`)."""
         totals = self._totals
         return {
             "usage": usage_object(totals.usage),
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """How long it has worked."""
+        """Seconds that it has worked, without waits for people."""
         if self._began is None:
             return 0.0
         now = self._waits_since if self._waits else self._clock.monotonic()

@@ -9,7 +9,7 @@ from bot.agent.subagents.limits import tokens
 from bot.contracts import Json, Message, TaskTotals
 
 PLACEHOLDER = "A worker of its own carries this out."
-"""What stands for every result of the step in which tasks were forked: the same words, so that all forks share them."""
+"""Stands for every result of the step in which tasks were forked: the same words, so that all forks share them."""
 SUMMARY = 3_000
 """Characters of a summary that come back; the whole of it is in the transcript of the task."""
 LABEL = 60
@@ -52,7 +52,7 @@ def directive(prompt: str) -> Message:
 
 
 def last_step() -> Message:
-    """What the last request of a task has at its end."""
+    """The message at the end of a task's last request."""
     return {"role": "user", "content": [{"type": "text", "text": LAST_STEP}]}
 
 
@@ -88,7 +88,7 @@ def summary(words: str) -> str:
 
 
 def stopped(how: str, words: str) -> str:
-    """What comes back of a task that came to a limit."""
+    """The result of a task that reached a limit."""
     said = summary(words)
     known = "It had said nothing yet." if said == NO_SUMMARY else f"What it said last:\n{said}"
     return f"({how}) {known}"

@@ -22,11 +22,11 @@ in any script.
 
 
 FARTHEST = 5_000
-"""How far an offset goes where chats are searched together: all before it are kept until their order is known."""
+"""Highest offset when chats are searched together: all lines before it are kept until their order is known."""
 MOST_CHATS = 200
 """Other chats of a person that one call searches, those last spoken in."""
 MOST_ARTIFACTS = 5
-"""What is named of one turn, the newest."""
+"""Artifacts named of one turn, the newest."""
 
 
 class LoadHistoryInput(BaseModel):

@@ -71,14 +71,14 @@ class ChatSend:
 
 
 def partly_delivered_words(sent: int, parts: int) -> str:
-    """What the model is told of a message of which only the beginning arrived."""
+    """Return the result for a message of which only the beginning arrived."""
     return (
         f"Only the first {sent} of {parts} parts were delivered; people see them. Send only what is missing."
     )
 
 
 def delivered_words(ids: Sequence[str]) -> str:
-    """What the model is told of a message that arrived."""
+    """Return the result for a message that arrived."""
     parts = f" in {len(ids)} parts" if len(ids) > 1 else ""
     return f"Delivered{parts} (message id {', '.join(ids)})."
 

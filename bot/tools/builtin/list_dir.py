@@ -14,7 +14,7 @@ from bot.tools.registry import ToolPorts
 
 MOST = 500
 ROOM = excerpt.ROOM - 3_000
-"""What the entries may weigh; the line before them needs the rest."""
+"""Weight of the entries at the most; the line before them needs the rest."""
 _MARKS = {"folder": "/", "link": " (a link)", "other": " (no file)"}
 
 

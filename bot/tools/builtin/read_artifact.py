@@ -14,7 +14,7 @@ from bot.tools.registry import ToolPorts
 PAGE = 8_000
 """Characters of one page, where they do not weigh too much."""
 ROOM = excerpt.ROOM - 3_000
-"""What a page may weigh; the line before it needs the rest."""
+"""Weight of a page at the most; the line before it needs the rest."""
 
 
 class ReadArtifactInput(BaseModel):

@@ -19,7 +19,7 @@ from bot.tools.registry import ToolPorts
 
 LINES = 2_000
 ROOM = excerpt.ROOM - 6_000
-"""What the lines may weigh; the line before them needs the rest."""
+"""Weight of the lines at the most; the line before them needs the rest."""
 SCANNED = 64 * 1024 * 1024
 """Characters that are passed over on the way to a line."""
 COUNTED = 4 * 1024 * 1024

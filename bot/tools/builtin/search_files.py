@@ -28,15 +28,15 @@ SHOWN = 200
 MOST = 200
 LEVELS = 50
 ROOM = excerpt.ROOM - 6_000
-"""What the lines found may weigh; the line before them needs the rest."""
+"""Weight of the lines found at the most; the line before them needs the rest."""
 LARGEST = 1_000_000
-"""What an expression may come to when its repeats are written out."""
+"""Size of an expression at the most, with its repeats written out."""
 _REPEAT = re.compile(r"(?s)(.?)\{([^},]*)")
 _ODD = re.compile(r"\(\?(?:#|[A-Za-z0-9-]*x)")
 """Comments, and the mode that has more of them: they would hide what repeats what."""
 
 Find = Callable[[str], int | None]
-"""Where in a line that is which is looked for; None where it is not. Raises TimeoutError."""
+"""Returns the position of a match in a line; None if there is none. Raises TimeoutError."""
 
 
 class SearchFilesInput(BaseModel):

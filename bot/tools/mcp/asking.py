@@ -133,7 +133,7 @@ async def _asked(questions: Questions, question: Question) -> Answer:
 
 
 def kind(one: Json) -> str:
-    """What is wanted, for the person."""
+    """Return the kind of answer wanted, in words for the person."""
     if choices := _choices(one):
         shown = ", ".join(
             f"{number}. {shapes.line(label, 80)}" for number, (label, _) in enumerate(choices[:20], 1)

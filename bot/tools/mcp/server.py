@@ -315,7 +315,7 @@ class Server:
         return hashlib.sha256(whole.encode()).hexdigest()
 
     def offers(self) -> list[Offer]:
-        """What can be called now."""
+        """Return the tools that can be called now."""
         return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
 
     # ------------------------------------------------------------ calls
@@ -382,7 +382,7 @@ class Server:
         return errors.ToolError(f"The MCP server {self.name} refused: {shapes.line(message, 1_000)}")
 
     async def _answers(self, client: Client) -> bool:
-        """Whether the connection still works, which an error does not tell where each call is a request of its own."""
+        """True if the connection still works, which an error does not tell where each call is a request of its own."""
         if self._settings.url is None:
             return True
         look = asyncio.create_task(self._list(client))

@@ -51,7 +51,7 @@ class McpServers:
         return {name: _state(server) for name, server in self.servers.items()}
 
     def troubles(self) -> Mapping[str, str]:
-        """What each server's trouble is, for operators; "" where there is none."""
+        """Return each server's trouble in words for operators; "" if it has none."""
         return {name: server.trouble for name, server in self.servers.items()}
 
     def lasting(self, seconds: float) -> Mapping[str, str]:

@@ -60,7 +60,7 @@ def name_of(server: str, tool: str) -> str:
 
 
 def line(words: str, limit: int) -> str:
-    """What somebody else has written, as one line of what can be seen."""
+    """Return foreign text as one line of visible characters."""
     seen = (
         sign if sign in _JOINERS or unicodedata.category(sign) not in _HIDING else " "
         for sign in words[: limit * 4]
@@ -69,7 +69,7 @@ def line(words: str, limit: int) -> str:
 
 
 def lines(words: str, limit: int) -> str:
-    """What somebody else has written, as lines of what can be seen, cut with `…` where it is longer."""
+    """Return foreign text as lines of visible characters, cut with `…` if it is longer."""
     looked = words[: limit * 4]
     seen = "\n".join(filter(None, (line(one, limit) for one in looked.splitlines())))
     return seen if len(seen) <= limit and looked == words else f"{text.head(seen, limit - 1)}…"
@@ -178,7 +178,7 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
 def problems(
     schema: Any, value: Any, loc: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Where a value surely does not fit: by type, by what is required, by what it may be one of. What else a schema can
+    """Yield the places where a value surely breaks the schema: type, required fields, enums. What else a schema can
     say (patterns, alternatives, references) is the server's to check: its patterns are not run here.
     """
     if not isinstance(schema, dict) or len(loc) > DEPTH:

@@ -18,7 +18,7 @@ LAST_RESORT = 2 * 3_600.0
 
 
 class ServerTool:
-    """What it does nobody knows, whatever it says of itself: it may do anything."""
+    """A tool of a server. Its effects are unknown, whatever it says of itself: it may do anything."""
 
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
     ages = True

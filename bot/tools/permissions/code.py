@@ -73,15 +73,15 @@ class Border:
         return _linked(self.runs)
 
     def seals(self, path: Path) -> bool:
-        """Whether a place is part of the code, by its name alone, in any case and form."""
+        """True if a place is part of the code, by its name alone, in any case and form."""
         return any(_named_below(one, path) for one in self.sealed)
 
     def refuses(self, path: Path) -> bool:
-        """Whether a place is part of the code, by its name or by what stands there. Blocking."""
+        """True if a place is part of the code, by its name or by what stands there. Blocking."""
         return self.closed or any(_below(one, path) for one in self.sealed)
 
     def changeable(self, path: Path) -> bool:
-        """Whether tools or commands can change what stands at a place, or where a link at it leads. Blocking."""
+        """True if tools or commands can change what stands at a place, or where a link at it leads. Blocking."""
         if self.closed:
             return False
         places = (path.parent.resolve() / path.name, path.resolve())
@@ -93,7 +93,7 @@ class Border:
         return os.pathsep.join(one for one in folders if not self.changeable(Path(one)))
 
     def standing(self) -> list[Path]:
-        """What of the sealed is there."""
+        """Return the sealed paths that exist."""
         return [one for one in self.sealed if one.exists()]
 
 
@@ -143,7 +143,7 @@ def _outermost(paths: dict[Path, None]) -> tuple[Path, ...]:
 
 
 def _below(upper: Path, lower: Path) -> bool:
-    """Whether a resolved path is another one or below it, by name, or by what stands there whatever it is called."""
+    """True if a resolved path is another one or below it, by name, or by what stands there whatever it is called."""
     if _named_below(upper, lower):
         return True
     wanted = _identity(upper)

@@ -47,7 +47,7 @@ OPEN = frozenset(
         "tool_search",
     }
 )
-"""What needs no approval by itself although it may do more than read: it stays in its own folder or chat."""
+"""Tools that need no approval although they do more than read: they stay in their own folder or chat."""
 HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 """The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
@@ -78,7 +78,7 @@ def decided(call: Call, now: Now) -> Decision:
 
 
 def taints(call: Call, now: Now, least: Taint = Taint.FOREIGN) -> bool:
-    """Whether untrusted text in view, of this level at least, takes an allowance of this call away. What operators have
+    """True if untrusted text in view, of this level at least, takes an allowance of this call away. What operators have
     written holds beside text of the project; what nobody has written does not.
     """
     if now.taint < least or (call.tool in UNTAINTED and not _carries(call, now)):
@@ -89,7 +89,7 @@ def taints(call: Call, now: Now, least: Taint = Taint.FOREIGN) -> bool:
 
 
 def _carries(call: Call, now: Now) -> bool:
-    """Whether it brings what was said in other chats to where others read along: whoever wrote what is in view may be
+    """True if it brings what was said in other chats to where others read along: whoever wrote what is in view may be
     one of them.
     """
     return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private

@@ -16,7 +16,7 @@ from bot.tools.permissions.subject import Outcome
 
 
 def wrong(file: ShipFile) -> Iterator[str]:
-    """What is wrong with `permissions`."""
+    """Yield the mistakes in `permissions`."""
     lists: tuple[tuple[Outcome, Sequence[str]], ...] = (
         ("allow", file.permissions.allow),
         ("ask", file.permissions.ask),

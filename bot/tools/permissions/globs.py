@@ -20,7 +20,7 @@ def folded(words: str) -> str:
 
 
 def glob(pattern: str) -> Match:
-    """Whether a text as a whole is of this form."""
+    """Return a test that is true for a text that matches this form as a whole."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     first, *rest = [re.escape(piece).replace(r"\?", ".") for piece in pattern.split("*")]
@@ -31,7 +31,7 @@ def glob(pattern: str) -> Match:
 
 
 def path_glob(parts: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-    """Whether the parts of a path are of this form; a part `**` stands for any number of parts."""
+    """Return a test that is true for parts of a path of this form; a part `**` stands for any number of parts."""
     matches = [None if part == ANY_DEPTH else glob(part) for part in parts]
 
     def whole(path: Sequence[str]) -> bool:

@@ -31,7 +31,7 @@ NAMES = {
     "webfetch": "web_fetch",
     "write": "write_file",
 }
-"""What skills that were written for other agents call our tools."""
+"""Our tools by the names that skills for other agents use."""
 _LOAD = "skills_load"
 _KEPT = 100
 

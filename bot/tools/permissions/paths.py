@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 ReadLink = Callable[[str], str | None]
-"""What a symbolic link points to; None where there is none at this path."""
+"""Returns the target of a symbolic link; None if there is no link at this path."""
 
 LONGEST = 4_096
 MOST_LINKS = 40
@@ -44,11 +44,11 @@ class Paths:
         return self._root
 
     def inside(self, place: Place) -> bool:
-        """Whether a place is the root or below it."""
+        """True if a place is the root or below it."""
         return place.real is not None and place.real[: len(self._root)] == self._root
 
     def place(self, path: str) -> Place:
-        """Where a path leads; a relative one begins at the root."""
+        """Resolve a path; a relative one begins at the root."""
         if not path or "\0" in path or len(path) > LONGEST:
             return NOWHERE
         left = _split(path)

@@ -28,7 +28,7 @@ ARGUMENTS: Mapping[str, tuple[Kind, str]] = {
     "run_shell": ("command", "command"),
     "web_fetch": ("url", "url"),
 }
-"""What a pattern of a tool is compared with, and the argument it is taken from. A tree is a path with all below it."""
+"""The kind of value that a tool's pattern is compared with, and the argument it is taken from. A tree is a path with all below it."""
 ANYTHING = "*"
 
 

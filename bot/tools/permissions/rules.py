@@ -72,7 +72,7 @@ class Rules:
                     self._exact.setdefault(parsed.tool, []).append((outcome, parsed))
 
     def judge(self, call: Call, subjects: Sequence[Subject], now: Now) -> Decision:
-        """What is decided on a call that these people have caused together: what the weakest of them may."""
+        """Decide on a call that these people have caused together, by the rights of the weakest."""
         asked = Asked(self._paths, call.arguments)
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
@@ -84,7 +84,7 @@ class Rules:
         return replace(strictest, granted=granted, lasting=lasting, own=own)
 
     def permits(self, call: Call, subject: Subject, now: Now) -> bool:
-        """Whether one of the allow rules is for this call. What else there is to say of it is not asked here."""
+        """True if one of the allow rules is for this call. What else there is to say of it is not asked here."""
         asked = Asked(self._paths, call.arguments)
         return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool).allow)
 

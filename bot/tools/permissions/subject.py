@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What rules may know of the moment. `taint` is the level of untrusted text in view, `private` says that nobody but the
+    """The state of the moment that rules may use. `taint` is the level of untrusted text in view, `private` says that nobody but the
     person reads along.
     """
 

@@ -103,7 +103,7 @@ def _of_result(result: Json, tool: str) -> Provenance:
 
 
 def summed(origin: Provenance) -> str:
-    """What is said in a summary of whose words it stands for (`tags.ORIGIN`); "" where anybody's."""
+    """Return the origin of the words that a summary stands for (`tags.ORIGIN`); "" if anybody's."""
     return tags.dumped(origin.packed()) if origin.taint < Taint.FOREIGN else ""
 
 
