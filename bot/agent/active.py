@@ -51,7 +51,7 @@ class ActiveTurn:
         self._loaded: list[tuple[int, Message]] = []
         self._entries: list[Entry] = []
         self._sources: tuple[str, ...] = (request.request_id,)
-        self.epochs = declared
+        self.view_changes = declared
         self._ledger = declared.ledger
         self._deps = deps
         self._partial = Partial()
@@ -67,12 +67,12 @@ class ActiveTurn:
         """Write the user's message, and what else belongs to it from the beginning. It is in the transcript before
         the answer; the model need not wait for it.
         """
-        first = await self._user_message(self.request, self.epochs.tally.wrong)
+        first = await self._user_message(self.request, self.view_changes.tally.wrong)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
-        self.epochs.turn = self
+        self.view_changes.turn = self
         self._ledger.mark(
-            "turn_start", self.request.request_id, {"frame": self.epochs.frame} | self._ledger.chosen
+            "turn_start", self.request.request_id, {"frame": self.view_changes.frame} | self._ledger.chosen
         )
         self._note(first)
         for inbound, message in rest:
@@ -81,7 +81,7 @@ class ActiveTurn:
     async def resume(self, cut_off: replay.CutOff, recorded: Sequence[StepRecord]) -> None:
         """Go on with a turn that a crash cut off, as its transcript and its recorded steps tell it."""
         self._began = True
-        self.epochs.turn = self
+        self.view_changes.turn = self
         self._cut_off = cut_off
         self._recorded = recorded
         self._sources = cut_off.sources
@@ -92,7 +92,7 @@ class ActiveTurn:
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None:
             self.reply.resume(self.request.begun, cut_off, recorded)
-        self.epochs.tally.resumed(recorded)
+        self.view_changes.tally.resumed(recorded)
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
                 self.steps.end(step.id, {"error": "interrupted"})
@@ -130,9 +130,9 @@ class ActiveTurn:
         """The model is asked (`bot.agent.request_log`); returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
-        self.epochs.asked_at = self._deps.clock.monotonic()
+        self.view_changes.asked_at = self._deps.clock.monotonic()
         self.steps.begin(told["step"], "model", told["model"])
-        self._ledger.asked(self.request.request_id, told, self.epochs.parts)
+        self._ledger.asked(self.request.request_id, told, self.view_changes.parts)
         return self._partial
 
     def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
@@ -251,18 +251,18 @@ class ActiveTurn:
             self._join(
                 inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
             )
-        self.epochs.tally.turn(status, wrong)
+        self.view_changes.tally.turn(status, wrong)
         facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
-        facts[tally.KEY] = self.epochs.tally.facts
+        facts[tally.KEY] = self.view_changes.tally.facts
         if self._loaded and status != "withdrawn":
-            self.epochs.apply("injection", ViewChange("turn_end", facts))
+            self.view_changes.apply("injection", ViewChange("turn_end", facts))
         else:
             self._ledger.mark("turn_end", self.request.request_id, facts)
-        self.epochs.turn = None
+        self.view_changes.turn = None
         if status != "withdrawn":
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
             self.store.commit(turn, strip_thinking=bool(self._injected_count))
-            self.epochs.within_cap(self.upkeep.cut)
+            self.view_changes.within_cap(self.upkeep.cut)
         await self._ledger.flush()
 
     def _keep_partial(self) -> None:
@@ -279,7 +279,7 @@ class ActiveTurn:
 
     async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
         """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
-        self.epochs.apply(reason, view_changes.dropped(dropped))
+        self.view_changes.apply(reason, view_changes.dropped(dropped))
         await self._ledger.flush()
 
     def changed(self, change: ViewChange) -> None:
@@ -347,7 +347,7 @@ class ActiveTurn:
             "ts": [line.ts for line in taken],
             "keys": [list(key) for key in keys],
         }
-        self.epochs.apply("injection", view_changes.injected(record))
+        self.view_changes.apply("injection", view_changes.injected(record))
         await self._ledger.flush()
         return taken
 
@@ -361,7 +361,7 @@ class ActiveTurn:
 
     def undeclared(self) -> tuple[Json, ...]:
         """The definitions of tools that this model's window has no room for: `tool_search` finds them."""
-        return self._deps.registry.behind(self.epochs.tools)
+        return self._deps.registry.behind(self.view_changes.tools)
 
     def _must_run(self) -> None:
         """What a stop has left behind, because it took its time, may do nothing more in this turn."""

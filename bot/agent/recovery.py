@@ -77,12 +77,14 @@ async def ask(
             model=deps.model_name,
             max_tokens=tries.max_tokens,
             system=system,
-            tools=turn.epochs.tools,
+            tools=turn.view_changes.tools,
             history=turn.store.view(),
             injected=turn.injected,
             current=[*turn.view, *continuation.tail],
         )
-        if not tries.unbound and (loose := next(loose_thinking(turn.epochs.sent, request.messages), None)):
+        if not tries.unbound and (
+            loose := next(loose_thinking(turn.view_changes.sent, request.messages), None)
+        ):
             tries.unbound = True
             deps.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
             await turn.cut([], "thinking")
@@ -114,7 +116,7 @@ async def _without_what_is_bound(
         await turn.cut([], "thinking")
         return True
     if condensed(turn.store.head):
-        turn.epochs.apply("summary_refused", view_changes.in_words(turn.store.head))
+        turn.view_changes.apply("summary_refused", view_changes.in_words(turn.store.head))
         return True
     if continuation.paused and isinstance(error, errors.RequestInvalid):
         # It takes a paused answer only as it came, and only while it remembers it.
@@ -134,11 +136,11 @@ def _sound(request: ModelRequest, continuation: ContinuationPolicy) -> ModelRequ
 
 
 async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: ContinuationPolicy) -> ModelReply:
-    deps, before = continuation.deps, turn.epochs.parts
+    deps, before = continuation.deps, turn.view_changes.parts
     heard = turn.asks(
         record(request, deps.ids.ulid(), before, tail=continuation.tail, paused=continuation.paused)
     )
-    turn.epochs.sent = request.messages
+    turn.view_changes.sent = request.messages
     reply: ModelReply | None = None
     preview = turn.request.preview
     try:
@@ -156,7 +158,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: Continu
         raise
     deps.learn(request, reply)
     turn.upkeep.answered(reply.usage)
-    turn.epochs.tally.asked(reply.usage, reply.cost_usd)
+    turn.view_changes.tally.asked(reply.usage, reply.cost_usd)
     return reply
 
 
@@ -198,29 +200,29 @@ def _shrink(
         return
     if large:
         if tries.smaller > MAX_TRIES or not (
-            _lightened(turn, last=tries.smaller == MAX_TRIES) or turn.epochs.fewer_tools()
+            _lightened(turn, last=tries.smaller == MAX_TRIES) or turn.view_changes.fewer_tools()
         ):
             raise TurnTooLarge from error
         return
     half = _oldest_half(turn)
     possible = half is None and tries.smaller <= MAX_TRIES
-    if possible and (_lightened(turn, last=True) or turn.epochs.fewer_tools()):
+    if possible and (_lightened(turn, last=True) or turn.view_changes.fewer_tools()):
         return
     if half is None and not tries.halvings:
         raise TurnTooLarge from error
     if half is None or tries.smaller > MAX_TRIES:
-        turn.epochs.apply("overflow", view_changes.dropped("all"))
+        turn.view_changes.apply("overflow", view_changes.dropped("all"))
         raise HistoryCleared from error
     tries.halvings += 1
-    turn.epochs.apply("overflow", half)
+    turn.view_changes.apply("overflow", half)
 
 
 def _masked(turn: ActiveTurn, error: errors.ContextOverflow, deps: AgentDeps) -> bool:
     """Mask old tool results, of the running turn too; whether that alone can be enough."""
-    before = turn.epochs.tokens()
-    if not turn.epochs.mask_old("overflow", above=0):
+    before = turn.view_changes.tokens()
+    if not turn.view_changes.mask_old("overflow", above=0):
         return False
-    after, window = turn.epochs.tokens(), error.window or deps.windows.window(deps.model_name)
+    after, window = turn.view_changes.tokens(), error.window or deps.windows.window(deps.model_name)
     if error.tokens is None or window is None:
         return after <= before * ENOUGH
     return after / before * error.tokens < window
@@ -232,10 +234,10 @@ def _lightened(turn: ActiveTurn, *, last: bool) -> bool:
     """
     injected, longest = len(turn.injected), blocks.longest_result(turn.view)
     if injected:
-        turn.epochs.apply("overflow", view_changes.injected({"kept": 0 if last else injected // 2}))
+        turn.view_changes.apply("overflow", view_changes.injected({"kept": 0 if last else injected // 2}))
     if longest > SHORT_RESULT and (last or not injected):
         limit = SHORT_RESULT if last else max(SHORT_RESULT, longest // 4)
-        turn.epochs.apply("overflow", view_changes.masked(blocks.shortened_results(turn.view, limit)))
+        turn.view_changes.apply("overflow", view_changes.masked(blocks.shortened_results(turn.view, limit)))
     return bool(injected) or longest > SHORT_RESULT
 
 
@@ -244,7 +246,7 @@ def make_room(turn: ActiveTurn) -> bool:
     half = _oldest_half(turn)
     if half is None:
         return _lightened(turn, last=False)
-    turn.epochs.apply("overflow", half)
+    turn.view_changes.apply("overflow", half)
     return True
 
 

@@ -21,7 +21,7 @@ class Removing:
     def __init__(self, chat_key: str, declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> None:
         self.due = True
         self._chat_key = chat_key
-        self._epochs = declared
+        self._view_changes = declared
         self._upkeep = upkeep
         self._deps = deps
 
@@ -75,9 +75,9 @@ class Removing:
         if uuids or ids:
             data: Json = {"dropped": [], "blank": uuids} | ({"unquoted": ids} if ids else {})
             since = min(filter(None, (since, quoted_since)), default=0)
-            if self._epochs.store.head is not None and reading.summed_up(lines, since):
+            if self._view_changes.store.head is not None and reading.summed_up(lines, since):
                 data["head"] = self._head()
-            self._epochs.apply("deletion", ViewChange("boundary", data))
+            self._view_changes.apply("deletion", ViewChange("boundary", data))
             await self._written()
         # Once more: what was written in between may have seen it.
         await self._upkeep.take_back(wanted.turns, blank=True)
@@ -89,5 +89,5 @@ class Removing:
         return memory.head(words, nonce=fresh_nonce(self._deps)) if words else None
 
     async def _written(self) -> None:
-        if not await self._epochs.ledger.flush():
+        if not await self._view_changes.ledger.flush():
             raise errors.StorageError("the transcript cannot be written")

@@ -49,8 +49,8 @@ class AgentRuntime:
         self.last_used = deps.clock.monotonic()
         self._deps = deps = deps.of_chat()
         self._ledger = Ledger(chat_key, deps.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
-        self.epochs = ViewChanges(self.store, self._ledger, deps)
-        self.upkeep = Upkeep(chat_key, self.epochs, deps)
+        self.view_changes = ViewChanges(self.store, self._ledger, deps)
+        self.upkeep = Upkeep(chat_key, self.view_changes, deps)
         self._frozen: Frozen | None = None
         self._filled = False
         self._cut_off: replay.CutOff | None = None
@@ -61,7 +61,7 @@ class AgentRuntime:
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
-        self._removing = Removing(chat_key, self.epochs, self.upkeep, deps)
+        self._removing = Removing(chat_key, self.view_changes, self.upkeep, deps)
 
     @property
     def owes(self) -> bool:
@@ -113,8 +113,8 @@ class AgentRuntime:
         await self.upkeep.forget()
         await self._ledger.new_session()
         count = len(self.store)
-        self.epochs.tally.wrong = []
-        self.epochs.apply("new", view_changes.dropped("all"))
+        self.view_changes.tally.wrong = []
+        self.view_changes.apply("new", view_changes.dropped("all"))
         await self._ledger.flush()
         self._frozen = None
         self._filled = True
@@ -158,7 +158,7 @@ class AgentRuntime:
             before=before,
         )
         if deps.model_name != before:
-            self._frozen, self.upkeep.system, self.epochs.asked_at = None, (), None
+            self._frozen, self.upkeep.system, self.view_changes.asked_at = None, (), None
 
     async def describe(self) -> Json:
         """As `contracts.Agent.describe`."""
@@ -194,7 +194,11 @@ class AgentRuntime:
         hidden = deps.estimator.messages(deps.model_name, results) - deps.estimator.messages(
             deps.model_name, shown
         )
-        return self.epochs.tally.facts | {"tokens": whole, "maskedTokens": hidden, "messages": len(store)}
+        return self.view_changes.tally.facts | {
+            "tokens": whole,
+            "maskedTokens": hidden,
+            "messages": len(store),
+        }
 
     async def history(self) -> str:
         """As `contracts.Agent.history`."""
@@ -209,8 +213,8 @@ class AgentRuntime:
             return None
         entries = self.store.turns[-1].entries
         await self.upkeep.undo([entry.uuid for entry in entries])
-        await undoing.take_back(self.chat_key, self.epochs, self._deps)
-        self.epochs.within_cap(self.upkeep.cut)
+        await undoing.take_back(self.chat_key, self.view_changes, self._deps)
+        self.view_changes.within_cap(self.upkeep.cut)
         await self._ledger.flush()
         return self._deps.redact(showing.said(entries[0].message))
 
@@ -251,11 +255,11 @@ class AgentRuntime:
                     return
                 await self._adopt_archive(request)
             await self.upkeep.load()
-            lines = await filling.filled(self.epochs, self.upkeep, self._deps)
+            lines = await filling.filled(self.view_changes, self.upkeep, self._deps)
             self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
             self._filled = True
-            if await self._removing.attempt() | self.epochs.within_cap(self.upkeep.cut):
+            if await self._removing.attempt() | self.view_changes.within_cap(self.upkeep.cut):
                 await self._cut_anew()
 
     async def cut_off(self) -> tuple[str, ...]:
@@ -288,7 +292,7 @@ class AgentRuntime:
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         deps = self._deps
         steps = StepLog(request.request_id, deps.steps, self._steps, clock=deps.clock, log=deps.log)
-        turn = ActiveTurn(request, self.epochs, self.upkeep, steps, deps)
+        turn = ActiveTurn(request, self.view_changes, self.upkeep, steps, deps)
         began = deps.clock.monotonic()
         status: TurnStatus = "done"
         unknown = False
@@ -354,9 +358,9 @@ class AgentRuntime:
         if again and cut_off is not None:
             cut_off.loaded = await self._removing.loaded(cut_off.loaded)
             await turn.resume(cut_off, recorded)
-            self.epochs.settle(system)
+            self.view_changes.settle(system)
         else:
-            self.epochs.settle(system)
+            self.view_changes.settle(system)
             await turn.begin()
 
     async def _work(self, turn: ActiveTurn, system: list[Json]) -> TurnOutcome:
@@ -431,7 +435,7 @@ class AgentRuntime:
     async def _system(self, request: TurnRequest) -> list[Json]:
         """The system prompt. It is put together anew only when the prompt cache is cold or gone anyway."""
         deps, inbound = self._deps, request.inbound
-        if self._frozen is None or self.epochs.cold:
+        if self._frozen is None or self.view_changes.cold:
             fresh = await deps.freeze(self.chat_key, inbound.channel if inbound is not None else None)
             if self._frozen not in {None, fresh}:
                 deps.log.write("prompt", "the instructions or the skills have changed")

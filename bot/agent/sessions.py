@@ -60,7 +60,7 @@ class Sessions:
             return {"how": "here"}
         await self._leave()
         data = {"reason": "resume", "from": {"session": current}} | self._totals()
-        await self._runtime.epochs.ledger.resume(found[0], data)
+        await self._runtime.view_changes.ledger.resume(found[0], data)
         return self._done("an earlier session goes on", found[0], current, known)
 
     async def fork(self, request_id: str | None, back: int) -> Json:
@@ -77,7 +77,7 @@ class Sessions:
         current = await self._transcript.current(self._chat_key)
         await self._leave()
         origin = {"session": current, "requestId": min(points[at].sources)}
-        session = await self._runtime.epochs.ledger.fork(
+        session = await self._runtime.view_changes.ledger.fork(
             points[at], {"reason": "fork", "from": origin} | self._totals()
         )
         return self._done("a fork of the session begins", session, current, known) | {
@@ -92,7 +92,7 @@ class Sessions:
         """What the chat has come to, and which model was chosen for it, is told in the session that goes on: it is the
         chat's, not a session's.
         """
-        tally = self._runtime.epochs.tally
+        tally = self._runtime.view_changes.tally
         tally.epoch()
         return {KEY: tally.facts, CHOSEN: self._runtime.chosen}
 

@@ -66,7 +66,7 @@ async def _steps(
                 return await _say_what_came(turn, continuation, error)
             calls = turn.add_reply(reply, continuation.continued)
             if continuation.tail:
-                turn.epochs.apply("continuation", ViewChange("tail", {}))
+                turn.view_changes.apply("continuation", ViewChange("tail", {}))
             outcome = await _act(turn, reply, calls, continuation, tasks)
             if outcome is not None:
                 return outcome
@@ -157,7 +157,7 @@ def _tool_context(turn: ActiveTurn) -> ToolExecutionContext:
         private=inbound is not None and inbound.chat_type == "direct",
         people=tuple(dict.fromkeys(one.user_id for one in (inbound, *turn.request.also) if one is not None)),
         view=lambda: [*turn.store.view(), *turn.injected, *turn.view],
-        settle=turn.epochs.ledger.flush,
+        settle=turn.view_changes.ledger.flush,
         touched=turn.touched.append,
         undeclared=turn.undeclared,
         inbound=inbound,

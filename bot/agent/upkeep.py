@@ -47,7 +47,7 @@ class Upkeep:
         self.stand_in: Sequence[Json] = ()
         self.breaker = compaction.Breaker(deps.clock)
         self._chat_key = chat_key
-        self._epochs = declared
+        self._view_changes = declared
         self._store = declared.store
         self._deps = deps
         self._request_id: str | None = None
@@ -160,10 +160,10 @@ class Upkeep:
         hard = deps.budget().hard
         if hard is None or not deps.compaction.enabled or not self._store.turns or self.breaker.open:
             return
-        if max(self._asked, self._epochs.tokens()) <= hard:
+        if max(self._asked, self._view_changes.tokens()) <= hard:
             return
         # What the running turn leaves of the room, less a half of that for what is still to come.
-        left = hard - self._epochs.tokens() + self._tokens(self._store.view())
+        left = hard - self._view_changes.tokens() + self._tokens(self._store.view())
         dropped = self._border(min(deps.compaction.keep_tokens, max(0, left // 2)))
         if self._tokens(self._messages(dropped)) >= compaction.WORTH:
             await self._compact("size", dropped, current=current)
@@ -173,7 +173,7 @@ class Upkeep:
         deps = self._deps
         if not deps.compaction.enabled or self._compacting is not None:
             return
-        if self._epochs.tokens() > deps.budget().limit and self._begin_compacting("size"):
+        if self._view_changes.tokens() > deps.budget().limit and self._begin_compacting("size"):
             return
         if self._extracting is not None:
             return
@@ -187,12 +187,17 @@ class Upkeep:
         """Compact a chat that has been quiet for so long that the provider is about to forget it, while reading it once
         more is cheap: its next turn then begins with little.
         """
-        policy, asked = self._deps.compaction, self._epochs.asked_at
-        if asked is None or self._compacting is not None or self._epochs.turn is not None or not self._reads:
+        policy, asked = self._deps.compaction, self._view_changes.asked_at
+        if (
+            asked is None
+            or self._compacting is not None
+            or self._view_changes.turn is not None
+            or not self._reads
+        ):
             return
         quiet = self._deps.clock.monotonic() - asked
         due = policy.enabled and policy.idle and IDLE_AFTER <= quiet < IDLE_UNTIL
-        if due and self._epochs.tokens() > policy.idle_above:
+        if due and self._view_changes.tokens() > policy.idle_above:
             self._begin_compacting("idle")
 
     def cut(self, over: Sequence[str]) -> ViewChange:
@@ -250,7 +255,7 @@ class Upkeep:
         if self._extracting is not None and not await self._ends(self._extracting):
             # It would put what it knows in the place of a memory that knows more.
             await _given_up(self._extracting)
-        before = self._epochs.tokens()
+        before = self._view_changes.tokens()
         try:
             await self._look_again()
             change = None if focus else self._from_memory(dropped)
@@ -265,13 +270,13 @@ class Upkeep:
             # Something else was quicker.
             return {"how": "nothing"}
         self._asked = 0
-        self._epochs.apply(reason, change)
-        await self._epochs.ledger.flush()
+        self._view_changes.apply(reason, change)
+        await self._view_changes.ledger.flush()
         return {
             "how": change.data["how"],
             "messages": len(change.data["dropped"]),
             "tokensBefore": before,
-            "tokensAfter": self._epochs.tokens(),
+            "tokensAfter": self._view_changes.tokens(),
         }
 
     def _from_memory(self, dropped: Sequence[str]) -> ViewChange | None:
@@ -320,7 +325,7 @@ class Upkeep:
         """Write the memory anew, beside the turns. What fails is tried again when as much is new once more."""
         newest = self._newest()
         self._since = newest
-        prefix = Prefix(self.system, self._store.view(), tally=self._epochs.tally)
+        prefix = Prefix(self.system, self._store.view(), tally=self._view_changes.tally)
         self._note_asked(())
         try:
             await self._look_again()
@@ -328,7 +333,7 @@ class Upkeep:
             await self._keep(await forks.remember(prefix, self._known, self._deps), newest)
         except _FAILED as error:
             self._write("the memory could not be written", error)
-        self._epochs.note_totals()
+        self._view_changes.note_totals()
 
     async def _keep(self, known: SessionMemory, covers: str | None) -> None:
         """Remember this from now on, and put it on file. Raises `errors.StorageError`; it is remembered all the same."""
@@ -344,14 +349,14 @@ class Upkeep:
 
     def _prefix(self, current: Sequence[Message]) -> Prefix:
         if self.system:
-            return Prefix(self.system, self._store.view(), current, self._epochs.tally)
+            return Prefix(self.system, self._store.view(), current, self._view_changes.tally)
         # What was thought, or summed up, behind another system prompt would be refused.
-        return forks.in_words(Prefix(self.stand_in, self._store.view(), current, self._epochs.tally))
+        return forks.in_words(Prefix(self.stand_in, self._store.view(), current, self._view_changes.tally))
 
     def _note_asked(self, current: Sequence[Message]) -> None:
         """What a fork reads stays in the provider's cache for as long again as after a turn's own request."""
         if self.system and not current:
-            self._epochs.asked_at = self._deps.clock.monotonic()
+            self._view_changes.asked_at = self._deps.clock.monotonic()
 
     def _newest(self) -> str | None:
         return self._store.turns[-1].entries[-1].uuid if self._store.turns else None

@@ -78,7 +78,7 @@ class Tasks:
         with task_scope(order.id):
             report = Report(order, deps.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
-            root = Root(turn, self._allowance, self._turn.epochs.tally, deps.tasks)
+            root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.tasks)
             child = Child(order, start, root, registry=allowed(deps.registry), report=report, deps=deps)
             try:
                 # After a crash it is known by this what it was, and where its transcript is.
@@ -104,7 +104,7 @@ class Tasks:
         self._results.clear()
         if sum(one.status in {"whole", "cut"} for one in found) < 2:
             return list(results)
-        words = await merging.merged(found, self._allowance, self._turn.epochs.tally, self._deps)
+        words = await merging.merged(found, self._allowance, self._turn.view_changes.tally, self._deps)
         last, names = found[-1].call_id, {one.call_id for one in found}
         whose = NOBODYS
         for one in results:
@@ -203,8 +203,8 @@ class Tasks:
         turn = self._turn
         shown = [*turn.store.view(), *turn.injected, *turn.view]
         prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
-        first, tools = wording.directive(order.prompt), self._turn.epochs.tools
-        return Start(self._system, tools, prefix, first, after=turn.epochs.ledger.last)
+        first, tools = wording.directive(order.prompt), self._turn.view_changes.tools
+        return Start(self._system, tools, prefix, first, after=turn.view_changes.ledger.last)
 
 
 def allowed(registry: Registry) -> Registry:

@@ -28,8 +28,12 @@ class History(Chat):
         if not border:
             return
         block = None
-        if by_the_provider and self.epochs.frame is not None and self.epochs.frame["model"] == self.model:
-            self.epochs.settle(self.system)
+        if (
+            by_the_provider
+            and self.view_changes.frame is not None
+            and self.view_changes.frame["model"] == self.model
+        ):
+            self.view_changes.settle(self.system)
             try:
                 body = self.request(None, summarize="Shorter.")
             except rules.Refused:
@@ -38,7 +42,7 @@ class History(Chat):
                 raise
             block = self.provider.compactions.sign(SUMMARY, body)
         head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), nonce="0a1b2c3d", block=block)
-        self.epochs.apply("size", view_changes.compacted(border, head))
+        self.view_changes.apply("size", view_changes.compacted(border, head))
         if self.rng.random() < 0.2:
             self.undo()
 
@@ -50,7 +54,7 @@ class History(Chat):
             if self.store.head is not None and before is not None:
                 Checkpoint("", tuple(before.turns), before.head, before.masked).restore(self.store)
                 change = ViewChange("boundary", change.data | {"head": before.head, replay.RESTORED: True})
-            self.epochs.apply("undo", change)
+            self.view_changes.apply("undo", change)
 
     def remove(self) -> None:
         if not self.store.turns:
@@ -68,7 +72,7 @@ class History(Chat):
             data: Json = {"dropped": [], "blank": uuids}
             if self.store.head is not None and deletions.summed_up(self.ledger.lines, since):
                 data["head"] = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
-            self.epochs.apply("deletion", ViewChange("boundary", data))
+            self.view_changes.apply("deletion", ViewChange("boundary", data))
 
     def elsewhere(self) -> None:
         """A new session, an earlier one, or a copy of this one up to the end of a turn."""
@@ -132,7 +136,7 @@ class History(Chat):
         elif roll < 0.93:
             self.elsewhere()
         elif roll < 0.98:
-            self.epochs.asked_at = None
+            self.view_changes.asked_at = None
         else:
             self.damage()
 

@@ -68,13 +68,13 @@ class Chat:
         self.damaged = self.damaged or damaged
         base, since = self.base(lines)
         self.ledger = Lines(lines, self.ids, since)
-        self.epochs = ViewChanges(self.store, cast("Any", self.ledger), deps(self))
-        self.epochs.frame = self.ledger.trail.facts.get(FRAME)
+        self.view_changes = ViewChanges(self.store, cast("Any", self.ledger), deps(self))
+        self.view_changes.frame = self.ledger.trail.facts.get(FRAME)
         mended = replay.replay(self.store, lines[since:], base)
         self.declared = -1
         if mended:
             assert self.damaged, "nothing but damage has to be mended"
-            self.epochs.apply("repair", view_changes.dropped([]))
+            self.view_changes.apply("repair", view_changes.dropped([]))
         elif not self.damaged:
             self.as_from_the_beginning(lines)
         self.cut_off = replay.cut_off_turn(self.ledger.lines[since:])
@@ -137,7 +137,7 @@ class Chat:
         """Whether the next try is another one (`bot.agent.recovery`)."""
         if self.damaged and "bound to a different conversation" in refused:
             # A turn that is lost is not missed by anybody but what was thought behind it.
-            self.epochs.apply("thinking", view_changes.dropped([]))
+            self.view_changes.apply("thinking", view_changes.dropped([]))
             return True
         if turn.paused and turn.changed_in_pause and "prefill" in refused:
             self.unpause(turn)
@@ -152,12 +152,12 @@ class Chat:
 
     def unbroken(self, shown: list[Message], made: ModelRequest) -> None:
         """What was sent last is the beginning of it, where no epoch was declared; no thinking stands behind a change."""
-        count = self.epochs.tally.facts["epochs"]
+        count = self.view_changes.tally.facts["epochs"]
         if count == self.declared:
             before = self.told[:-1] if self.ended_in_a_piece(shown) else self.told
             assert shown[: len(before)] == before, "undeclared"
-        assert not list(loose_thinking(self.epochs.sent, made.messages))
-        self.told, self.declared, self.epochs.sent = shown, count, made.messages
+        assert not list(loose_thinking(self.view_changes.sent, made.messages))
+        self.told, self.declared, self.view_changes.sent = shown, count, made.messages
 
     def ended_in_a_piece(self, shown: list[Message]) -> bool:
         at = len(self.told) - 1
@@ -167,10 +167,10 @@ class Chat:
 
     def turn(self) -> None:
         """A turn of a few steps, or what is left of one that was cut off; it may crash anywhere."""
-        self.epochs.settle(self.system)
+        self.view_changes.settle(self.system)
         turn = Running(self, f"R{next(self.ids):09}")
-        self.epochs.turn = turn
-        self.ledger.mark("turn_start", turn.request.request_id, {FRAME: self.epochs.frame})
+        self.view_changes.turn = turn
+        self.ledger.mark("turn_start", turn.request.request_id, {FRAME: self.view_changes.frame})
         turn.note(self.says.person())
         self.go_on(turn)
 
@@ -183,8 +183,8 @@ class Chat:
         turn.sources, turn.entries = cut.sources, list(cut.entries)
         for data in cut.loaded:
             turn.take(data)
-        self.epochs.turn = turn
-        self.epochs.settle(self.system)
+        self.view_changes.turn = turn
+        self.view_changes.settle(self.system)
         last = turn.entries[-1].message
         if calls := blocks.tool_uses(last):
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
@@ -259,7 +259,7 @@ class Chat:
         if content:
             turn.note({"role": "assistant", "content": content}, facts)
         if turn.piece:
-            self.epochs.apply("continuation", ViewChange("tail", {}))
+            self.view_changes.apply("continuation", ViewChange("tail", {}))
 
     def end(self, turn: Running, status: str) -> None:
         self.unpause(turn)
@@ -267,40 +267,42 @@ class Chat:
             turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))
         facts = {"status": status}
         if turn.loaded and status != "withdrawn":
-            self.epochs.apply("injection", ViewChange("turn_end", facts))
+            self.view_changes.apply("injection", ViewChange("turn_end", facts))
         else:
             self.ledger.mark("turn_end", turn.request.request_id, facts)
-            self.epochs.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
-        self.epochs.turn = None
+            self.view_changes.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
+        self.view_changes.turn = None
         if status != "withdrawn":
             self.store.commit(
                 Turn(turn.request.request_id, turn.sources, tuple(turn.entries)),
                 strip_thinking=bool(turn.injected),
             )
             if over := self.store.over_cap():
-                self.epochs.apply("message_cap", view_changes.dropped(over))
+                self.view_changes.apply("message_cap", view_changes.dropped(over))
         self.ledger.safe = len(self.ledger.lines)
 
     def change_in_the_middle(self, turn: Running) -> None:
         """What may change the view while a turn runs."""
         rng, change = self.rng, self.rng.randrange(7)
         if change == 0:
-            self.epochs.mask_old("overflow", above=0)
+            self.view_changes.mask_old("overflow", above=0)
         elif change == 1 and (half := self.store.oldest_half()):
-            self.epochs.apply("overflow", view_changes.dropped(half))
+            self.view_changes.apply("overflow", view_changes.dropped(half))
         elif change == 2 and self.store.head is not None:
-            self.epochs.apply("overflow", view_changes.compacted([], None))
+            self.view_changes.apply("overflow", view_changes.compacted([], None))
         elif change == 3:
             if shorter := blocks.shortened_results(turn.view, 500):
-                self.epochs.apply("overflow", view_changes.masked(shorter))
+                self.view_changes.apply("overflow", view_changes.masked(shorter))
         elif change == 4 and turn.loaded:
-            self.epochs.apply("overflow", view_changes.injected({"kept": rng.randrange(len(turn.loaded))}))
+            self.view_changes.apply(
+                "overflow", view_changes.injected({"kept": rng.randrange(len(turn.loaded))})
+            )
         elif change == 5:
-            self.epochs.apply("thinking", view_changes.dropped([]))
+            self.view_changes.apply("thinking", view_changes.dropped([]))
         else:
             messages = [
                 {"role": "user", "content": [text(f"older {at}")]} for at in range(rng.choice([1, 3]))
             ]
             times = [rng.randrange(100) for _ in messages]
             record = {"before": turn.entries[0].uuid, "messages": messages, "ts": sorted(times)}
-            self.epochs.apply("injection", view_changes.injected(record))
+            self.view_changes.apply("injection", view_changes.injected(record))

@@ -130,9 +130,9 @@ async def test_it_is_told_whose_words_it_stands_for(provided: Bench) -> None:
 
 async def test_what_it_cost_is_counted(provided: Bench, server: AnthropicServer) -> None:
     await talked(provided)
-    before = provided.pool._runtime(KEY).epochs.tally.facts
+    before = provided.pool._runtime(KEY).view_changes.tally.facts
     await provided.pool.compact(KEY)
-    after = provided.pool._runtime(KEY).epochs.tally.facts
+    after = provided.pool._runtime(KEY).view_changes.tally.facts
     assert after["calls"] == before["calls"] + 1
     assert after["outputTokens"] > before["outputTokens"]
     read = sum(after[name] - before[name] for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))

@@ -129,11 +129,11 @@ async def test_totals_and_frame_outlive_the_boundary_that_hides_them(bench: Benc
     bench.configure(max_messages=4)
     await talk(bench, 7)
     before = await bench.pool.stats(KEY)
-    frame = bench.pool._runtime(KEY).epochs.frame
+    frame = bench.pool._runtime(KEY).view_changes.frame
     assert before["turns"] == 7
     bench.restart()
     assert await bench.pool.stats(KEY) == before
-    assert bench.pool._runtime(KEY).epochs.frame == frame
+    assert bench.pool._runtime(KEY).view_changes.frame == frame
 
 
 async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn(bench: Bench) -> None:
@@ -150,7 +150,7 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     runtime = bench.pool._runtime(KEY)
     await runtime.fill()
     # As an overflow would: the history goes, the turn that was running stays.
-    runtime.epochs.apply("overflow", view_changes.dropped("all"))
+    runtime.view_changes.apply("overflow", view_changes.dropped("all"))
     await runtime.flush()
     bench.restart()
     await bench.pool.describe(KEY)
@@ -177,7 +177,7 @@ async def test_a_turn_that_goes_on_behind_a_boundary_does_not_reach_over_it(benc
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
     running = asyncio.create_task(bench.pool.run(request))
     await asked.wait()
-    bench.pool._runtime(KEY).epochs.apply("overflow", view_changes.dropped("all"))
+    bench.pool._runtime(KEY).view_changes.apply("overflow", view_changes.dropped("all"))
     running.cancel()
     await asyncio.wait([running])
     await bench.pool.flush()
@@ -196,8 +196,10 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     await talk(bench, 3)
     runtime = bench.pool._runtime(KEY)
     gone = runtime.store.turns[1].entries[0].uuid
-    runtime.epochs.apply("edit", view_changes.ViewChange("boundary", {"dropped": [], "blank": [gone]}))
-    runtime.epochs.apply("undo", view_changes.dropped([one.uuid for one in runtime.store.turns[0].entries]))
+    runtime.view_changes.apply("edit", view_changes.ViewChange("boundary", {"dropped": [], "blank": [gone]}))
+    runtime.view_changes.apply(
+        "undo", view_changes.dropped([one.uuid for one in runtime.store.turns[0].entries])
+    )
     await runtime.flush()
     await restarted(bench)
     assert bench.pool._runtime(KEY)._ledger._begins is not None

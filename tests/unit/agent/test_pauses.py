@@ -96,7 +96,7 @@ async def test_thinking_that_would_come_loose_is_left_out_before_anybody_refuses
     # Something has changed the history and told nobody. In place: whatever makes the view of it sees that.
     before = bench.pool._runtime(KEY).store.messages()[0]
     copy = {**before, "content": list(before["content"])}
-    bench.pool._runtime(KEY).epochs.sent = [copy, *list(bench.pool._runtime(KEY).epochs.sent)[1:]]
+    bench.pool._runtime(KEY).view_changes.sent = [copy, *list(bench.pool._runtime(KEY).view_changes.sent)[1:]]
     before["content"][-1] = text("other words")
     await bench.say("third")
     (told,) = bench.log.of("repair")

@@ -181,7 +181,7 @@ async def test_a_running_turn_ends_first_and_is_blanked_then(bench: Bench) -> No
     inbound = bench.inbound("my secret is 鯨")
     turn = asyncio.create_task(bench.say("my secret is 鯨"))
     await began.wait()
-    running = bench.pool._runtime(KEY).epochs.turn
+    running = bench.pool._runtime(KEY).view_changes.turn
     assert running is not None
     await remove(bench, inbound.message_id or "", running.request.request_id, forget=False)
     removal = asyncio.create_task(bench.pool.forget(KEY))
