@@ -80,7 +80,7 @@ class Removing:
             self._view_changes.apply("deletion", ViewChange("boundary", data))
             await self._written()
         # Once more: what was written in between may have seen it.
-        await self._upkeep.take_back(wanted.turns, blank=True)
+        await self._upkeep.take_back(wanted.turns, redacted=True)
         return bool(uuids or ids)
 
     def _head(self) -> Message | None:

@@ -93,9 +93,9 @@ class Upkeep:
         self._known = self._covers = self._since = self._before = None
         self._asked = 0
 
-    async def take_back(self, turns: Mapping[str, frozenset[str]], *, blank: bool = False) -> None:
-        """Messages of these turns are removed (their ids): so is every line of the memory that may tell of them. `blank`:
-        the view does no longer. Raises `errors.StorageError`.
+    async def take_back(self, turns: Mapping[str, frozenset[str]], *, redacted: bool = False) -> None:
+        """Messages of these turns are removed (their ids): so is every line of the memory that may tell of them. `redacted`:
+        the view shows them no longer. Raises `errors.StorageError`.
         """
         await self.stop()
         await self._look_again()
@@ -106,7 +106,7 @@ class Upkeep:
         elif lost:
             self._known = self._covers = self._since = None
             await self._lines.forget()
-        if blank:
+        if redacted:
             self._lines.carried_out(one for ids in turns.values() for one in ids)
 
     @property

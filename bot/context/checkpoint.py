@@ -49,14 +49,16 @@ def told(store: AgentContextStore, change: Json) -> Json:
         for turn in store.turns
     ]
     head = {} if "head" in change or store.head is None else {"head": store.head}
-    blank = [entry.uuid for turn in store.turns for entry in turn.entries if _is_blank(entry.message)]
+    redacted_ids = [
+        entry.uuid for turn in store.turns for entry in turn.entries if _is_redacted(entry.message)
+    ]
     digest = _digest(store.turns, store.head, store.masked)
     kept = {"turns": turns, "masked": dict(store.masked), "digest": digest}
     hidden = {
         one for turn in store.turns for entry in turn.entries for one in deletions.hidden(entry.message)
     }
     unquoted = {"unquoted": sorted(hidden)} if hidden else {}
-    return kept | head | ({"blank": blank} if blank else {}) | unquoted
+    return kept | head | ({"blank": redacted_ids} if redacted_ids else {}) | unquoted
 
 
 def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Checkpoint | None:
@@ -85,7 +87,7 @@ def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Checkpoin
     return Checkpoint(uuid, turns, head, masked) if fits else None
 
 
-def _is_blank(message: Message) -> bool:
+def _is_redacted(message: Message) -> bool:
     """True if what was said in a message has been removed."""
     return deletions.REMOVED in json.dumps(message) and deletions.without(message) == message
 
