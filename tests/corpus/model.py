@@ -69,7 +69,9 @@ def answer(body: Json) -> Reply:
 def words(*asked: str) -> str:
     """The answer to these questions."""
     said = f"answer to {' and '.join(asked)}"
-    return f"{said}\n\n{LINE * 130}".rstrip() if "long" in said else said
+    if "long" not in said:
+        return said
+    return f"{said}\n\n{LINE * (130 if 'very long' in said else 65)}".rstrip()
 
 
 def _turn(messages: list[Any]) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@
     journal.sql     the rows of the journal
     ship/           the other files of `.ship` that a start reads
 
-Beside those folders stands what is the same in all: `schema.sql`, the empty journal of that version, and `frames/`.
+Beside those folders stands what is the same in all: `schema.sql`, the empty journal of that version, and above it `frames/`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNUSED = 1_000
 NOT_KEPT = {".gitignore", ".lock", "cache", "index.db", "lock", "logs", "pid", "reserve", "schema"}
 """What a start makes anew, in `.ship` and below it. The journal is kept as SQL."""
 FRAMES = "transcripts/frames"
-"""Parts of requests, named by what they hold: kept once for all journals of one version."""
+"""Parts of requests, named by what they hold: kept once for all journals."""
 SERVERS = Path(__file__).parents[1] / "unit" / "tools" / "mcp"
 
 
@@ -139,22 +139,22 @@ class Stage:
             if path.is_dir() or NOT_KEPT & set(name.parts) or name.name.startswith("journal.db"):
                 continue
             shared = name.is_relative_to(FRAMES)
-            place = folder.parent / "frames" / name.name if shared else folder / "ship" / name
+            place = folder.parents[1] / "frames" / name.name if shared else folder / "ship" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(self._neutral(path.read_text("utf-8")), encoding="utf-8")
 
-    def read(self, folder: Path) -> None:
-        """Put everything where it was."""
+    def read(self, folder: Path, journal: Path) -> None:
+        """Put everything where it was; the journal may be that of another version."""
         self._home.mkdir()
         for path in sorted((folder / "ship").rglob("*")):
             if path.is_file():
                 self._put(path.relative_to(folder / "ship"), path)
-        for path in sorted((folder.parent / "frames").iterdir()):
+        for path in sorted((folder.parents[1] / "frames").iterdir()):
             self._put(Path(FRAMES) / path.name, path)
         with contextlib.closing(sqlite3.connect(self._home / "journal.db", isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")
-            db.executescript((folder.parent / "schema.sql").read_text("utf-8"))
-            db.executescript(f"BEGIN; {self._own((folder / 'journal.sql').read_text('utf-8'))} COMMIT;")
+            db.executescript((journal.parent / "schema.sql").read_text("utf-8"))
+            db.executescript(f"BEGIN; {self._own((journal / 'journal.sql').read_text('utf-8'))} COMMIT;")
 
     def _put(self, name: Path, source: Path) -> None:
         place = self._home / name

@@ -1,6 +1,7 @@
 """Journals that other versions left with work in every state: this one opens them, migrates them and finishes the work.
 
-`journals/VERSION/NAME` holds what `stage` wrote; `expected.json` says what that is and what has to come of it.
+`journals/VERSION/NAME` holds what `stage` wrote; `expected.json` says what that is and what has to come of it. Where there is
+a journal alone (`older`), all else is that of the next version.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from pathlib import Path
 import pytest
 
 from bot.contracts import Json
-from tests.corpus.make import JOURNALS
+from bot.journal import schema
+from tests.corpus.make import JOURNALS, expected, make
+from tests.corpus.scenes import SCENES
 from tests.corpus.stage import ANN, Stage, staged
 from tests.torture import scene
 from tests.torture.inside import quick_ends
 
+LONGEST = 20.0
+"""Real seconds until work that is not finished counts as lost; it takes some tenths of one."""
+TICK = 0.3
+"""Seconds that pass at every look: few, so that a slow machine looks like no silent platform."""
 QUIET = 6
-CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/expected.json"))
+CORPUS = sorted(path.parent for path in JOURNALS.glob("*/*/journal.sql"))
 
 
 @pytest.mark.parametrize("folder", CORPUS, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
@@ -29,35 +36,65 @@ async def test_unfinished_work_that_another_version_left_is_finished(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick_ends(monkeypatch)
+    await finished(_whole(folder), folder, tmp_path)
+
+
+async def test_a_journal_of_this_version_is_made_and_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_ends(monkeypatch)
+    name = "inbound-joined"
+    await make(name, SCENES[name], tmp_path / "made")
+    made, root = tmp_path / "made" / name, tmp_path / "root"
+    root.mkdir()
+    await finished(made, made, root)
+
+
+def test_what_is_kept_of_this_version_is_that_of_its_scenes() -> None:
+    kept = JOURNALS / str(len(schema.MIGRATIONS))
+    assert {path.parent.name: path.read_text("utf-8") for path in kept.glob("*/expected.json")} == {
+        name: expected(scene) for name, scene in SCENES.items()
+    }
+
+
+async def finished(folder: Path, journal: Path, root: Path) -> None:
+    """Start on what was left, and see what comes of it."""
     known = json.loads((folder / "platform.json").read_text("utf-8"))
-    expected = json.loads((folder / "expected.json").read_text("utf-8"))
-    async with staged(tmp_path, known["settings"], known["now"] + expected["down"]) as stage:
+    after = json.loads((folder / "expected.json").read_text("utf-8"))
+    async with staged(root, known["settings"], known["now"] + after["down"]) as stage:
         stage.take_up(known)
-        stage.read(folder)
+        stage.read(folder, journal)
         await stage.start()
         for payload in known["slack"]["unconfirmed"]:
             await stage.slack.envelope(payload)
-        for act in expected["then"]:
+        for act in after["then"]:
             await _done(stage, act)
 
         async def over() -> bool:
-            stage.clock.advance(1.0)
-            return not scene.unfinished(tmp_path) and not _wrong(stage, expected["shown"])
+            stage.clock.advance(TICK)
+            return not scene.unfinished(root) and not _wrong(stage, after["shown"])
 
         with contextlib.suppress(TimeoutError):  # what is missing is told below
-            await scene.eventually_so(over, 4)
+            await scene.eventually_so(over, LONGEST)
         for _ in range(QUIET):  # nothing comes after it
             stage.clock.advance(5.0)
             await asyncio.sleep(0.01)
         await stage.end()
-        assert not _wrong(stage, expected["shown"]), expected["story"]
-        assert not scene.unfinished(tmp_path), expected["story"]
-        assert len(stage.world.model.requests) == expected["model"]
-        assert not set(expected["hidden"]) & set(_read(stage)), expected["story"]
+        assert not _wrong(stage, after["shown"]), after["story"]
+        assert not scene.unfinished(root), after["story"]
+        assert len(stage.world.model.requests) == after["model"]
+        assert not set(after["hidden"]) & set(_read(stage)), after["story"]
         complaints = [line["message"] for line in stage.world.log() if line["level"] == "error"]
-        assert complaints == expected["complaints"]
+        assert complaints == after["complaints"]
         said = Counter((line["role"], line["text"]) for line in stage.world.archive())
         assert set(said.values()) <= {1}, said
+
+
+def _whole(journal: Path) -> Path:
+    """Where all is that belongs to a journal."""
+    later = [path.parent for path in JOURNALS.glob(f"*/{journal.name}/expected.json")]
+    versions = {int(path.parent.name): path for path in later}
+    return versions[min(version for version in versions if version >= int(journal.parent.name))]
 
 
 async def _done(stage: Stage, act: Json) -> None:
