@@ -2,7 +2,7 @@
 
 A scene ends with the gateway dead. `shown` is all that people see of the bot in the end, by chat; `model` is how often the
 model is asked after the start, which does not see what is `hidden`; `down` is how many seconds no process runs, `then` what
-people do after that, `complaints` are the errors in the log.
+people do and see after that, `complaints` are the errors in the log.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ async def outbox_parts_one_unknown(stage: Stage) -> None:
     await stage.dead()
 
 
-@scene(shown={PERSON: answers(ONE, TWO)}, model=0, then=[{"pass": 600}])
+@scene(shown={PERSON: answers(ONE, TWO)}, model=0, then=[{"still": {str(PERSON): []}}, {"pass": 600}])
 async def outbox_put_off(stage: Stage) -> None:
     """Telegram wants to be left alone for ten minutes: an answer waits for that, and another one behind it."""
     await stage.start()
@@ -654,7 +654,11 @@ async def _planned(stage: Stage, asked: str) -> None:
     await stage.until("SELECT state FROM inbox", "done")
 
 
-@scene(shown={PERSON: answers(PLAN, PLANNED)}, model=1, then=[{"pass": 7_300}])
+@scene(
+    shown={PERSON: answers(PLAN, PLANNED)},
+    model=1,
+    then=[{"still": {str(PERSON): answers(PLAN)}}, {"pass": 7_300}],
+)
 async def job_planned(stage: Stage) -> None:
     """A job is planned for a time that has not come."""
     await stage.start()

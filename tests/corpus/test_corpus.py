@@ -76,9 +76,7 @@ async def finished(folder: Path, journal: Path, root: Path) -> None:
 
         with contextlib.suppress(TimeoutError):  # what is missing is told below
             await scene.eventually_so(over, LONGEST)
-        for _ in range(QUIET):  # nothing comes after it
-            stage.clock.advance(5.0)
-            await asyncio.sleep(0.01)
+        await _quiet(stage)  # nothing comes after it
         await stage.end()
         assert not _wrong(stage, after["shown"]), after["story"]
         assert not scene.unfinished(root), after["story"]
@@ -105,10 +103,20 @@ async def _done(stage: Stage, act: Json) -> None:
     elif "press" in act:
         await stage.telegram.until(lambda: bool(stage.asked(act["chat"])))
         stage.press(act["chat"], stage.asked(act["chat"])[-1], act["by"])
+    elif "still" in act:
+        await _quiet(stage)
+        assert not _wrong(stage, act["still"])
     elif "pass" in act:
         stage.clock.advance(act["pass"])
     elif "say" in act:
         stage.telegram.say(act["say"], chat_id=act["chat"])
+
+
+async def _quiet(stage: Stage) -> None:
+    """Half a minute."""
+    for _ in range(QUIET):
+        stage.clock.advance(5.0)
+        await asyncio.sleep(0.01)
 
 
 def _read(stage: Stage) -> Iterator[str]:
