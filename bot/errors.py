@@ -4,6 +4,7 @@
     ├── ConfigError                 bad ship.json or environment: exit 78
     ├── TryLater                    a port, `.ship` or token is held elsewhere: exit 75
     ├── NotFound                    nothing on disk has the name that was asked for
+    ├── IdentityInvalid             a text names no chat, or no person
     ├── ChannelError
     │   ├── ChannelRefused          the platform refuses the token: exit 78
     │   ├── ChannelUnreachable      network down or 5xx: waited for
@@ -77,6 +78,10 @@ class TryLater(ShipmateError):
 
 class NotFound(ShipmateError):
     """Nothing on disk has the name that was asked for."""
+
+
+class IdentityInvalid(ShipmateError, ValueError):
+    """A text names no chat, or no person."""
 
 
 class ChannelError(ShipmateError):

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.contracts import ChatKey
+
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -15,15 +17,14 @@ class LocalKeys:
 
     name: str
 
-    def encode(self, address: Mapping[str, str]) -> str:
+    def encode(self, address: Mapping[str, str]) -> ChatKey:
         """The key of a chat; raises ValueError where its id is none."""
         if CHAT_ID.fullmatch(address["chat"]) is None:
             raise ValueError(f"not the id of a {self.name} chat")
-        return f"{self.name}:chat:{address['chat']}"
+        return ChatKey(self.name, address["chat"])
 
-    def decode(self, chat_key: str) -> dict[str, str]:
+    def decode(self, chat_key: ChatKey) -> dict[str, str]:
         """The inverse of `encode`; raises ValueError where the key is of another channel."""
-        prefix, _, chat = chat_key.rpartition(":")
-        if prefix != f"{self.name}:chat" or CHAT_ID.fullmatch(chat) is None:
+        if chat_key != ChatKey(self.name, chat_key.chat_id) or CHAT_ID.fullmatch(chat_key.chat_id) is None:
             raise ValueError(f"not the key of a {self.name} chat")
-        return {"chat": chat}
+        return {"chat": chat_key.chat_id}

@@ -21,7 +21,7 @@ from bot.agent.view_changes import Reason, ViewChange, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
-from bot.contracts import ArchiveLine, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
+from bot.contracts import ArchiveLine, ChatKey, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
 
 INJECTED_TOKENS = 30_000
 """Estimated tokens that injected history may take in one run."""
@@ -401,7 +401,7 @@ class ActiveTurn:
         return uuid
 
 
-def injected_key(line: ArchiveLine, chat_key: str) -> tuple[int | str, ...]:
+def injected_key(line: ArchiveLine, chat_key: ChatKey) -> tuple[int | str, ...]:
     """Return the identity of a loaded line; for a line of another chat it ends with that chat."""
-    other = () if line.chat_key == chat_key else (line.chat_key,)
+    other = () if line.chat_key == chat_key else (str(line.chat_key),)
     return line.ts, line.role, line.message_id or line.text, *other

@@ -16,6 +16,7 @@ from bot.contracts import (
     Approvals,
     Archive,
     Artifacts,
+    ChatKey,
     Clock,
     Ids,
     Json,
@@ -133,7 +134,7 @@ class AgentDeps:
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         self.windows.fitted(request.model, prompt)
 
-    async def freeze(self, chat_key: str, channel: str | None) -> Frozen:
+    async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
         """The prompt of a chat for one epoch, within its part of the window."""
         tools = self.estimator.frame(self.model_name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools

@@ -10,7 +10,7 @@ from bot import errors
 from bot.agent import request_log, tally
 from bot.agent.request_log import RequestPrefix
 from bot.context import checkpoint
-from bot.contracts import Clock, Ids, Json, Log, Message, ModelReply
+from bot.contracts import ChatKey, Clock, Ids, Json, Log, Message, ModelReply
 from bot.history.transcript import LineType, Loaded, Point, Transcript, TranscriptLine
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
@@ -76,7 +76,9 @@ class Ledger:
     operator is told.
     """
 
-    def __init__(self, chat_key: str, transcript: Transcript, *, ids: Ids, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, chat_key: ChatKey, transcript: Transcript, *, ids: Ids, clock: Clock, log: Log
+    ) -> None:
         self._chat_key = chat_key
         self._transcript = transcript
         self._ids = ids

@@ -12,7 +12,7 @@ from bot.agent.claims.performed_actions import PerformedActions, recorded_action
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
-from bot.contracts import Json, Message, Reply, TurnOutcome, TurnRequest
+from bot.contracts import ChatKey, Json, Message, Reply, TurnOutcome, TurnRequest
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -30,11 +30,11 @@ class AgentPool:
     def __init__(self, deps: AgentDeps, *, budget: int = BUDGET) -> None:
         self._deps = deps
         self._budget = budget
-        self._runtimes: OrderedDict[str, AgentRuntime] = OrderedDict()
-        self._weights: dict[str, int] = {}
-        self._weighed: dict[str, tuple[Message, ...]] = {}
+        self._runtimes: OrderedDict[ChatKey, AgentRuntime] = OrderedDict()
+        self._weights: dict[ChatKey, int] = {}
+        self._weighed: dict[ChatKey, tuple[Message, ...]] = {}
         self._weight = 0
-        self._lent: Counter[str] = Counter()
+        self._lent: Counter[ChatKey] = Counter()
 
     def __len__(self) -> int:
         """Number of conversations in memory."""
@@ -51,63 +51,63 @@ class AgentPool:
         deps = self._deps
         return CheckedReply(reply, request, done, registry=deps.registry, steps=deps.steps, log=deps.log)
 
-    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+    async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         with self._lend(chat_key) as runtime:
             return await runtime.cut_off()
 
-    async def stop(self, chat_key: str) -> bool:
+    async def stop(self, chat_key: ChatKey) -> bool:
         runtime = self._runtimes.get(chat_key)
         return runtime.stop() if runtime is not None else False
 
-    async def reset(self, chat_key: str) -> int:
+    async def reset(self, chat_key: ChatKey) -> int:
         with self._lend(chat_key) as runtime:
             return await runtime.reset()
 
-    async def compact(self, chat_key: str, focus: str = "") -> Json:
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> Json:
         with self._lend(chat_key) as runtime:
             return await runtime.compact(focus)
 
-    async def stats(self, chat_key: str) -> Json:
+    async def stats(self, chat_key: ChatKey) -> Json:
         with self._lend(chat_key) as runtime:
             return await runtime.stats()
 
-    async def history(self, chat_key: str) -> str:
+    async def history(self, chat_key: ChatKey) -> str:
         with self._lend(chat_key) as runtime:
             return await runtime.history()
 
-    async def undo(self, chat_key: str) -> str | None:
+    async def undo(self, chat_key: ChatKey) -> str | None:
         with self._lend(chat_key) as runtime:
             return await runtime.undo()
 
-    async def forget(self, chat_key: str) -> None:
+    async def forget(self, chat_key: ChatKey) -> None:
         with self._lend(chat_key) as runtime:
             await runtime.forget()
 
-    async def sessions(self, chat_key: str) -> list[Json]:
+    async def sessions(self, chat_key: ChatKey) -> list[Json]:
         with self._lend(chat_key) as runtime:
             return await Sessions(runtime, self._deps).listed()
 
-    async def resume(self, chat_key: str, session: str) -> Json:
+    async def resume(self, chat_key: ChatKey, session: str) -> Json:
         with self._lend(chat_key) as runtime:
             facts = await Sessions(runtime, self._deps).resume(session)
         return self._anew(chat_key, facts)
 
-    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> Json:
         with self._lend(chat_key) as runtime:
             facts = await Sessions(runtime, self._deps).fork(request_id, back)
         return self._anew(chat_key, facts)
 
-    def _anew(self, chat_key: str, facts: Json) -> Json:
+    def _anew(self, chat_key: ChatKey, facts: Json) -> Json:
         """Where another session has become the current one, the next turn fills a runtime from it."""
         if facts["how"] == "done" and chat_key in self._runtimes:
             self._forget(chat_key)
         return facts
 
-    async def describe(self, chat_key: str) -> Json:
+    async def describe(self, chat_key: ChatKey) -> Json:
         with self._lend(chat_key) as runtime:
             return await runtime.describe()
 
-    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> Json:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> Json:
         with self._lend(chat_key) as runtime:
             return await runtime.choose(model, request_id)
 
@@ -144,7 +144,7 @@ class AgentPool:
         self._fit(self._weight // 2)
 
     @contextmanager
-    def _lend(self, chat_key: str) -> Iterator[AgentRuntime]:
+    def _lend(self, chat_key: ChatKey) -> Iterator[AgentRuntime]:
         """A runtime that stays as long as it is used: put away meanwhile, a second one would be made beside it."""
         runtime = self._runtime(chat_key)
         self._lent[chat_key] += 1
@@ -157,13 +157,13 @@ class AgentPool:
             self._weigh(chat_key, runtime)
             self._fit(self._budget)
 
-    def _runtime(self, chat_key: str) -> AgentRuntime:
+    def _runtime(self, chat_key: ChatKey) -> AgentRuntime:
         if chat_key not in self._runtimes:
             self._runtimes[chat_key] = AgentRuntime(chat_key, self._deps)
         self._runtimes.move_to_end(chat_key)
         return self._runtimes[chat_key]
 
-    def _weigh(self, chat_key: str, runtime: AgentRuntime) -> None:
+    def _weigh(self, chat_key: ChatKey, runtime: AgentRuntime) -> None:
         shown = runtime.store.view()
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
@@ -181,10 +181,10 @@ class AgentPool:
                 if self._weight <= most:
                     return
 
-    def _may_go(self, key: str, runtime: AgentRuntime) -> bool:
+    def _may_go(self, key: ChatKey, runtime: AgentRuntime) -> bool:
         return not (runtime.busy or runtime.owes or key in self._lent)
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, key: ChatKey) -> None:
         del self._runtimes[key]
         self._weighed.pop(key, None)
         self._weight -= self._weights.pop(key, 0)

@@ -9,7 +9,7 @@ from bot.agent.deps import AgentDeps
 from bot.context import memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.context.store import AgentContextStore
-from bot.contracts import NOBODYS, Message, Written
+from bot.contracts import NOBODYS, ChatKey, Message, Written
 from bot.history.memories import SavedMemory
 from bot.history.provenance import carried
 from bot.tools.permissions import taint
@@ -29,7 +29,7 @@ class Recollection:
     carried out has not seen what was removed: those removals are kept with the memory.
     """
 
-    def __init__(self, chat_key: str, deps: AgentDeps) -> None:
+    def __init__(self, chat_key: ChatKey, deps: AgentDeps) -> None:
         self._chat_key = chat_key
         self._deps = deps
         self._lines: list[tuple[str, tuple[Written, ...]]] = []

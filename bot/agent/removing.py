@@ -12,13 +12,13 @@ from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChange, ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
-from bot.contracts import Json, Message
+from bot.contracts import ChatKey, Json, Message
 
 
 class Removing:
     """The removals of one chat. They are carried out between turns: `due` until they are."""
 
-    def __init__(self, chat_key: str, declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> None:
+    def __init__(self, chat_key: ChatKey, declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> None:
         self.due = True
         self._chat_key = chat_key
         self._view_changes = declared

@@ -22,7 +22,7 @@ from bot.context import blocks, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
-from bot.contracts import ArchiveLine, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
 from bot.llm import prices
 from bot.telemetry.context import turn_scope
 
@@ -43,7 +43,7 @@ BROKEN = "Something went wrong on my side while I worked on that. Please try aga
 class AgentRuntime:
     """One conversation: its store, its transcript, the frozen bytes of its prompt. One turn at a time."""
 
-    def __init__(self, chat_key: str, deps: AgentDeps) -> None:
+    def __init__(self, chat_key: ChatKey, deps: AgentDeps) -> None:
         self.chat_key = chat_key
         self.store = AgentContextStore(deps.max_messages)
         self.last_used = deps.clock.monotonic()

@@ -7,9 +7,10 @@ from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChange, ViewChanges
 from bot.context import replay, undo
 from bot.context.checkpoint import Checkpoint
+from bot.contracts import ChatKey
 
 
-async def take_back(chat_key: str, declared: ViewChanges, deps: AgentDeps) -> None:
+async def take_back(chat_key: ChatKey, declared: ViewChanges, deps: AgentDeps) -> None:
     """Declare that the last turn goes. Raises `errors.StorageError`; nothing has changed then."""
     store, turn = declared.store, declared.store.turns[-1]
     change = view_changes.dropped([entry.uuid for entry in turn.entries])

@@ -21,7 +21,7 @@ from bot.agent.recollection import Recollection
 from bot.agent.view_changes import Reason, ViewChange, ViewChanges
 from bot.context import blocks, compaction, estimate, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
-from bot.contracts import Json, Message, Usage
+from bot.contracts import ChatKey, Json, Message, Usage
 from bot.history.memories import SavedMemory
 from bot.telemetry.context import turn_scope
 
@@ -42,7 +42,7 @@ class Upkeep:
     knows it before the next turn, and `stand_in` is what a fork says in its place.
     """
 
-    def __init__(self, chat_key: str, declared: ViewChanges, deps: AgentDeps) -> None:
+    def __init__(self, chat_key: ChatKey, declared: ViewChanges, deps: AgentDeps) -> None:
         self.system: Sequence[Json] = ()
         self.stand_in: Sequence[Json] = ()
         self.breaker = compaction.Breaker(deps.clock)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bot import errors
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, milliseconds, now, say, say_json, when
 
 if TYPE_CHECKING:
@@ -90,12 +91,16 @@ async def _chats(root: Path) -> list[ChatInfo]:
 
 
 async def _found(
-    root: Path, chat_key: str, search: str | None, window: dict[str, Any]
+    root: Path, text: str, search: str | None, window: dict[str, Any]
 ) -> list[tuple[ArchiveLine, float | None]]:
     """Lines with their scores, which only a search gives."""
-    from bot.contracts import HistoryQuery, RecallQuery
+    from bot.contracts import ChatKey, HistoryQuery, RecallQuery
 
     if not await asyncio.to_thread((root / HOME / "chats").is_dir):
+        return []
+    try:
+        chat_key = ChatKey.parse(text)
+    except errors.IdentityInvalid:
         return []
     archive = _archive(root)
     try:

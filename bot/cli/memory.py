@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,9 +139,15 @@ async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
 
 
 async def _put(root: Path, owner: MemoryOwner, path: str, words: str) -> None:
-    from bot.contracts import Written
+    from bot.contracts import ChatKey, Written
 
-    by = Written(int(now() * 1000), "", owner.key if owner.kind == "chat" else "", "operator")
+    chat_key = None
+    if owner.kind == "chat":
+        with contextlib.suppress(
+            errors.IdentityInvalid
+        ):  # the name of a folder, where nothing tells its chatKey
+            chat_key = ChatKey.parse(owner.key)
+    by = Written(int(now() * 1000), "", chat_key, "operator")
     await _store(root).put(owner, path, words, by)
 
 
@@ -178,7 +185,7 @@ def _told(written: Written) -> dict[str, Any]:
     return {
         "ts": written.ts,
         "requestId": written.request_id or None,
-        "chatKey": written.chat_key or None,
+        "chatKey": str(written.chat_key) if written.chat_key is not None else None,
         "userId": written.user_id,
     }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bot import errors
 from bot.cli.common import HOME
 from bot.cli.history import _Complaints
+from bot.contracts import ChatKey
 
 if TYPE_CHECKING:
     from bot.agent.rebuilding import Rebuilt
@@ -25,7 +26,7 @@ class Found:
     """The calls of a turn, or of the `task` of one. `session` is None where the transcript of the turn is gone."""
 
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     session: str | None
     calls: Rebuilt
     task: str | None = None
@@ -64,7 +65,7 @@ def find(root: Path, asked: str) -> Found:
 class _Session:
     """What is on disk of the session in which a turn was, as far as there is one."""
 
-    def __init__(self, root: Path, turn: FoundTurn | None, chat_key: str, request_id: str) -> None:
+    def __init__(self, root: Path, turn: FoundTurn | None, chat_key: ChatKey, request_id: str) -> None:
         from bot.agent import rebuilding
         from bot.context.deletions import read_deletions
 
@@ -109,7 +110,7 @@ class _Session:
         return self._own.get(name) or frames.read(SystemDisk(), self._root / HOME / "transcripts", name)
 
 
-async def _removals(root: Path, chat_key: str) -> list[Any]:
+async def _removals(root: Path, chat_key: ChatKey) -> list[Any]:
     from bot.history.archive import ChatStore
     from bot.system import SystemDisk
 

@@ -100,7 +100,7 @@ def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
     return {
         "type": "call",
         "requestId": found.request_id,
-        "chatKey": found.chat_key,
+        "chatKey": str(found.chat_key),
         "session": found.session,
         "task": found.task,
         "call": number,
@@ -147,7 +147,12 @@ def _show_task(task: Found, *, as_json: bool) -> None:
     if told is None:
         wrong = [rebuilt.NOT_RECORDED]
     if as_json:
-        facts = {"type": "task", "requestId": task.request_id, "chatKey": task.chat_key, "task": task.task}
+        facts = {
+            "type": "task",
+            "requestId": task.request_id,
+            "chatKey": str(task.chat_key),
+            "task": task.task,
+        }
         about = {key: (told or {}).get(key) for key in ("mode", "label", "callId")}
         say_json(facts | about | {"requests": len(calls), "exact": exact, "wrong": wrong})
         return

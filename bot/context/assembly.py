@@ -12,7 +12,7 @@ from bot import errors, text
 from bot.context import files, prompt, workspace_listing
 from bot.context.instructions import InstructionFiles, Instructions
 from bot.context.sections import Section, assemble
-from bot.contracts import Inbound, Log, Redact, Skills
+from bot.contracts import ChatKey, Inbound, Log, Redact, Skills
 from bot.vetting import Vetting
 
 T = TypeVar("T")
@@ -75,7 +75,13 @@ class Prompts:
         self._vetting = vetting
 
     async def freeze(
-        self, chat_key: str, channel: str | None, model: str, *, budget: float, size: Callable[[str], float]
+        self,
+        chat_key: ChatKey,
+        channel: str | None,
+        model: str,
+        *,
+        budget: float,
+        size: Callable[[str], float],
     ) -> Frozen:
         """Read everything anew. `budget` is what the static part may take, measured by `size`.
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bot.context.files import Including, Unreadable
 from bot.context.hierarchy import Resolved, Source, resolve
-from bot.contracts import Log
+from bot.contracts import ChatKey, Log
 from bot.hidden_paths import hidden
 from bot.vetting import Vetting
 
@@ -66,7 +66,7 @@ class InstructionFiles:
         self._everywhere = tuple(everywhere)
         self._vetting = vetting
 
-    async def of_chat(self, channel: str | None, chat_key: str, model: str) -> Instructions:
+    async def of_chat(self, channel: str | None, chat_key: ChatKey, model: str) -> Instructions:
         """Return the instructions for a chat; the channel is None if no chat caused the turn."""
         far = [*self._everywhere, self._root / NAME]
         near = [self._of_channel(channel), self._of_chat(chat_key)]
@@ -80,7 +80,7 @@ class InstructionFiles:
             sources=tuple(source.name for source in (*found, adapted) if source.text),
         )
 
-    async def of_person(self, channel: str, chat_key: str, user_id: str) -> str:
+    async def of_person(self, channel: str, chat_key: ChatKey, user_id: str) -> str:
         """Return the instructions for a person, as far as no farther file calls them final."""
         mine = self._folder / "people" / f"{self._encode(channel)}-{self._encode(user_id)}.md"
         (own,) = await self._all([mine])
@@ -93,8 +93,8 @@ class InstructionFiles:
     def _of_channel(self, channel: str | None) -> Path | None:
         return None if channel is None else self._folder / "channels" / f"{self._encode(channel)}.md"
 
-    def _of_chat(self, chat_key: str) -> Path:
-        return self._folder / "chats" / f"{self._encode(chat_key)}.md"
+    def _of_chat(self, chat_key: ChatKey) -> Path:
+        return self._folder / "chats" / f"{self._encode(str(chat_key))}.md"
 
     async def _all(self, paths: Sequence[Path | None]) -> list[Source]:
         """The files, read side by side."""

@@ -13,7 +13,18 @@ from pathlib import Path
 
 from bot import tags, text
 from bot.context import files_read, quotes
-from bot.contracts import ArchiveLine, Attachment, Due, Inbound, Json, Message, SeenFile, Skill, TurnRequest
+from bot.contracts import (
+    ArchiveLine,
+    Attachment,
+    ChatKey,
+    Due,
+    Inbound,
+    Json,
+    Message,
+    SeenFile,
+    Skill,
+    TurnRequest,
+)
 
 NAMED = 20
 """Files of a message that the model is told of one by one."""
@@ -55,7 +66,7 @@ class ChatFacts:
     """Constants of one chat. The channel's fields are None where no chat caused the turn."""
 
     root: Path
-    chat_key: str
+    chat_key: ChatKey
     channel: str | None = None
     chat_id: str | None = None
     chat_type: str | None = None

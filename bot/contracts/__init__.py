@@ -118,6 +118,7 @@ from bot.contracts._values import (
     Sent,
 )
 from bot.contracts._work import Card, CardState, ToolWatch
+from bot.contracts.identity import ChatKey, UserRef
 
 __all__ = [
     "ANYBODYS",
@@ -143,6 +144,7 @@ __all__ = [
     "CardState",
     "Channel",
     "ChannelSettings",
+    "ChatKey",
     "ChatType",
     "Clock",
     "Command",
@@ -240,6 +242,7 @@ __all__ = [
     "Unattended",
     "Unwatched",
     "Usage",
+    "UserRef",
     "Verdict",
     "Written",
     "unpacked",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from bot.contracts.identity import ChatKey
+
 Ended = Literal["approved", "denied", "steered", "stopped", "expired", "nobody", "unattended"]
 Scope = Literal["once", "chat", "always"]
 
@@ -20,7 +22,7 @@ class Approval:
 
     request_id: str
     call_id: str
-    chat_key: str
+    chat_key: ChatKey
     tool: str
     fingerprint: str
     shown: str
@@ -82,7 +84,7 @@ class ApprovalBook(Protocol):
         """Everything without a verdict, oldest first."""
         ...
 
-    async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
+    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
         """An approval of exactly this that was given always, or else the last one that was for this chat."""
         ...
 

@@ -15,6 +15,7 @@ from bot import errors
 from bot.contracts._approvals import OpenQuestion
 from bot.contracts._outside import Clock, Log
 from bot.contracts._values import ArchiveLine, Attachment, ChatType, Health, Inbound, Outbound, Quoted, Sent
+from bot.contracts.identity import ChatKey
 
 FILE_PIECE = 65_536
 """Bytes of a file that are in memory at once."""
@@ -36,11 +37,11 @@ class Intake(Protocol):
         """Put an event that cannot be read among the dead letters; what stands behind it goes on."""
         ...
 
-    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+    async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         """The newest `limit` lines of one conversation, in time order."""
         ...
 
-    async def questions(self, channel: str, chat_key: str, user_id: str) -> list[OpenQuestion]:
+    async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
         """What waits for a decision in a conversation, as this person sees it. Raises `errors.StorageError`."""
         ...
 
@@ -235,15 +236,15 @@ class Manifest:
 
     `tokens` names the settings without which the channel cannot run. `access` is `allowlist` where strangers
     can reach the bot, `local` where reaching it takes access to this machine (or the channel's own token).
-    `encode` and `decode` turn the parts of an address into a chatKey and back; they are pure and inverse.
+    `encode` and `decode` turn the parts of an address into a `ChatKey` and back; they are pure and inverse.
     `rules` tells the model what the channel can show; `command_prefix` is how its help writes commands.
     """
 
     name: str
     settings: type[ChannelSettings]
     build: Callable[[Any, Surroundings], Channel]
-    encode: Callable[[Mapping[str, str]], str]
-    decode: Callable[[str], dict[str, str]]
+    encode: Callable[[Mapping[str, str]], ChatKey]
+    decode: Callable[[ChatKey], dict[str, str]]
     tokens: tuple[str, ...] = ()
     access: Literal["allowlist", "local"] = "allowlist"
     valid_id: Callable[[str], bool] = bool

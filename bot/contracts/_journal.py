@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypedDict, Unpack
 
 from bot.contracts._approvals import ApprovalBook
 from bot.contracts._values import Inbound, Json, Outbound
+from bot.contracts.identity import ChatKey
 
 InboxState = Literal["received", "claimed", "done", "dead"]
 OutboxState = Literal["intent", "sending", "sent", "uncertain", "failed"]
@@ -60,7 +61,7 @@ class DeliveryRecord:
 
     id: str
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     text: str
     kind: str
     state: OutboxState
@@ -87,10 +88,12 @@ class OutboxFacts(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One scheduled job: `spec` is the scheduler's own description of what and when; the journal only keeps it."""
+    """One scheduled job: `spec` is the scheduler's own description of what and when; the journal only keeps it.
+    `chat_key` is None of what belongs to no chat.
+    """
 
     id: str
-    chat_key: str
+    chat_key: ChatKey | None
     spec: Json
 
 
@@ -117,17 +120,17 @@ class Inbox(Protocol):
         ...
 
     async def inbound(self, request_id: str) -> InboxRecord | None: ...
-    async def about(self, chat_key: str, message_id: str, key: str | None = None) -> list[InboxRecord]:
+    async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
         """Every inbound about one message of a chat (itself, its edits, its deletion), in the order they came; and what
         was taken in there with this `key`.
         """
         ...
 
-    async def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+    async def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         """Every message of a chat that answers this one, or came with its words, in the order they came."""
         ...
 
-    async def knows(self, chat_key: str) -> bool:
+    async def knows(self, chat_key: ChatKey) -> bool:
         """Whether this conversation ever took in an inbound."""
         ...
 
@@ -171,14 +174,14 @@ class Outbox(Protocol):
         """What will not arrive, and whose chat has still to hear that, oldest first."""
         ...
 
-    async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
+    async def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> str | None:
         """The requestId of the reply that a chat shows under this id; where that is None, of its newest reply, whatever
         became of it.
         """
         ...
 
     async def delivered_near(
-        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+        self, chat_key: ChatKey, user_id: str, target: Mapping[str, str], message_id: str | None
     ) -> str | None:
         """The same of what a person was answered beside this chat: in its threads (whose chatKeys go on with `:`), or to
         exactly this `target` from the conversation that it is a thread of.

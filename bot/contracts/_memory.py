@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from bot.contracts._provenance import Taint
+from bot.contracts.identity import ChatKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,12 @@ class MemoryOwner:
 @dataclass(frozen=True, slots=True)
 class Written:
     """When a line was written, and by the turn of whom. `ts` in milliseconds. `taint` is the level of untrusted text that
-    this turn had in view.
+    this turn had in view. `chat_key` is None of what an operator wrote, who is in no chat.
     """
 
     ts: int
     request_id: str
-    chat_key: str
+    chat_key: ChatKey | None
     user_id: str | None
     taint: Taint = Taint.NONE
 

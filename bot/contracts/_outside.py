@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bot.contracts._values import Level
+from bot.contracts.identity import ChatKey
 
 
 class Clock(Protocol):
@@ -84,7 +85,7 @@ class Log(Protocol):
         *,
         level: Level = "info",
         duration: float | None = None,
-        chat_key: str | None = None,
+        chat_key: ChatKey | None = None,
         request_id: str | None = None,
         **details: Any,
     ) -> None:

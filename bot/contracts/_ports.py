@@ -19,6 +19,7 @@ from bot.contracts._values import (
     SeenFile,
     Sent,
 )
+from bot.contracts.identity import ChatKey
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 """What a call may do. `delegate`: what it does is done by calls of its own, each judged by itself."""
@@ -71,8 +72,8 @@ class Archive(Protocol):
         """
         ...
 
-    async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage: ...
-    async def removals(self, chat_key: str) -> list[ArchiveLine]:
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
+    async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """The lines that say of messages of a chat that they were removed (`bot.history.revisions`). `meta.of` has the
         requestIds that are meant, `meta.ofRole` whose words they were. Raises `errors.StorageError`.
         """
@@ -124,7 +125,7 @@ class Artifacts(Protocol):
         self,
         text: str,
         *,
-        chat_key: str,
+        chat_key: ChatKey,
         request_id: str,
         tool: str,
         tool_use_id: str,
@@ -136,20 +137,20 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def note(self, artifact_id: str, chat_key: str, lines: Sequence[Json]) -> None:
+    async def note(self, artifact_id: str, chat_key: ChatKey, lines: Sequence[Json]) -> None:
         """Add lines beside what is kept under an id. They are never shown to the model, and go with it: where it is gone,
         nothing is written. Raises `errors.StorageError`.
         """
         ...
 
-    async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:
+    async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
         """At most `limit` characters from `offset` on, cut between graphemes; pages that follow one another give the
         whole. Raises `errors.ToolError` where this chat has no such artifact, and `errors.StorageError`.
         """
         ...
 
     async def grep(
-        self, artifact_id: str, chat_key: str, words: str, *, offset: int, limit: int
+        self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
         """The lines from `offset` on that hold `words` literally, in any case; at most `limit` characters of them.
 
@@ -157,13 +158,13 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def made(self, chat_key: str, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
         """What is kept of these turns of a chat: ids with the names of the tools, the oldest first, by requestId. Raises
         `errors.StorageError`.
         """
         ...
 
-    async def forget(self, chat_key: str, requests: Collection[str]) -> int:
+    async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
         """Remove what these turns of a chat have made; how many that were. Raises `errors.StorageError`."""
         ...
 
@@ -213,7 +214,7 @@ class TurnRequest:
     """What the gateway asks the agent to do. `inbound` and `reply` are None where no chat caused the turn."""
 
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     inbound: Inbound | None = None
     context: tuple[Quoted, ...] = ()
     reply: Reply | None = None
@@ -260,31 +261,31 @@ class Agent(Protocol):
         """
         ...
 
-    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+    async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         """The requestIds of the inbound that a turn which a crash cut off was answering, its own first; () where
         none was. `run` with its own request goes on from its last recorded step.
         """
         ...
 
-    async def stop(self, chat_key: str) -> bool:
+    async def stop(self, chat_key: ChatKey) -> bool:
         """Stop the running turn of a chat, which then ends with status `stopped`; False where none runs.
 
         What the model had said so far is kept, marked as stopped, and delivered where nothing was delivered yet.
         """
         ...
 
-    async def reset(self, chat_key: str) -> int:
+    async def reset(self, chat_key: ChatKey) -> int:
         """Begin anew: an empty store and a new transcript; returns how many messages were set aside."""
         ...
 
-    async def compact(self, chat_key: str, focus: str = "") -> Json:
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> Json:
         """Put a summary in place of the older part of the history, one that keeps `focus` above all. Facts for
         `/compact`: `how` (`memory` or `summary` stands for it now, there was `nothing` to gain, or it `failed`), and
         where it was done `messages` (how many went), `tokensBefore` and `tokensAfter`.
         """
         ...
 
-    async def stats(self, chat_key: str) -> Json:
+    async def stats(self, chat_key: ChatKey) -> Json:
         """What a chat has come to since its beginning, over restarts and `reset`, for `/stats`: `turns`, `epochs`
         (changes of the view), `calls` of the model, `inputTokens` (neither read from a cache nor written to it),
         `cacheReadTokens`, `cacheWriteTokens`, `outputTokens`, `costUsd` without the `unpriced` calls. And what is
@@ -292,53 +293,53 @@ class Agent(Protocol):
         """
         ...
 
-    async def history(self, chat_key: str) -> str:
+    async def history(self, chat_key: ChatKey) -> str:
         """The beginning of what is kept of a chat, not of what the model is shown, for a person: without secrets,
         2,000 characters at the most; "" where nothing is kept.
         """
         ...
 
-    async def undo(self, chat_key: str) -> str | None:
+    async def undo(self, chat_key: ChatKey) -> str | None:
         """Take the last turn out of the history; returns the beginning of the message that caused it, None where
         there is none. The archive keeps it, and what it has done is done.
         """
         ...
 
-    async def forget(self, chat_key: str) -> None:
+    async def forget(self, chat_key: ChatKey) -> None:
         """Take what the archive says was removed (`Archive.removals`) out of what is kept of a chat, and what was
         derived of it; what is running ends first. Raises `errors.StorageError`.
         """
         ...
 
-    async def sessions(self, chat_key: str) -> list[Json]:
+    async def sessions(self, chat_key: ChatKey) -> list[Json]:
         """The newest conversations of a chat, the one last written to first: `id` (short, of this chat alone),
         `current`, `messages`, `lastTs` (ms), `words` (the beginning of what was said first). Raises
         `errors.StorageError`.
         """
         ...
 
-    async def resume(self, chat_key: str, session: str) -> Json:
+    async def resume(self, chat_key: ChatKey, session: str) -> Json:
         """Go on with an earlier conversation of this chat, by the end of its id. `how` is "done" (with `id`, and
         `leftId` of the one that was left), "here", "unknown" or "ambiguous". Raises `errors.StorageError`; nothing has
         changed then but the memory.
         """
         ...
 
-    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> Json:
         """Go on in a new conversation that is a copy of this one up to the end of the turn that answered a message, or
         of the turn so many before the last. `how` is "done" (with `id`, `leftId` and `left`, how many turns were left
         out) or "unknown" (with `turns`, how many there are). Raises as `resume` does.
         """
         ...
 
-    async def describe(self, chat_key: str) -> Json:
+    async def describe(self, chat_key: ChatKey) -> Json:
         """Facts for `/status` and `/model`: `model` (which answers), `chosen` (for this chat, or ship.json's), `default`
         (ship.json's), `window` (tokens of a request) and `price` (US dollars for a million tokens read and written),
         both None where nobody knows; `messages`, `maxMessages`.
         """
         ...
 
-    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> Json:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> Json:
         """Let this model answer in a chat from the next turn on, over restarts; None is ship.json's. Facts as `describe`,
         and `asked`: whether the provider said that it has it. `request_id` is that of the message that says so.
 

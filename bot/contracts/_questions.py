@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from bot.contracts.identity import ChatKey
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """`words` are for the person whose turn it is; it stands in the chat of that turn."""
 
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     words: str
 
 

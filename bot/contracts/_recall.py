@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bot.contracts._values import ArchiveLine, Narrowed
+from bot.contracts.identity import ChatKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,13 @@ class Recalled:
 class Recalls(Protocol):
     """The archive by its index (`bot.history.searching.SearchedArchive`)."""
 
-    async def recall(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+    async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """What answers a question best, in these chats and no others. `query.skip` is called on another thread. Raises
         `errors.StorageError`.
         """
         ...
 
-    async def kept(self, channel: str) -> list[str]:
+    async def kept(self, channel: str) -> list[ChatKey]:
         """The chatKeys of a channel's chats that have lines, those last spoken in first. Raises `errors.StorageError`."""
         ...
 
@@ -60,16 +61,16 @@ class Belonging:
     again; about `unanswered` the platform does not say.
     """
 
-    chats: list[str]
-    unasked: list[str] = field(default_factory=list)
-    unanswered: list[str] = field(default_factory=list)
+    chats: list[ChatKey]
+    unasked: list[ChatKey] = field(default_factory=list)
+    unanswered: list[ChatKey] = field(default_factory=list)
 
 
 class Membership(Protocol):
     """Which chats are a person's own. Asked anew for each search: who has left a chat is no longer shown it."""
 
     async def chats_of(
-        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> Belonging:
         """Those of the chatKeys, the most wanted ones first, that a person is a member of now; their direct chats with the
         bot only where `direct`, and nobody else's ever. Raises nothing.
@@ -81,7 +82,7 @@ class Membership(Protocol):
 class KnowsMembers(Protocol):
     """What a `Channel` may have beside its duties: who is where. Without it nobody is a member of anything."""
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         """As `Membership.chats_of`. Raises an `errors.ChannelError` where the platform says nothing."""
         ...
 

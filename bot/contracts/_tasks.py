@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bot.contracts._model import Usage
+from bot.contracts.identity import ChatKey
 
 TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
 
@@ -36,7 +37,7 @@ class TaskEvent:
     call_id: str
     """The tool call that asked for it."""
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     at: float
     """Epoch seconds."""
     label: str

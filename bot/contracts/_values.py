@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from bot.contracts._provenance import ANYBODYS, Provenance, Taint
 from bot.contracts._work import Card
+from bot.contracts.identity import ChatKey
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -142,7 +143,7 @@ class Inbound(Frozen):
 
     channel: str
     chat_id: str
-    chat_key: str
+    chat_key: ChatKey
     chat_type: ChatType
     user_id: str
     keys: tuple[str, ...]
@@ -193,7 +194,7 @@ class Outbound:
 
     id: str
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     target: Mapping[str, str]
     text: str
     kind: OutboundKind = "reply"
@@ -226,7 +227,7 @@ class ArchiveLine(Frozen):
     ts: int
     channel: str
     chat_id: str
-    chat_key: str
+    chat_key: ChatKey
     user_id: str | None = None
     message_id: str | None = None
     role: Literal["user", "assistant", "system", "tool"]
@@ -247,7 +248,7 @@ class LogLine(Frozen):
     message: str
     details: Json
     duration: float | None = None
-    chat_key: str | None = None
+    chat_key: ChatKey | None = None
     request_id: str | None = None
     step: int | None = None
 

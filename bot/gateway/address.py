@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.contracts import ChatType, Inbound
+from bot.contracts import ChatKey, ChatType, Inbound
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Address:
 
     channel: str
     chat_id: str
-    chat_key: str
+    chat_key: ChatKey
     chat_type: ChatType
     target: Mapping[str, str]
     request_id: str

@@ -16,6 +16,7 @@ from bot.contracts import (
     Approval,
     ApprovalBook,
     ApprovalRecord,
+    ChatKey,
     Clock,
     Ids,
     Inbound,
@@ -24,6 +25,7 @@ from bot.contracts import (
     Manifest,
     OpenQuestion,
     Scope,
+    UserRef,
     Verdict,
 )
 from bot.gateway.address import Address
@@ -99,11 +101,11 @@ class ApprovalDesk:
         self._clock = clock
         self._ids = ids
         self._log = log
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._deciding: Counter[str] = Counter()
+        self._locks: dict[ChatKey, asyncio.Lock] = {}
+        self._deciding: Counter[ChatKey] = Counter()
         self._asked: set[str] = set()
         self.floor: Floor | None = None
-        self.asks: Callable[[str], bool] = lambda _: False
+        self.asks: Callable[[ChatKey], bool] = lambda _: False
         self.answers: Callable[[Inbound], bool] = lambda _: False
         """Questions of tools (`bot.gateway.questions`): whether one waits in a chat, and whether this answers it."""
         self._waiting: dict[str, _Waiting] = {}
@@ -117,7 +119,7 @@ class ApprovalDesk:
             return await self._decided(asked)
 
     @contextlib.asynccontextmanager
-    async def alone(self, key: str) -> AsyncIterator[None]:
+    async def alone(self, key: ChatKey) -> AsyncIterator[None]:
         """Nothing else is asked in a chat for the block."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._deciding[key] += 1
@@ -192,7 +194,7 @@ class ApprovalDesk:
         name, first = waiting.record.id, waiting.first
         # Under a name of its own: a notice of the turn would say that the turn was answered.
         here = replace(Address.of(first), request_id=name)
-        words, done = _question(waiting.record, first), set[str]()
+        words, done = _question(waiting.record, first), set[ChatKey]()
         try:
             done = {one.chat_key for one in await self._journal.deliveries(name) if one.state == "sent"}
         except errors.StorageError as error:
@@ -241,9 +243,9 @@ class ApprovalDesk:
         """Whether somebody may decide who will see the question: those of the page and the terminal see their own chat."""
         by = f"{first.channel}:{first.user_id}"
         return asked.granted or any(
-            operator == by or self._manifests[operator.partition(":")[0]].access != "local"
-            for operator in self._operators
-            if operator.partition(":")[0] in self._manifests
+            str(operator) == by or self._manifests[operator.channel].access != "local"
+            for operator in map(UserRef.parse, self._operators)
+            if operator.channel in self._manifests
         )
 
     def _choices(self, asked: Approval, person: str) -> str:
@@ -276,7 +278,7 @@ class ApprovalDesk:
         )
         await asyncio.gather(*changes)
 
-    async def open_in(self, chat_key: str, person: str) -> list[OpenQuestion]:
+    async def open_in(self, chat_key: ChatKey, person: str) -> list[OpenQuestion]:
         """What waits in a chat, as a person (`channel:id`) sees it who opens it now. Raises `errors.StorageError`."""
         oldest, found = self._clock.now() - SECONDS, []
         for record in await self._book.open_approvals():
@@ -294,15 +296,14 @@ class ApprovalDesk:
         """
         if f"{first.channel}:{first.user_id}" in self._operators or own:
             return
-        for operator in sorted(self._operators):
-            channel, _, person = operator.partition(":")
-            manifest = self._manifests.get(channel)
-            if channel in self._channels and manifest is not None and manifest.direct is not None:
-                target = manifest.direct(person)
+        for operator in map(UserRef.parse, sorted(self._operators)):
+            manifest = self._manifests.get(operator.channel)
+            if operator.channel in self._channels and manifest is not None and manifest.direct is not None:
+                target = manifest.direct(operator.user_id)
                 chat_key = manifest.encode(target)
-                yield Address(channel, chat_key.split(":")[2], chat_key, "direct", target, name)
+                yield Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, name)
 
-    def waits(self, chat_key: str) -> bool:
+    def waits(self, chat_key: ChatKey) -> bool:
         """Whether the turn of a chat waits for a decision."""
         return self.asks(chat_key) or any(
             waiting.first.chat_key == chat_key for waiting in self._waiting.values()

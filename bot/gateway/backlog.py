@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from bot import errors
-from bot.contracts import Clock, Inbound, Journal, Log
+from bot.contracts import ChatKey, Clock, Inbound, Journal, Log, UserRef
 from bot.gateway.lanes import Lanes
-from bot.gateway.places import Person
 from bot.gateway.queueing import person
 from bot.gateway.stops import stops
 
@@ -22,7 +21,7 @@ PAGE = 500
 RETRY_SECONDS = 5.0
 
 Bring = Callable[[Sequence[Inbound], Callable[[Inbound], bool]], Awaitable[int]]
-Behind = dict[Person, set[str]]
+Behind = dict[UserRef, set[ChatKey]]
 
 
 class Backlog:
@@ -79,7 +78,7 @@ class Backlog:
             self.freed(who)
         return False
 
-    def freed(self, who: Person) -> None:
+    def freed(self, who: UserRef) -> None:
         """Something less of this person waits in memory."""
         if self._reading or not (self._behind or self._beyond):
             return
@@ -131,7 +130,7 @@ class Backlog:
             self._beyond and 2 * self._lanes.total <= self._limit
         )
 
-    def _due(self, who: Person) -> bool:
+    def _due(self, who: UserRef) -> bool:
         """Whether there is room worth reading for, and this person has something to be read."""
         room = self._limit - self._lanes.total
         return (
@@ -162,7 +161,7 @@ class Backlog:
         """
         fresh: list[Inbound] = []
         behind: Behind = {}
-        count: Counter[Person] = Counter()
+        count: Counter[UserRef] = Counter()
         noted = {stop.request_id for stop in self._stops}
         known, last, whole = set(self._known()), "", False
         while not whole and not self._enough(count, room, first=channel is not None):
@@ -184,7 +183,7 @@ class Backlog:
                     behind.setdefault(who, set()).add(row.chat_key)
         return fresh, behind, whole
 
-    def _enough(self, count: Mapping[Person, int], room: int, *, first: bool) -> bool:
+    def _enough(self, count: Mapping[UserRef, int], room: int, *, first: bool) -> bool:
         """Whether nothing more needs to be read: there is no room for it, or nobody who has something there may have
         more.
         """
@@ -194,7 +193,7 @@ class Backlog:
             return False
         return all(count.get(who, 0) >= self._open_share(who) for who in {**self._behind, **self._missed})
 
-    def _open_share(self, who: Person) -> int:
+    def _open_share(self, who: UserRef) -> int:
         return max(0, self._share - self._lanes.waiting_of(who))
 
     def _note(self, behind: Behind, *, whole: bool, first: bool) -> None:
@@ -209,7 +208,7 @@ class Backlog:
 
     def _fair(self, rows: Sequence[Inbound], room: int) -> tuple[list[Inbound], Behind]:
         """Which of these fit into memory, people in turn; and whose do not."""
-        queues: dict[Person, list[Inbound]] = {}
+        queues: dict[UserRef, list[Inbound]] = {}
         for row in rows:
             queues.setdefault(person(row), []).append(row)
         shares = {who: self._open_share(who) for who in queues}

@@ -8,7 +8,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from bot import errors
-from bot.contracts import Channel, Clock, DeliveryRecord, Journal, Log
+from bot.contracts import Channel, ChatKey, Clock, DeliveryRecord, Journal, Log
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.completion import Completion
@@ -49,7 +49,7 @@ class Deferred:
         self._clock = clock
         self._log = log
         self._ready = ready
-        self._chats: dict[str, asyncio.Task[None]] = {}
+        self._chats: dict[ChatKey, asyncio.Task[None]] = {}
         self._worker: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
@@ -137,7 +137,7 @@ class Deferred:
             self._again(to)
         self._waiting.changed.set()
 
-    async def _chat(self, chat_key: str) -> None:
+    async def _chat(self, chat_key: ChatKey) -> None:
         """Deliver the answers that wait in one chat, until it has to wait again."""
         answers = self._waiting.chats[chat_key]
         while answers:

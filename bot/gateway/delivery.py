@@ -228,7 +228,7 @@ class Delivery:
         """Give a message that was sent other words, and its target what `place` says, where its channel can do that; a second
         time where its platform asks to wait. Where it cannot be changed it stays.
         """
-        channel = self._channels.get(row.chat_key.partition(":")[0])
+        channel = self._channels.get(row.chat_key.channel)
         if not isinstance(channel, Edits) or row.message_id is None:
             return
         target = {**(row.target or {}), **place}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import ArchiveLine, Inbound, OpenQuestion
+from bot.contracts import ArchiveLine, ChatKey, Inbound, OpenQuestion
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.reports import Reports
@@ -28,8 +28,8 @@ class Door:
             "error` shows them.",
         )
 
-    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+    async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return await self._intake.recent(chat_key, limit)
 
-    async def questions(self, channel: str, chat_key: str, user_id: str) -> list[OpenQuestion]:
+    async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
         return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")

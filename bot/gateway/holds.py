@@ -8,8 +8,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts import Clock
-from bot.gateway.places import Person
+from bot.contracts import ChatKey, Clock, UserRef
 from bot.gateway.queueing import LONGEST_BURST
 
 
@@ -28,16 +27,16 @@ class Holds:
     which a burst has ended.
     """
 
-    def __init__(self, clock: Clock, debounce: float, quiet: Callable[[str], None]) -> None:
+    def __init__(self, clock: Clock, debounce: float, quiet: Callable[[ChatKey], None]) -> None:
         self._clock = clock
         self._debounce = debounce
         self._quiet = quiet
-        self._bursts: dict[tuple[str, Person], _Burst] = {}
-        self._due: list[tuple[float, int, tuple[str, Person]]] = []
+        self._bursts: dict[tuple[ChatKey, UserRef], _Burst] = {}
+        self._due: list[tuple[float, int, tuple[ChatKey, UserRef]]] = []
         self._numbers = itertools.count(1)
         self._timer: asyncio.Task[None] | None = None
 
-    def burst(self, chat_key: str, who: Person, *, at: float | None, held: bool) -> int:
+    def burst(self, chat_key: ChatKey, who: UserRef, *, at: float | None, held: bool) -> int:
         """The number of the burst that a message belongs to. `at`: it came in the past, by the time of day. What is
         not `held` ends the burst before it.
         """
@@ -57,12 +56,12 @@ class Holds:
                 self._timer = asyncio.create_task(self._keep_time())
         return burst.number
 
-    def held(self, chat_key: str, who: Person) -> int | None:
+    def held(self, chat_key: ChatKey, who: UserRef) -> int | None:
         """The number of the burst that a person may still be writing."""
         burst = self._bursts.get((chat_key, who))
         return burst.number if burst is not None and not burst.past else None
 
-    def end(self, chat_key: str, who: Person) -> None:
+    def end(self, chat_key: ChatKey, who: UserRef) -> None:
         """Nothing of this person waits in this chat any more."""
         self._bursts.pop((chat_key, who), None)
 

@@ -12,6 +12,7 @@ from bot.contracts import (
     Archive,
     ArchiveLine,
     Attachment,
+    ChatKey,
     Clock,
     Command,
     HistoryQuery,
@@ -81,10 +82,10 @@ class GatewayIntake:
         self._halt = halt
         self._tasks: set[asyncio.Task[bool]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._asking: dict[str, asyncio.Future[bool]] = {}
-        self._known: dict[str, None] = {}
-        self._last: dict[str, asyncio.Future[None]] = {}
-        self._archiving: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
+        self._known: dict[ChatKey, None] = {}
+        self._last: dict[ChatKey, asyncio.Future[None]] = {}
+        self._archiving: dict[tuple[ChatKey, str], asyncio.Task[None]] = {}
         self.in_flight: set[str] = set()
         """The requestIds of what is being written down."""
         self.first = ""
@@ -128,7 +129,7 @@ class GatewayIntake:
             self._knows(chat_key)
         return known
 
-    def _knows(self, chat_key: str) -> None:
+    def _knows(self, chat_key: ChatKey) -> None:
         """The bot takes part here; it never stops to."""
         self._known[chat_key] = None
         if len(self._known) > MOST_KNOWN:
@@ -255,7 +256,7 @@ class GatewayIntake:
             reason=reason,
         )
 
-    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+    async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         if writing := [task for (chat, _), task in self._archiving.items() if chat == chat_key]:
             await asyncio.wait(writing)
         return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
@@ -271,7 +272,7 @@ class GatewayIntake:
             ).allowed
         )
 
-    async def archive_missing(self, chat_key: str, inbounds: Sequence[Inbound]) -> None:
+    async def archive_missing(self, chat_key: ChatKey, inbounds: Sequence[Inbound]) -> None:
         """Archive those of one chat that did not get there before a crash. Raises `errors.StorageError`."""
         missing = {inbound.request_id: inbound for inbound in inbounds}
 

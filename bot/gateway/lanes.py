@@ -9,10 +9,10 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from bot.contracts import Clock, Inbound, Log
+from bot.contracts import ChatKey, Clock, Inbound, Log, UserRef
 from bot.gateway.breath import Breath
 from bot.gateway.holds import Holds
-from bot.gateway.places import Person, Places
+from bot.gateway.places import Places
 from bot.gateway.queueing import Mode, belongs, person, plain
 
 
@@ -45,7 +45,7 @@ class _Waiting:
 class _Lane:
     """What waits, by person; the people in the order in which they come next."""
 
-    people: dict[Person, deque[_Waiting]] = field(default_factory=dict)
+    people: dict[UserRef, deque[_Waiting]] = field(default_factory=dict)
     running: Portion | None = None
 
 
@@ -68,7 +68,7 @@ class Lanes:
         clock: Clock,
         mode: Mode,
         debounce: float = 0.0,
-        freed: Callable[[Person], None] = lambda _: None,
+        freed: Callable[[UserRef], None] = lambda _: None,
         rush: Callable[[], bool] = lambda: False,
         full: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -81,9 +81,9 @@ class Lanes:
         self._places = Places(limit)
         self._breath = Breath(self.go_on, rush)
         self._holds = Holds(clock, debounce, self._quiet)
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[ChatKey, _Lane] = {}
         self._tasks: set[asyncio.Future[object]] = set()
-        self._by_person: Counter[Person] = Counter()
+        self._by_person: Counter[UserRef] = Counter()
         self._number = 0
         self._returning: deque[asyncio.Future[None]] = deque()
         self._parked = 0
@@ -167,21 +167,21 @@ class Lanes:
 
     # ------------------------------------------------------------ what can be seen
 
-    def running(self, chat_key: str) -> Inbound | None:
+    def running(self, chat_key: ChatKey) -> Inbound | None:
         """The inbound whose turn runs in this chat."""
         lane = self._lanes.get(chat_key)
         return lane.running.first if lane is not None and lane.running is not None else None
 
-    def waiting(self, chat_key: str) -> int:
+    def waiting(self, chat_key: ChatKey) -> int:
         """How many inbound wait in this chat."""
         lane = self._lanes.get(chat_key)
         return sum(map(len, lane.people.values())) if lane is not None else 0
 
-    def waiting_of(self, who: Person) -> int:
+    def waiting_of(self, who: UserRef) -> int:
         """How many inbound of one person wait, in all chats."""
         return self._by_person[who]
 
-    def chats(self) -> list[str]:
+    def chats(self) -> list[ChatKey]:
         """The chats in which something waits or runs."""
         return list(self._lanes)
 
@@ -203,7 +203,7 @@ class Lanes:
             for queue in lane.people.values():
                 yield from (one.request_id for waiting in queue for one in waiting.all)
 
-    def find(self, chat_key: str, who: Person, wanted: Callable[[Inbound], bool]) -> Inbound | None:
+    def find(self, chat_key: ChatKey, who: UserRef, wanted: Callable[[Inbound], bool]) -> Inbound | None:
         """A waiting inbound of one person in a chat, unless its turn has begun before."""
         fresh = (waiting.inbound for waiting in self._queue(chat_key, who) if waiting.begun is None)
         return next((inbound for inbound in fresh if wanted(inbound)), None)
@@ -216,7 +216,7 @@ class Lanes:
             if waiting.inbound.request_id == inbound.request_id:
                 waiting.inbound = inbound
 
-    def take(self, chat_key: str, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+    def take(self, chat_key: ChatKey, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
         """Take every wanted inbound out of a chat's queue, but for turns that have begun before."""
         lane = self._lanes.get(chat_key)
         taken: list[Inbound] = []
@@ -231,7 +231,7 @@ class Lanes:
         self._ask(chat_key, lane)
         return taken
 
-    def take_next(self, chat_key: str, who: Person, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+    def take_next(self, chat_key: ChatKey, who: UserRef, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
         """Take what one person has waiting, up to the first that is not wanted, or that came after what somebody else
         has waiting: they come first.
         """
@@ -268,17 +268,17 @@ class Lanes:
 
     # ------------------------------------------------------------ inside
 
-    def _queue(self, chat_key: str, who: Person) -> deque[_Waiting]:
+    def _queue(self, chat_key: ChatKey, who: UserRef) -> deque[_Waiting]:
         lane = self._lanes.get(chat_key)
         return lane.people.get(who, deque()) if lane is not None else deque()
 
-    def _counted(self, who: Person, more: int) -> None:
+    def _counted(self, who: UserRef, more: int) -> None:
         self.total += more
         self._by_person[who] += more
         if not self._by_person[who]:
             del self._by_person[who]
 
-    def _less(self, chat_key: str, lane: _Lane, who: Person, count: int) -> None:
+    def _less(self, chat_key: ChatKey, lane: _Lane, who: UserRef, count: int) -> None:
         """So many inbound of a person wait no more."""
         if not count:
             return
@@ -289,12 +289,12 @@ class Lanes:
             self._holds.end(chat_key, who)
         self._freed(who)
 
-    def _quiet(self, chat_key: str) -> None:
+    def _quiet(self, chat_key: ChatKey) -> None:
         """A burst is over."""
         self._ask(chat_key, self._lanes[chat_key])
         self.go_on()
 
-    def _ask(self, chat_key: str, lane: _Lane) -> None:
+    def _ask(self, chat_key: ChatKey, lane: _Lane) -> None:
         """Ask for a place on behalf of those who have something ready, or no longer."""
         if lane.running is not None:
             return
@@ -308,7 +308,7 @@ class Lanes:
         if not lane.people:
             del self._lanes[chat_key]
 
-    def _portion(self, chat_key: str, lane: _Lane, who: Person) -> Portion:
+    def _portion(self, chat_key: ChatKey, lane: _Lane, who: UserRef) -> Portion:
         """What is next of a person."""
         queue = lane.people[who]
         first = queue.popleft()
@@ -343,13 +343,13 @@ class Lanes:
             )
         ended(error is None)
 
-    def _ended(self, chat_key: str, portion: Portion, well: bool) -> None:  # noqa: FBT001 - a callback
+    def _ended(self, chat_key: ChatKey, portion: Portion, well: bool) -> None:  # noqa: FBT001 - a callback
         if well:
             self._over(chat_key)
         else:
             self._start(self._sorry(portion), lambda _: self._over(chat_key))
 
-    def _over(self, chat_key: str) -> None:
+    def _over(self, chat_key: ChatKey) -> None:
         lane = self._lanes[chat_key]
         assert lane.running is not None  # noqa: S101 - it is what has ended
         who = person(lane.running.first)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel, KnowsLinks, KnowsMembers, KnowsMoves, Log
+from bot.contracts import ArchiveLine, Belonging, Channel, ChatKey, KnowsLinks, KnowsMembers, KnowsMoves, Log
 
 SECONDS = 15.0
 """How long a platform may take to say who is where."""
@@ -20,10 +20,10 @@ class Memberships:
         self._log = log
 
     async def chats_of(
-        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> Belonging:
         knows = self._channels.get(channel)
-        asked = [key for key in chat_keys if key.startswith(f"{channel}:")]
+        asked = [key for key in chat_keys if key.channel == channel]
         if not asked or not isinstance(knows, KnowsMembers):
             return Belonging([])
         try:
@@ -38,7 +38,7 @@ class Memberships:
             )
             return Belonging([], unanswered=asked)
 
-        def of(keys: Sequence[str]) -> list[str]:
+        def of(keys: Sequence[ChatKey]) -> list[ChatKey]:
             known = set(keys)
             return [key for key in asked if key in known]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot import errors
-from bot.contracts import Agent, DeliveryRecord, Inbound, InboxRecord, Journal, Log
+from bot.contracts import Agent, ChatKey, DeliveryRecord, Inbound, InboxRecord, Journal, Log
 from bot.gateway.arrears import Arrears
 from bot.gateway.changes import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.commands import CUT_OFF, once
@@ -34,7 +34,7 @@ class Records(Protocol):
         """The first requestId of this process; "" before there is one."""
         ...
 
-    async def archive_missing(self, chat_key: str, inbounds: Sequence[Inbound]) -> None:
+    async def archive_missing(self, chat_key: ChatKey, inbounds: Sequence[Inbound]) -> None:
         """Archive those of one chat that did not get there before a crash."""
         ...
 
@@ -93,7 +93,7 @@ class Opening:
         self._again = again
         self._notices = notices
         self._late = late
-        self._halted: dict[tuple[str, str], Inbound] = {}
+        self._halted: dict[tuple[ChatKey, str], Inbound] = {}
         self._removed = removed
         self._quiet = quiet
         self._log = log
@@ -162,20 +162,20 @@ class Opening:
             except errors.StorageError as error:
                 self._complain("a change could not be recorded", error)
 
-    async def _begun(self, rows: Sequence[_Row]) -> dict[str, Portion]:
+    async def _begun(self, rows: Sequence[_Row]) -> dict[ChatKey, Portion]:
         """The turns that had begun: by chat, what a turn that a crash cut off was answering."""
-        chats: dict[str, list[_Row]] = {}
+        chats: dict[ChatKey, list[_Row]] = {}
         for row in rows:
             if row.inbound.chat_key not in self._running and self._old(row.inbound):
                 chats.setdefault(row.inbound.chat_key, []).append(row)
-        portions: dict[str, Portion] = {}
+        portions: dict[ChatKey, Portion] = {}
         for chat_key, group in chats.items():
             portion = _portion(group, await self._cut_off(chat_key))
             if portion is not None:
                 portions[chat_key] = portion
         return portions
 
-    async def _cut_off(self, chat_key: str) -> tuple[str, ...]:
+    async def _cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         try:
             return await self._agent.cut_off(chat_key)
         except errors.StorageError as error:
@@ -184,7 +184,7 @@ class Opening:
             return ()
 
     async def _archive(self, inbounds: Iterable[Inbound]) -> None:
-        chats: dict[str, list[Inbound]] = {}
+        chats: dict[ChatKey, list[Inbound]] = {}
         for inbound in inbounds:
             chats.setdefault(inbound.chat_key, []).append(inbound)
         for chat_key, missing in chats.items():
@@ -194,7 +194,7 @@ class Opening:
                 self._complain("the archive cannot be read", error)
 
     def _put(
-        self, rows: Sequence[_Row], begun: dict[str, Portion], stopped: Callable[[Inbound], bool]
+        self, rows: Sequence[_Row], begun: dict[ChatKey, Portion], stopped: Callable[[Inbound], bool]
     ) -> None:
         """Nothing is awaited here: what comes in meanwhile stands behind."""
         heads = {portion.first.request_id: portion for portion in begun.values()}

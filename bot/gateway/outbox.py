@@ -12,6 +12,7 @@ from typing import Unpack, cast
 from bot import errors
 from bot.contracts import (
     Channel,
+    ChatKey,
     Clock,
     Edits,
     Ids,
@@ -83,7 +84,7 @@ class Courier:
         self._limits = limits
         self.tell: Callable[[str, str], object] = _nobody
         """Told what operators should know: a subject, and words."""
-        self.untold: dict[str, dict[str, tuple[OutboxState, str]]] = {}
+        self.untold: dict[ChatKey, dict[str, tuple[OutboxState, str]]] = {}
         """By chat, the ids, states and words of what will not arrive there, until it is told so."""
         self._pacer = Pacer(clock)
         self._unsure: set[str] = set()
@@ -381,7 +382,7 @@ class Courier:
         if untold:
             self.untold.setdefault(message.chat_key, {})[message.id] = state, message.text
         if message.kind == "reply" and not isinstance(error, errors.TargetGone):
-            channel = message.chat_key.partition(":")[0]
+            channel = message.chat_key.channel
             self.tell(
                 f"deliveries of {channel}",
                 f"An answer could not be delivered by {channel}: {error}. `shipmate logs --request "

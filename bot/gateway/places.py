@@ -6,8 +6,7 @@ import heapq
 import itertools
 from collections.abc import Iterable
 
-Person = tuple[str, str]
-"""Channel and user id."""
+from bot.contracts import ChatKey, UserRef
 
 
 class Places:
@@ -20,26 +19,26 @@ class Places:
 
     def __init__(self, limit: int) -> None:
         self.free = limit
-        self._asking: dict[str, dict[Person, None]] = {}
-        self._chats: dict[Person, dict[str, None]] = {}
-        self._work: dict[Person, int] = {}
-        self._rank: dict[Person, int] = {}
-        self._order: list[tuple[int, Person]] = []
+        self._asking: dict[ChatKey, dict[UserRef, None]] = {}
+        self._chats: dict[UserRef, dict[ChatKey, None]] = {}
+        self._work: dict[UserRef, int] = {}
+        self._rank: dict[UserRef, int] = {}
+        self._order: list[tuple[int, UserRef]] = []
         self._count = itertools.count()
 
-    def enter(self, person: Person) -> None:
+    def enter(self, person: UserRef) -> None:
         """Somebody has something waiting, in one chat more: who is new stands behind everybody."""
         self._work[person] = self._work.get(person, 0) + 1
         if person not in self._rank:
             self._rank[person] = next(self._count)
 
-    def leave(self, person: Person) -> None:
+    def leave(self, person: UserRef) -> None:
         """Somebody has something waiting in one chat less."""
         self._work[person] -= 1
         if not self._work[person]:
             del self._work[person], self._rank[person]
 
-    def ask(self, chat_key: str, people: Iterable[Person]) -> None:
+    def ask(self, chat_key: ChatKey, people: Iterable[UserRef]) -> None:
         """A chat in which nothing runs wants a place for one of these people, in its own order; for none: no more."""
         self._withdraw(chat_key)
         wanted = dict.fromkeys(people)
@@ -52,7 +51,7 @@ class Places:
                 self._stand(person)
             chats[chat_key] = None
 
-    def give(self) -> tuple[str, Person] | None:
+    def give(self) -> tuple[ChatKey, UserRef] | None:
         """Give a place to one that asks: its chat and its person. None where none is free, or nobody asks."""
         if self.free <= 0 or not self._asking:
             return None
@@ -76,21 +75,21 @@ class Places:
         """Take a place out of turn, also where none is free: until then there are fewer for the others."""
         self.free -= 1
 
-    def _withdraw(self, chat_key: str) -> None:
+    def _withdraw(self, chat_key: ChatKey) -> None:
         for person in self._asking.pop(chat_key, ()):
             chats = self._chats[person]
             del chats[chat_key]
             if not chats:
                 del self._chats[person]
 
-    def _stand(self, person: Person) -> None:
+    def _stand(self, person: UserRef) -> None:
         if len(self._order) > 2 * len(self._chats) + 64:
             # Places that were left: they would only pile up while there is enough for all.
             self._order = [(self._rank[one], one) for one in self._chats]
             heapq.heapify(self._order)
         heapq.heappush(self._order, (self._rank[person], person))
 
-    def _longest_unserved(self) -> Person:
+    def _longest_unserved(self) -> UserRef:
         while True:
             rank, person = heapq.heappop(self._order)
             if person in self._chats and self._rank[person] == rank:

@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import dataclass, replace
 
 from bot import errors
-from bot.contracts import Answer, Clock, Ids, Inbound, Log, Question
+from bot.contracts import Answer, ChatKey, Clock, Ids, Inbound, Log, Question
 from bot.gateway.address import Address
 from bot.gateway.approvals import SECONDS, ApprovalDesk
 from bot.gateway.delivery import Delivery
@@ -34,7 +34,7 @@ class QuestionDesk:
         self._clock = clock
         self._ids = ids
         self._log = log
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[ChatKey, _Waiting] = {}
 
     async def ask(self, question: Question) -> Answer:
         """As `contracts.Questions`. One question at a time in a chat, approvals among them."""
@@ -72,7 +72,7 @@ class QuestionDesk:
                 await patience
         return waiting.answer.result() if waiting.answer.done() else Answer("expired")
 
-    def _waiting_in(self, chat_key: str) -> bool:
+    def _waiting_in(self, chat_key: ChatKey) -> bool:
         return chat_key in self._waiting
 
     def _heard(self, inbound: Inbound) -> bool:

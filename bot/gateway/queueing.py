@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.contracts import Inbound
+from bot.contracts import Inbound, UserRef
 from bot.gateway.attachments import may_hold_text
-from bot.gateway.places import Person
 
 LONGEST_BURST = 5
 """How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
@@ -33,8 +32,8 @@ MODES: Mapping[str, Mode] = {
 }
 
 
-def person(inbound: Inbound) -> Person:
-    return inbound.channel, inbound.user_id
+def person(inbound: Inbound) -> UserRef:
+    return UserRef(inbound.channel, inbound.user_id)
 
 
 def plain(inbound: Inbound) -> bool:

@@ -85,8 +85,8 @@ class Receipts:
         record = await self._journal.inbound(request_id)
         if record is not None:
             asked = record.inbound
-            below = asked.chat_key.startswith(f"{inbound.chat_key}:") and asked.user_id == inbound.user_id
-            return asked.chat_key == inbound.chat_key or below
+            own = asked.user_id == inbound.user_id
+            return asked.chat_key == inbound.chat_key or (own and inbound.chat_key.contains(asked.chat_key))
         rows = await self._journal.deliveries(request_id)
         return bool(rows) and all(row.chat_key == inbound.chat_key for row in rows)
 

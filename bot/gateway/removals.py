@@ -16,6 +16,7 @@ from bot.contracts import (
     Archive,
     ArchiveLine,
     Artifacts,
+    ChatKey,
     Clock,
     HistoryQuery,
     Inbound,
@@ -98,7 +99,7 @@ class Removals:
         self._manifests = manifests
         self._clock = clock
         self._log = log
-        self._under_way: dict[str, dict[str, asyncio.Event]] = {}
+        self._under_way: dict[ChatKey, dict[str, asyncio.Event]] = {}
 
     async def deleted(self, deletion: Inbound) -> bool:
         """A platform says that the author has deleted a message; whether there was anything to remove. Doing it again
@@ -147,7 +148,7 @@ class Removals:
             if not going:
                 self._under_way.pop(change.chat_key, None)
 
-    async def settled(self, chat_key: str) -> None:
+    async def settled(self, chat_key: ChatKey) -> None:
         """Return once what was deleted before is in the archive, so that a turn that begins does not see it; after
         `PATIENCE` seconds in any case.
         """
@@ -261,12 +262,12 @@ class Removals:
         turns = await self._turns([one.inbound.request_id for one in quoting])
         return _Target(message_id, "user", said_by, (), (), (message_id,), turns)
 
-    async def _quoting(self, chat_key: str, ids: Sequence[str]) -> list[InboxRecord]:
+    async def _quoting(self, chat_key: ChatKey, ids: Sequence[str]) -> list[InboxRecord]:
         """What people said in answer to messages with these ids."""
         found = [one for name in ids for one in await self._journal.quoting(chat_key, name)]
         return [one for one in found if one.inbound.command is None]
 
-    async def _since(self, chat_key: str, message_id: str, said: Sequence[Inbound]) -> int | None:
+    async def _since(self, chat_key: ChatKey, message_id: str, said: Sequence[Inbound]) -> int | None:
         """From when on lines of a message can be in the archive, as far as the journal knows: what is older need not be
         read. Clocks may differ by a day.
         """
@@ -296,7 +297,7 @@ class Removals:
         # A note of a later turn names the message itself, also where that joined another's turn; so do its files.
         made = tuple(dict.fromkeys((*target.told, *target.of)))
         artifacts = await self._artifacts.forget(inbound.chat_key, made)
-        notes = await self._memory.forget(MemoryOwner("chat", inbound.chat_key), made)
+        notes = await self._memory.forget(MemoryOwner("chat", str(inbound.chat_key)), made)
         if target.person is not None:
             owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
             notes += await self._memory.forget(owner, made)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from bot import errors
-from bot.contracts import Channel, Clock, Ids, Journal, Log, Manifest
+from bot.contracts import Channel, Clock, Ids, Journal, Log, Manifest, UserRef
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 
@@ -47,7 +47,7 @@ class Reports:
         self._log = log
         self._chats = {
             operator: target
-            for operator in sorted(operators)
+            for operator in map(UserRef.parse, sorted(operators))
             if (target := _direct(operator, channels, manifests)) is not None
         }
         self._manifests = manifests
@@ -123,29 +123,27 @@ class Reports:
         )
         return any(told)
 
-    async def _one(self, operator: str, target: dict[str, str], words: str) -> bool:
-        channel = operator.partition(":")[0]
-        chat_key = self._manifests[channel].encode(target)
-        to = Address(channel, chat_key.split(":")[2], chat_key, "direct", target, self._ids.ulid())
+    async def _one(self, operator: UserRef, target: dict[str, str], words: str) -> bool:
+        chat_key = self._manifests[operator.channel].encode(target)
+        to = Address(operator.channel, chat_key.chat_id, chat_key, "direct", target, self._ids.ulid())
         try:
             async with asyncio.timeout(TELL_SECONDS):
                 await self._delivery.send(to, words, kind="notice")
         except (TimeoutError, errors.DeliveryFailed) as error:
             cause = str(error) or f"no answer within {TELL_SECONDS:g} s"
             self._log.write(
-                "delivery", "an operator could not be told", level="warn", operator=operator, cause=cause
+                "delivery", "an operator could not be told", level="warn", operator=str(operator), cause=cause
             )
             return False
         return True
 
 
 def _direct(
-    operator: str, channels: Mapping[str, Channel], manifests: Mapping[str, Manifest]
+    operator: UserRef, channels: Mapping[str, Channel], manifests: Mapping[str, Manifest]
 ) -> dict[str, str] | None:
     """The target of an operator's direct chat; None where there is none."""
-    channel, _, person = operator.partition(":")
-    direct = manifests[channel].direct if channel in channels else None
-    return direct(person) if direct is not None else None
+    direct = manifests[operator.channel].direct if operator.channel in channels else None
+    return direct(operator.user_id) if direct is not None else None
 
 
 async def _nobody() -> bool:

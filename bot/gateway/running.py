@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.contracts import Inbound, SeenFile
+from bot.contracts import ChatKey, Inbound, SeenFile
 from bot.gateway.lanes import Portion
 from bot.gateway.queueing import same_message
 
@@ -65,5 +65,5 @@ class Turn:
         return "withdrawn" if inbound.request_id in self.withdrawn else f"joined {self.first.request_id}"
 
 
-Running = dict[str, Turn]
+Running = dict[ChatKey, Turn]
 """By chatKey."""

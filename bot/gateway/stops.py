@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from bot.contracts import Agent, Inbound
+from bot.contracts import Agent, ChatKey, Inbound
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person
@@ -28,7 +28,12 @@ def stops(stop: Inbound, other: Inbound) -> bool:
 
 def below(stop: Inbound, other: Inbound) -> bool:
     """Whether a waiting inbound of the same person is in a thread of the stop's place."""
-    return person(other) == person(stop) and other.chat_key.startswith(f"{stop.chat_key}:")
+    return person(other) == person(stop) and _inside(stop, other.chat_key)
+
+
+def _inside(stop: Inbound, place: ChatKey) -> bool:
+    """Whether this is a thread of the stop's place."""
+    return place != stop.chat_key and stop.chat_key.contains(place)
 
 
 def _place(inbound: Inbound) -> dict[str, str]:
@@ -120,7 +125,7 @@ class Stops:
     async def _here(self, inbound: Inbound, turn: Turn | None, heard: _Heard | None) -> bool:
         """End a turn, and what its person has waiting in this place; whether there was anything."""
         # What waits for this place may be in the lane of the chat above it, as the turn may.
-        chat_keys = [key for key in self._lanes.chats() if f"{inbound.chat_key}:".startswith(f"{key}:")]
+        chat_keys = [key for key in self._lanes.chats() if key.contains(inbound.chat_key)]
         if turn is not None and turn.first.chat_key not in chat_keys:
             chat_keys.append(turn.first.chat_key)
         # Out of the lanes first, so that none of it begins; what is running must not wait until all that is on file.
@@ -150,13 +155,13 @@ class Stops:
             return below(inbound, other) and _before(heard, other)
 
         turns = [turn for turn in self._running.values() if wanted(turn.first)]
-        inside = [key for key in self._lanes.chats() if key.startswith(f"{inbound.chat_key}:")]
+        inside = [key for key in self._lanes.chats() if _inside(inbound, key)]
         gone = self._taken(inside, wanted)
         ended = [await self.end(turn) for turn in turns]
         await self._close(gone)
         return bool(gone) or any(ended)
 
-    def _taken(self, chat_keys: Iterable[str], wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+    def _taken(self, chat_keys: Iterable[ChatKey], wanted: Callable[[Inbound], bool]) -> list[Inbound]:
         return [other for chat_key in chat_keys for other in self._lanes.take(chat_key, wanted)]
 
     async def _close(self, gone: Iterable[Inbound]) -> None:

@@ -20,6 +20,7 @@ from bot.contracts import (
     Manifest,
     PriorReply,
     TurnRequest,
+    UserRef,
 )
 from bot.gateway.access import Access
 from bot.gateway.address import Address
@@ -34,7 +35,6 @@ from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import merged
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.opening import TOLD, Opening
-from bot.gateway.places import Person
 from bot.gateway.presence import working
 from bot.gateway.queueing import MODES, belongs, follows, joins, person, plain
 from bot.gateway.reading import Reading
@@ -123,7 +123,7 @@ class Turns:
         self._intake = self.opening.taken_in = intake
         self._reading.admitted = intake.admitted
 
-    def _freed(self, who: Person) -> None:
+    def _freed(self, who: UserRef) -> None:
         self.backlog.freed(who)
 
     def _rush(self) -> bool:

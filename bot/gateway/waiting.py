@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import DeliveryRecord
+from bot.contracts import ChatKey, DeliveryRecord
 from bot.gateway.address import Address
 
 
@@ -20,7 +20,7 @@ class Waiting:
     """By chat, in order, the answers of which parts wait. A chat that is in here gets no later reply before them."""
 
     def __init__(self) -> None:
-        self.chats: dict[str, dict[str, Address]] = {}
+        self.chats: dict[ChatKey, dict[str, Address]] = {}
         self.changed = asyncio.Event()
 
     def add(self, to: Address) -> None:

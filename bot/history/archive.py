@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bot import errors, system
 from bot.batch import Batcher
-from bot.contracts import ArchiveLine, Clock, Disk, HistoryPage, HistoryQuery, Log, OpenFile
+from bot.contracts import ArchiveLine, ChatKey, Clock, Disk, HistoryPage, HistoryQuery, Log, OpenFile
 from bot.history import jsonl, names, pieces, rotation
 from bot.history.revisions import Revisions, may_revise, revisions
 from bot.history.window import LineRange, Window, read_line
@@ -25,7 +25,9 @@ KEPT_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ChatInfo:
-    """A chat that has an archive; `last_ts` is the time of its newest readable line."""
+    """A chat that has an archive; `last_ts` is the time of its newest readable line. `chat_key` is text: that of the
+    chatKey, or the name of the file where nothing tells that.
+    """
 
     chat_key: str
     lines: int
@@ -34,7 +36,7 @@ class ChatInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    chat_key: str
+    chat_key: ChatKey
     raw: bytes
 
 
@@ -62,7 +64,7 @@ class ChatStore:
         self._shelf = rotation.Shelf(folder, disk)
         self._writer: Batcher[_Entry | None, None] = Batcher("archive", self._write)
         # Lines that the disk refused, by chat; touched by the writer's thread alone.
-        self._kept: dict[str, list[bytes]] = {}
+        self._kept: dict[ChatKey, list[bytes]] = {}
         self._tidy = False
         self._spans: OrderedDict[Path, LineRange] = OrderedDict()
         # Of the archives of a chat: their numbers, the sizes of those that revise anything, and what they say together.
@@ -76,7 +78,7 @@ class ChatStore:
         raw = jsonl.dumps({key: value for key, value in fields.items() if value is not None})
         await self._writer.put(_Entry(line.chat_key, raw), hurry=hurry)
 
-    async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage:
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """The window that `query` asks for, and the exact number of all matches.
 
         The exact number has a price: every file of the chat is read, but for archives known to lie outside the
@@ -105,7 +107,7 @@ class ChatStore:
             )
         return page
 
-    async def removals(self, chat_key: str) -> list[ArchiveLine]:
+    async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         """As `contracts.Archive.removals`."""
         try:
             found = await asyncio.to_thread(self._revisions, names.encode(chat_key))
@@ -224,11 +226,11 @@ class ChatStore:
 
     def _write(self, batch: list[_Entry | None]) -> Sequence[errors.StorageError | None]:
         entries = [entry for entry in batch if entry is not None]
-        chats: dict[str, list[bytes]] = {}
+        chats: dict[ChatKey, list[bytes]] = {}
         for entry in entries:
             chats.setdefault(entry.chat_key, []).append(entry.raw)
-        written: dict[str, int] = {}
-        failures: dict[str, errors.StorageError] = {}
+        written: dict[ChatKey, int] = {}
+        failures: dict[ChatKey, errors.StorageError] = {}
         try:
             with jsonl.locked(self._folder):
                 self._tidy_once()
@@ -250,7 +252,9 @@ class ChatStore:
             results.append(failures[item.chat_key] if written[item.chat_key] < 0 else None)
         return results
 
-    def _write_chat(self, key: str, raws: list[bytes], failures: dict[str, errors.StorageError]) -> int:
+    def _write_chat(
+        self, key: ChatKey, raws: list[bytes], failures: dict[ChatKey, errors.StorageError]
+    ) -> int:
         """Write lines of one chat after those it owes; returns how many of `raws` are on disk."""
         owed = self._kept.pop(key, [])
         due = owed + raws
@@ -285,7 +289,7 @@ class ChatStore:
             self._files.forget(self._shelf.main(name))
 
     def _keep(
-        self, key: str, raws: list[bytes], error: OSError, *, told: bool = False
+        self, key: ChatKey, raws: list[bytes], error: OSError, *, told: bool = False
     ) -> errors.StorageError:
         room = KEPT_BYTES - sum(len(raw) for lines in self._kept.values() for raw in lines)
         kept = self._kept.setdefault(key, [])

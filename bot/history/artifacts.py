@@ -22,6 +22,7 @@ from bot.contracts import (
     ArtifactMatch,
     ArtifactMatches,
     ArtifactPage,
+    ChatKey,
     Clock,
     Disk,
     Ids,
@@ -79,7 +80,7 @@ class ArtifactStore:
         self,
         text: str,
         *,
-        chat_key: str,
+        chat_key: ChatKey,
         request_id: str,
         tool: str,
         tool_use_id: str,
@@ -89,7 +90,7 @@ class ArtifactStore:
         """As `contracts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
         about: Json = {
             "v": 1,
-            "chatKey": chat_key,
+            "chatKey": str(chat_key),
             "requestId": request_id,
             "tool": tool,
             "toolUseId": tool_use_id,
@@ -103,7 +104,7 @@ class ArtifactStore:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
         return artifact_id
 
-    async def note(self, artifact_id: str, chat_key: str, lines: Sequence[Json]) -> None:
+    async def note(self, artifact_id: str, chat_key: ChatKey, lines: Sequence[Json]) -> None:
         """As `contracts.Artifacts.note`."""
         raw = b"".join(map(jsonl.dumps, lines))
         try:
@@ -111,7 +112,7 @@ class ArtifactStore:
         except OSError as error:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
 
-    async def read(self, artifact_id: str, chat_key: str, *, offset: int, limit: int) -> ArtifactPage:
+    async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
         """As `contracts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
         one grapheme, however small the limit, but at the end.
         """
@@ -120,21 +121,21 @@ class ArtifactStore:
         )
 
     async def grep(
-        self, artifact_id: str, chat_key: str, words: str, *, offset: int, limit: int
+        self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
         """As `contracts.Artifacts.grep`. `words` are one line."""
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
-    async def made(self, chat_key: str, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
         """As `contracts.Artifacts.made`."""
         try:
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
         except OSError as error:
             raise errors.StorageError(f"artifacts cannot be read: {error}") from error
 
-    async def forget(self, chat_key: str, requests: Collection[str]) -> int:
+    async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
         """As `contracts.Artifacts.forget`."""
         try:
             return await asyncio.to_thread(self._forget, chat_key, frozenset(requests))
@@ -150,7 +151,7 @@ class ArtifactStore:
 
     # On any thread.
 
-    def _path(self, chat_key: str, artifact_id: str) -> Path:
+    def _path(self, chat_key: ChatKey, artifact_id: str) -> Path:
         return self._folder / names.encode(chat_key) / f"{artifact_id}{_END}"
 
     def _put(self, words: str, path: Path, about: Json) -> None:
@@ -196,20 +197,20 @@ class ArtifactStore:
         found = self._disk.names(folder)
         return [folder / name for name in found if _ID.fullmatch(name.removesuffix(_END))]
 
-    def _made(self, chat_key: str, requests: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
+    def _made(self, chat_key: ChatKey, requests: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
         found: dict[str, list[tuple[str, str]]] = {}
         for path, about in self._of(chat_key, requests):
             found.setdefault(about["requestId"], []).append((path.stem, str(about.get("tool"))))
         return found
 
-    def _forget(self, chat_key: str, requests: frozenset[str]) -> int:
+    def _forget(self, chat_key: ChatKey, requests: frozenset[str]) -> int:
         with jsonl.locked(self._folder):
             gone = [path for path, _ in self._of(chat_key, requests)]
             for path in gone:
                 self._drop(path)
         return len(gone)
 
-    def _of(self, chat_key: str, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
+    def _of(self, chat_key: ChatKey, requests: frozenset[str]) -> Iterator[tuple[Path, Json]]:
         """What these turns have made, the oldest first, with the line about it."""
         for path in self._all(self._path(chat_key, "").parent):
             about = what_of(self._disk, path)
@@ -229,7 +230,9 @@ class ArtifactStore:
                         gone += 1
         return gone
 
-    async def _reading(self, artifact_id: str, chat_key: str, work: Callable[[OpenFile, _Facts], _R]) -> _R:
+    async def _reading(
+        self, artifact_id: str, chat_key: ChatKey, work: Callable[[OpenFile, _Facts], _R]
+    ) -> _R:
         def opened() -> _R:
             with closing(self._disk.open(self._path(chat_key, artifact_id))) as file:
                 return work(file, _facts(file, artifact_id, chat_key))
@@ -267,7 +270,7 @@ def _garbled(artifact_id: str) -> errors.ToolError:
     )
 
 
-def _facts(file: OpenFile, artifact_id: str, chat_key: str) -> _Facts:
+def _facts(file: OpenFile, artifact_id: str, chat_key: ChatKey) -> _Facts:
     if not file.size:
         raise _missing(artifact_id)
     first, newline, _ = file.read(0, pieces.PIECE).partition(b"\n")
@@ -276,7 +279,7 @@ def _facts(file: OpenFile, artifact_id: str, chat_key: str) -> _Facts:
     characters, lines, size = (about.get(key) for key in ("characters", "lines", "bytes"))
     if not (isinstance(characters, int) and isinstance(lines, int) and isinstance(size, int)):
         raise _garbled(artifact_id)
-    if about.get("chatKey") != chat_key or file.size != begin + size:
+    if about.get("chatKey") != str(chat_key) or file.size != begin + size:
         raise _garbled(artifact_id)
     return _Facts(begin, characters, lines, unpacked(about.get(ORIGIN)))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, text
-from bot.contracts import ANYBODYS, ORIGIN, Disk, Json, Provenance, Written, unpacked
+from bot.contracts import ANYBODYS, ORIGIN, ChatKey, Disk, Json, Provenance, Written, unpacked
 from bot.history import jsonl, names
 from bot.history.provenance import noted, sources
 
@@ -46,23 +46,23 @@ class Memories:
     def __init__(self, folder: Path, *, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
-        self._forgotten: Counter[str] = Counter()
+        self._forgotten: Counter[ChatKey] = Counter()
 
-    async def load(self, chat_key: str) -> SavedMemory | None:
+    async def load(self, chat_key: ChatKey) -> SavedMemory | None:
         """The memory of a chat; None where there is none. Raises `errors.StorageError`."""
         try:
             return await asyncio.to_thread(self._load, chat_key)
         except OSError as error:
             raise errors.StorageError(f"the memory cannot be read: {error}") from error
 
-    async def save(self, chat_key: str, kept: SavedMemory) -> None:
+    async def save(self, chat_key: ChatKey, kept: SavedMemory) -> None:
         """Keep a redacted memory in place of the one before. Raises `errors.StorageError`."""
         try:
             await asyncio.to_thread(self._save, chat_key, kept, self._forgotten[chat_key])
         except OSError as error:
             raise errors.StorageError(f"the memory cannot be written: {error}") from error
 
-    async def forget(self, chat_key: str) -> None:
+    async def forget(self, chat_key: ChatKey) -> None:
         """Begin without one; one that is on its way to the disk does not arrive. Raises `errors.StorageError`."""
         self._forgotten[chat_key] += 1
         try:
@@ -72,11 +72,11 @@ class Memories:
 
     # On any thread.
 
-    def _paths(self, chat_key: str) -> tuple[Path, Path]:
+    def _paths(self, chat_key: ChatKey) -> tuple[Path, Path]:
         folder = self._folder / names.encode(chat_key)
         return folder / "session.md", folder / "covers.json"
 
-    def _load(self, chat_key: str) -> SavedMemory | None:
+    def _load(self, chat_key: ChatKey) -> SavedMemory | None:
         words, facts = self._paths(chat_key)
         raw = self._disk.read(words)
         if not raw or len(raw) > LARGEST:
@@ -103,7 +103,7 @@ class Memories:
             origin,
         )
 
-    def _save(self, chat_key: str, kept: SavedMemory, forgotten: int) -> None:
+    def _save(self, chat_key: ChatKey, kept: SavedMemory, forgotten: int) -> None:
         words, facts = self._paths(chat_key)
         raw = text.clean(kept.markdown).encode()
         about: Json = {"v": 1, "covers": kept.covers, "ts": kept.ts, "tokens": kept.tokens}
@@ -120,7 +120,7 @@ class Memories:
                 self._disk.replace(words.with_suffix(LINES), noted(raw, kept.written))
             self._disk.replace(facts, json.dumps(about).encode() + b"\n")
 
-    def _forget(self, chat_key: str) -> None:
+    def _forget(self, chat_key: ChatKey) -> None:
         words, facts = self._paths(chat_key)
         if not self._disk.names(self._folder):
             return

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import Disk, MemoryFile, MemoryOwner, Redact, Written
+from bot.contracts import Disk, MemoryFile, MemoryOwner, Redact, UserRef, Written
 from bot.history import jsonl, names
 from bot.history.provenance import MOST, carried, noted, sources
 
@@ -119,8 +119,8 @@ class NoteStore:
     def _place(self, owner: MemoryOwner) -> Path:
         if owner.kind == "chat":
             return self._home(owner.key) / "files"
-        channel, _, user_id = owner.key.partition(":")
-        return self._folder / _PEOPLE / f"{names.encode(channel)}-{names.encode(user_id)}"
+        person = UserRef.parse(owner.key)
+        return self._folder / _PEOPLE / f"{names.encode(person.channel)}-{names.encode(person.user_id)}"
 
     def _home(self, chat_key: str) -> Path:
         return self._folder / (chat_key if names.is_hashed(chat_key) else names.encode(chat_key))
@@ -277,7 +277,7 @@ class NoteStore:
             channel, _, user_id = folder.partition("-")
             name = names.decode(user_id)
             if name is not None and self._disk.names(self._folder / _PEOPLE / folder):
-                found.append(f"{channel}:{name}")
+                found.append(str(UserRef(channel, name)))
         return found
 
     def _chats(self) -> list[str]:
@@ -296,8 +296,8 @@ class NoteStore:
         for path in self._sizes(owner):
             file = self._read(owner, path)
             for by in dict.fromkeys(by for line in file.written for by in line) if file is not None else ():
-                if names.encode(by.chat_key) == name:
-                    return by.chat_key
+                if by.chat_key is not None and names.encode(by.chat_key) == name:
+                    return str(by.chat_key)
         return self._keys(name)
 
 

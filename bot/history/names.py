@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from bot.contracts import ChatKey
+
 LONGEST = 200
 _KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
@@ -12,12 +14,12 @@ _HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
 _ESCAPE = re.compile(rb"%([0-9A-F]{2})")
 
 
-def encode(chat_key: str) -> str:
-    """Every byte outside `A-Z a-z 0-9 _ -` as %XX; over 200 bytes the first 120, `~`, 16 hex digits of SHA-256.
+def encode(text: ChatKey | str) -> str:
+    """A file name for a conversation, or for any other text. Every byte outside `A-Z a-z 0-9 _ -` as %XX; over 200 bytes the first 120, `~`, 16 hex digits of SHA-256.
 
     A name holds neither `.` nor `/`, so nothing that is put behind it can be mistaken for a part of it.
     """
-    raw = chat_key.encode("utf-8", "surrogatepass")
+    raw = str(text).encode("utf-8", "surrogatepass")
     name = "".join(chr(byte) if byte in _KEPT else f"%{byte:02X}" for byte in raw)
     if len(name) <= LONGEST:
         return name
@@ -25,15 +27,15 @@ def encode(chat_key: str) -> str:
 
 
 def decode(name: str) -> str | None:
-    """The chatKey of a name; None where it is hashed, or no name of ours."""
+    """The text of a name, as that of a chatKey; None where it is hashed, or no name of ours."""
     if _PLAIN.fullmatch(name) is None:
         return None
     raw = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode("ascii"))
     try:
-        chat_key = raw.decode("utf-8", "surrogatepass")
+        text = raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return None
-    return chat_key if encode(chat_key) == name else None
+    return text if encode(text) == name else None
 
 
 def is_hashed(name: str) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TypeVar
 
-from bot.contracts import Json, Taint, Written
+from bot.contracts import ChatKey, Json, Taint, Written
 from bot.history import jsonl
 
 MOST = 50
@@ -52,7 +51,7 @@ def noted(
     about: Json = {
         "v": 1,
         "sha256": _digest(raw),
-        "writers": [asdict(by) for by in writers],
+        "writers": [_told(by) for by in writers],
         "lines": [[places[by] for by in line] for line in written],
     }
     if (old := _about(*before)) is not None:
@@ -68,12 +67,28 @@ def sources(raw: bytes, note: bytes) -> tuple[tuple[Written, ...], ...]:
     if about is None:
         return unknown
     try:
-        # What was written before levels were kept had an operator's word wherever it was more than people's.
-        writers = [Written(**one | {"taint": Taint(one.get("taint", 0))}) for one in about["writers"]]
+        writers = [_writer(one) for one in about["writers"]]
         found = tuple(tuple(writers[at] for at in line) for line in about["lines"])
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
         return unknown
     return found if len(found) == count else unknown
+
+
+def _told(by: Written) -> Json:
+    return {
+        "ts": by.ts,
+        "request_id": by.request_id,
+        "chat_key": str(by.chat_key) if by.chat_key is not None else "",
+        "user_id": by.user_id,
+        "taint": by.taint,
+    }
+
+
+def _writer(told: Json) -> Written:
+    key = told["chat_key"]
+    # What was written before levels were kept had an operator's word wherever it was more than people's.
+    typed = {"chat_key": ChatKey.parse(key) if key else None, "taint": Taint(told.get("taint", 0))}
+    return Written(**told | typed)
 
 
 def _about(raw: bytes, note: bytes) -> Json | None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from bot.contracts import Frozen, Json, Message, OpenFile
+from bot.contracts import ChatKey, Frozen, Json, Message, OpenFile
 from bot.history import chain, jsonl, pieces
 
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
@@ -46,7 +46,8 @@ class TranscriptLine(Frozen):
     parent_uuid: str | None = None
     type: LineType
     ts: int
-    chat_key: str
+    chat_key: ChatKey | None
+    """None of what another making wrote, or another grammar of keys."""
     session_id: str = ""
     request_id: str | None = None
     message: Json | None = None
@@ -198,7 +199,7 @@ def _in_turns(nodes: Iterable[chain.Node]) -> Iterator[TranscriptLine]:
         request_id = turn[0].uuid
 
         def line(kind: LineType, uuid: str, ts: int, turn: str = request_id, **more: Any) -> TranscriptLine:
-            return TranscriptLine(type=kind, uuid=uuid, ts=ts, chat_key="", request_id=turn, **more)
+            return TranscriptLine(type=kind, uuid=uuid, ts=ts, chat_key=None, request_id=turn, **more)
 
         yield line("turn_start", f"{request_id}<", turn[0].ts)
         for node in turn:
@@ -250,10 +251,11 @@ def parsed(raw: bytes) -> TranscriptLine | None:
     value = jsonl.loads(raw)
     if value is None:
         return None
-    try:
-        return TranscriptLine.model_validate(value)
-    except ValidationError:
-        return None
+    keyless = ({**value, "chatKey": None},) if isinstance(value.get("chatKey"), str) else ()
+    for one in (value, *keyless):
+        with contextlib.suppress(ValidationError):
+            return TranscriptLine.model_validate(one)
+    return None
 
 
 def is_message(raw: bytes) -> bool:

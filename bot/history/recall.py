@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bot.contracts import ArchiveLine, Disk, Hit
+from bot.contracts import ArchiveLine, ChatKey, Disk, Hit
 from bot.history import indexfile, names, ranking
 from bot.history.finding import Finder, Place, SearchQuery
 from bot.history.index import Index
@@ -45,13 +45,13 @@ class Recall:
         for _ in self.index.all():
             pass
 
-    def search(self, chat_keys: Iterable[str], query: str, now: int, limit: int = 30) -> list[Hit]:
+    def search(self, chat_keys: Iterable[ChatKey], query: str, now: int, limit: int = 30) -> list[Hit]:
         """The lines of these chats that answer best, best first; `now` in milliseconds."""
         return self.hits(chat_keys, SearchQuery(query, now), limit=limit)[0]
 
     def hits(
         self,
-        chat_keys: Iterable[str],
+        chat_keys: Iterable[ChatKey],
         query: SearchQuery,
         *,
         limit: int,

@@ -110,7 +110,7 @@ def _archives(listed: list[str]) -> dict[str, list[int]]:
 
 
 def chat_key(disk: Disk, name: str, paths: list[Path]) -> str | None:
-    """The chatKey of a name: decoded, or where it is hashed, read from the first line that tells it."""
+    """The text of the chatKey of a name: decoded, or where it is hashed, read from the first line that tells it."""
     plain = names.decode(name)
     if plain is not None:
         return plain

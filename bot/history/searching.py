@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors
-from bot.contracts import ArchiveLine, Disk, HistoryPage, HistoryQuery, Hit, Log, Recalled, RecallQuery
+from bot.contracts import (
+    ArchiveLine,
+    ChatKey,
+    Disk,
+    HistoryPage,
+    HistoryQuery,
+    Hit,
+    Log,
+    Recalled,
+    RecallQuery,
+)
 from bot.history import indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
 from bot.history.finding import SearchQuery, understood
@@ -58,7 +68,7 @@ class SearchedArchive:
         self._recall: Recall | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._dirty: dict[str, None] = {}
-        self._keys: dict[str, str] = {}
+        self._keys: dict[str, ChatKey] = {}
         self._task: asyncio.Task[None] | None = None
         self._whole = False
         self._trouble = ""
@@ -70,7 +80,7 @@ class SearchedArchive:
         await self._store.append(line, hurry=hurry)
         self._touch(names.encode(line.chat_key))
 
-    async def search(self, chat_key: str, query: HistoryQuery) -> HistoryPage:
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         """As `contracts.Archive.search`: literal text by the index, where that narrows it down."""
         if query.keyword and not query.everything:
             try:
@@ -82,7 +92,7 @@ class SearchedArchive:
                 return page
         return await self._store.search(chat_key, query)
 
-    async def removals(self, chat_key: str) -> list[ArchiveLine]:
+    async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
         return await self._store.removals(chat_key)
 
     async def chats(self) -> list[ChatInfo]:
@@ -109,7 +119,7 @@ class SearchedArchive:
 
     # Searching
 
-    async def recall(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+    async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """As `contracts.Recalls.recall`."""
         if not _says_something(query):
             return await self._literally(chat_keys, query)
@@ -123,7 +133,7 @@ class SearchedArchive:
         except (sqlite3.Error, OSError) as error:
             raise errors.StorageError(f"the archive cannot be searched: {error}") from error
 
-    async def kept(self, channel: str) -> list[str]:
+    async def kept(self, channel: str) -> list[ChatKey]:
         """As `contracts.Recalls.kept`, the ones last spoken in first as far as that is known."""
         found = await asyncio.to_thread(self._names)
         try:
@@ -134,20 +144,22 @@ class SearchedArchive:
         # What is not indexed yet was written just now.
         found.sort(key=lambda name: times.get(name, 1 << 62), reverse=True)
         keys = await asyncio.to_thread(lambda: [self._key(name) for name in found])
-        return [key for key in keys if key is not None and key.startswith(f"{channel}:")]
+        return [key for key in keys if key is not None and key.channel == channel]
 
-    def _key(self, name: str) -> str | None:
+    def _key(self, name: str) -> ChatKey | None:
         """The key of a chat; where it is too long to be the name of a file, its lines tell it."""
-        plain = names.decode(name)
-        if plain is None and name not in self._keys:
+        if name not in self._keys:
             shelf = rotation.Shelf(self._folder, self._disk)
-            key = rotation.chat_key(self._disk, name, [shelf.archive(name, 1), shelf.main(name)])
-            if key is None:
+            told = rotation.chat_key(self._disk, name, [shelf.archive(name, 1), shelf.main(name)])
+            if told is None:
                 return None  # nothing that tells it was written yet
-            self._keys[name] = key
-        return plain if plain is not None else self._keys[name]
+            try:
+                self._keys[name] = ChatKey.parse(told)
+            except errors.IdentityInvalid:
+                return None  # a file that is no chat's
+        return self._keys[name]
 
-    async def _literally(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+    async def _literally(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """Where nothing in the question can be ranked (`who are you`), it is looked for as it stands."""
         found: list[ArchiveLine] = []
         total = 0
@@ -262,14 +274,14 @@ class SearchedArchive:
             pass
         return True
 
-    def _recalled(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+    def _recalled(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         recall = self._opened()
         with recall.index.streams.keeping():
             if all(self._caught_up(recall.index, names.encode(key)) for key in chat_keys):
                 return _hits(recall, chat_keys, query)
         return self._looked_through(chat_keys, query)
 
-    def _looked_through(self, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+    def _looked_through(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
         """The newest lines of each chat, by an index that is made for this question."""
         passing = Recall.opened(None, self._folder, self._disk)
         try:
@@ -284,7 +296,7 @@ class SearchedArchive:
         return Recalled(found.hits, found.total, complete=False)
 
 
-def _hits(recall: Recall, chat_keys: Sequence[str], query: RecallQuery) -> Recalled:
+def _hits(recall: Recall, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
     keyword = query.keyword.casefold() if query.keyword else ""
 
     def keep(line: ArchiveLine) -> bool:

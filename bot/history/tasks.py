@@ -11,7 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import Disk, Json
+from bot import errors
+from bot.contracts import ChatKey, Disk, Json
 from bot.history import artifacts, jsonl, names, pieces
 
 TOOL = "task"
@@ -27,7 +28,7 @@ class FoundTask:
 
     id: str
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     lines: list[Json]
 
 
@@ -40,7 +41,7 @@ def find(disk: Disk, folder: Path, task_id: str) -> FoundTask | None:
     return next((found for path in paths if (found := _read(disk, path)) is not None), None)
 
 
-def of_turn(disk: Disk, folder: Path, chat_key: str, request_id: str) -> Iterator[FoundTask]:
+def of_turn(disk: Disk, folder: Path, chat_key: ChatKey, request_id: str) -> Iterator[FoundTask]:
     """The tasks of a turn, in the order in which they began. Raises OSError."""
     home = folder / names.encode(chat_key)
     for name in disk.names(home):
@@ -57,6 +58,8 @@ def _read(disk: Disk, path: Path, request_id: str | None = None) -> FoundTask | 
     with closing(disk.open(artifacts.beside(path))) as file:
         lines = [line for raw in pieces.lines(file) if (line := jsonl.loads(raw)) is not None]
     whole = bool(lines) and HEAD in lines[0]
-    return FoundTask(
-        path.stem, str(about.get("requestId")), str(about.get("chatKey")), lines if whole else []
-    )
+    try:
+        chat_key = ChatKey.parse(str(about.get("chatKey")))
+    except errors.IdentityInvalid:
+        return None
+    return FoundTask(path.stem, str(about.get("requestId")), chat_key, lines if whole else [])

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from bot import errors
 from bot.batch import Batcher
-from bot.contracts import Clock, Disk, Ids, Json, Log, OpenFile
+from bot.contracts import ChatKey, Clock, Disk, Ids, Json, Log, OpenFile
 from bot.history import frames, jsonl, names, reading, sessions
 from bot.history.reading import LineType, Loaded, TranscriptLine
 from bot.history.sessions import Outline, Point
@@ -29,26 +29,26 @@ _SESSION = re.compile(rf"[{_CROCKFORD}]{{26}}")
 
 @dataclass(frozen=True, slots=True)
 class _Append:
-    chat_key: str
+    chat_key: ChatKey
     lines: tuple[TranscriptLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    chat_key: str
+    chat_key: ChatKey
     line: TranscriptLine | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Resume:
-    chat_key: str
+    chat_key: ChatKey
     session: str
     line: TranscriptLine
 
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    chat_key: str
+    chat_key: ChatKey
     end: int
     line: TranscriptLine
 
@@ -71,7 +71,7 @@ class Transcript:
         self._kept: set[str] = set()
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
 
-    async def append(self, chat_key: str, lines: Sequence[TranscriptLine]) -> str:
+    async def append(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
         """Write lines, in order, to their session, or to the current one (begun where there is none); returns
         the current session once they are on disk.
 
@@ -80,38 +80,38 @@ class Transcript:
         """
         return await self._writer.put(_Append(chat_key, tuple(lines)))
 
-    async def new_session(self, chat_key: str, line: TranscriptLine | None = None) -> str:
+    async def new_session(self, chat_key: ChatKey, line: TranscriptLine | None = None) -> str:
         """Begin a session, empty but for this line, which is the current one from now on; earlier ones stay on disk."""
         return await self._writer.put(_Begin(chat_key, line))
 
-    async def resume(self, chat_key: str, session: str, line: TranscriptLine) -> None:
+    async def resume(self, chat_key: ChatKey, session: str, line: TranscriptLine) -> None:
         """Make an earlier session the current one; `line` is its first new one. Raises `errors.StorageError`."""
         await self._writer.put(_Resume(chat_key, session, line))
 
-    async def fork(self, chat_key: str, point: Point, line: TranscriptLine) -> str:
+    async def fork(self, chat_key: ChatKey, point: Point, line: TranscriptLine) -> str:
         """Begin a session that is a copy of the current one up to a point, and then `line`. All of it is there or
         nothing. Raises `errors.StorageError`.
         """
         return await self._writer.put(_Fork(chat_key, point.end, line))
 
-    async def outlines(self, chat_key: str, most: int) -> list[Outline]:
+    async def outlines(self, chat_key: ChatKey, most: int) -> list[Outline]:
         """The sessions of a chat that have messages, the one last written to first; `most` of them."""
         return await self._asked(self._outlines, chat_key, most)
 
-    async def points(self, chat_key: str) -> list[Point]:
+    async def points(self, chat_key: ChatKey) -> list[Point]:
         """The turns of the current session, oldest first, without those that were taken back. Reads all of it."""
         return await self._asked(self._points, chat_key)
 
-    async def current(self, chat_key: str) -> str | None:
+    async def current(self, chat_key: ChatKey) -> str | None:
         """The current session; None where there is none."""
         return await self._asked(self._current, chat_key)
 
-    async def load(self, chat_key: str) -> list[TranscriptLine]:
+    async def load(self, chat_key: ChatKey) -> list[TranscriptLine]:
         """The lines of the current session, in order; [] where there is none. Leaves out what it cannot read."""
         return (await self.read(chat_key, whole=True)).lines
 
     async def telling(
-        self, chat_key: str, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
+        self, chat_key: ChatKey, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
     ) -> list[TranscriptLine]:
         """The lines of the current session that may tell of these turns (`reading.telling`), without all others in memory;
         all lines where some are of another making. Raises `errors.StorageError`.
@@ -119,7 +119,7 @@ class Transcript:
         found = await self._asked(self._telling, chat_key, requests, counts)
         return found if found is not None else await self.load(chat_key)
 
-    async def read(self, chat_key: str, *, whole: bool = False, most: int | None = None) -> Loaded:
+    async def read(self, chat_key: ChatKey, *, whole: bool = False, most: int | None = None) -> Loaded:
         """Read the effective lines of the current session: with a checkpoint, no more than from there on; with
         no boundary at all, no more turns than come to over `most` messages. `whole`: all of it. Leaves out what it cannot
         read. Raises `errors.StorageError`.
@@ -147,15 +147,15 @@ class Transcript:
             )
         return loaded
 
-    async def ended(self, chat_key: str, request_id: str) -> Json | None:
+    async def ended(self, chat_key: ChatKey, request_id: str) -> Json | None:
         """Return the end of a turn of the current session, however long ago; None if it did not end."""
         return await self._asked(self._ended, chat_key, request_id)
 
-    async def sessions(self, chat_key: str) -> list[str]:
+    async def sessions(self, chat_key: ChatKey) -> list[str]:
         """The sessions of a chat, oldest first."""
         return await self._asked(self._sessions, chat_key)
 
-    async def has(self, chat_key: str) -> bool:
+    async def has(self, chat_key: ChatKey) -> bool:
         """True if this chat has a transcript, be its current session empty."""
         return bool(await self.sessions(chat_key))
 
@@ -182,16 +182,16 @@ class Transcript:
 
     # Reading, on any thread.
 
-    def _sessions(self, chat_key: str) -> list[str]:
+    def _sessions(self, chat_key: ChatKey) -> list[str]:
         found = self._disk.names(self._folder / names.encode(chat_key))
         stems = (file.removesuffix(".jsonl") for file in found if file.endswith(".jsonl"))
         return sorted(stem for stem in stems if _SESSION.fullmatch(stem))
 
-    def _current(self, chat_key: str) -> str | None:
+    def _current(self, chat_key: ChatKey) -> str | None:
         found = self._sessions(chat_key)
         return sessions.current(self._disk, self._home(chat_key), found) if found else None
 
-    def _outlines(self, chat_key: str, most: int) -> list[Outline]:
+    def _outlines(self, chat_key: ChatKey, most: int) -> list[Outline]:
         with jsonl.locked(self._folder, shared=True):
             current = self._current(chat_key)
             found = self._sessions(chat_key)
@@ -204,18 +204,18 @@ class Transcript:
                 outlines.append(sessions.outline(file, session, is_current=session == current))
         return [one for one in outlines if one.messages]
 
-    def _last_ts(self, chat_key: str, session: str) -> int:
+    def _last_ts(self, chat_key: ChatKey, session: str) -> int:
         with closing(self._disk.open(self._path(chat_key, session))) as file:
             return sessions.last_ts(file)
 
-    def _points(self, chat_key: str) -> list[Point]:
+    def _points(self, chat_key: ChatKey) -> list[Point]:
         found = self._opened(chat_key)
         if found is None:
             return []
         with closing(found[0]) as file:
             return sessions.points(file)
 
-    def _read(self, chat_key: str, read: Callable[[OpenFile], Loaded]) -> tuple[Loaded, str]:
+    def _read(self, chat_key: ChatKey, read: Callable[[OpenFile], Loaded]) -> tuple[Loaded, str]:
         found = self._opened(chat_key)
         if found is None:
             return Loaded([]), ""
@@ -224,7 +224,7 @@ class Transcript:
             return read(file), name
 
     def _telling(
-        self, chat_key: str, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
+        self, chat_key: ChatKey, requests: Collection[str], counts: Callable[[TranscriptLine], bool]
     ) -> list[TranscriptLine] | None:
         found = self._opened(chat_key)
         if found is None:
@@ -232,14 +232,14 @@ class Transcript:
         with closing(found[0]) as file:
             return reading.telling(file, requests, counts)
 
-    def _ended(self, chat_key: str, request_id: str) -> Json | None:
+    def _ended(self, chat_key: ChatKey, request_id: str) -> Json | None:
         found = self._opened(chat_key)
         if found is None:
             return None
         with closing(found[0]) as file:
             return reading.turn_end(file, request_id)
 
-    def _opened(self, chat_key: str) -> tuple[OpenFile, str] | None:
+    def _opened(self, chat_key: ChatKey) -> tuple[OpenFile, str] | None:
         """The file of the current session as it is now, and its name."""
         with jsonl.locked(self._folder, shared=True):
             session = self._current(chat_key)
@@ -248,10 +248,10 @@ class Transcript:
             path = self._path(chat_key, session)
             return self._disk.open(path), path.name
 
-    def _path(self, chat_key: str, session: str) -> Path:
+    def _path(self, chat_key: ChatKey, session: str) -> Path:
         return self._home(chat_key) / f"{session}.jsonl"
 
-    def _home(self, chat_key: str) -> Path:
+    def _home(self, chat_key: ChatKey) -> Path:
         return self._folder / names.encode(chat_key)
 
     # Writing, on the writer's thread.
@@ -316,12 +316,12 @@ class Transcript:
         self._disk.rename(scratch, target)
         return session
 
-    def _begin(self, chat_key: str, known: list[str], line: TranscriptLine | None = None) -> str:
+    def _begin(self, chat_key: ChatKey, known: list[str], line: TranscriptLine | None = None) -> str:
         session = self._named(chat_key, known)
         self._disk.replace(self._path(chat_key, session), _dumped(line, session) if line is not None else b"")
         return session
 
-    def _named(self, chat_key: str, known: list[str]) -> str:
+    def _named(self, chat_key: ChatKey, known: list[str]) -> str:
         """The name of a session that is about to begin."""
         session = self._ids.ulid()
         if known and session <= known[-1]:
@@ -352,7 +352,7 @@ def _dumped(line: TranscriptLine, session: str) -> bytes:
         "parentUuid": line.parent_uuid,
         "type": line.type,
         "ts": line.ts,
-        "chatKey": line.chat_key,
+        "chatKey": str(line.chat_key or ""),
         "sessionId": session,
         "requestId": line.request_id,
         "message": line.message,

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import Disk
+from bot.contracts import ChatKey, Disk
 from bot.history import frames, pieces, reading
 from bot.history.reading import TranscriptLine
 
@@ -22,7 +22,7 @@ class FoundTurn:
     """
 
     request_id: str
-    chat_key: str
+    chat_key: ChatKey
     session: str
     lines: list[TranscriptLine]
 
@@ -42,7 +42,8 @@ def find(disk: Disk, folder: Path, request_id: str) -> FoundTurn | None:
     with closing(disk.open(found)) as opened:
         lines = reading.whole(opened).lines
     for line in lines:
-        if line.request_id == request_id or request_id in (line.data or {}).get("sources", ()):
+        told = line.request_id == request_id or request_id in (line.data or {}).get("sources", ())
+        if told and line.chat_key is not None:
             return FoundTurn(line.request_id or request_id, line.chat_key, found.stem, lines)
     return None
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bot import text
-from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery
+from bot import errors, text
+from bot.contracts import ArchiveLine, ChatKey, HistoryPage, HistoryQuery
 from bot.history import jsonl
 from bot.history.revisions import Revisions
 
@@ -38,7 +38,11 @@ def _read(raw: bytes) -> ArchiveLine | None:
         if isinstance(value.get(key), int):
             value[key] = str(value[key])
     value.setdefault("chatId", "")
-    value.setdefault("channel", str(value.get("chatKey", "")).partition(":")[0])
+    try:
+        value.setdefault("channel", ChatKey.parse(str(value.get("chatKey"))).channel)
+    except errors.IdentityInvalid:
+        # A key of another grammar: the channel and its id tell the chat.
+        value["chatKey"] = f"{value.get('channel')}:chat:{value['chatId']}"
     try:
         # Escaped lone surrogates are JSON, but no text that may go any further.
         return ArchiveLine.model_validate_json(text.clean(json.dumps(value, ensure_ascii=False)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Coroutine
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Approval, ApprovalRecord, Ended, Scope, Verdict
+from bot.contracts import Approval, ApprovalRecord, ChatKey, Ended, Scope, Verdict
 from bot.journal.part import Part, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
@@ -22,7 +22,7 @@ _OPEN = f"{_FIELDS} WHERE ended IS NULL ORDER BY rowid"
 _LASTING = """SELECT decided_by, scope FROM approvals WHERE fingerprint = ? AND ended = 'approved'
     AND (scope = 'always' OR (scope = 'chat' AND chat_key = ?)) ORDER BY scope, rowid DESC LIMIT 1"""
 
-_KNOWN = frozenset(field.name for field in fields(Approval))
+_NAMES = tuple(field.name for field in fields(Approval))
 _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
 
 
@@ -34,9 +34,9 @@ class SqliteApprovals(Part):
             name,
             asked.request_id,
             asked.call_id,
-            asked.chat_key,
+            str(asked.chat_key),
             asked.fingerprint,
-            dumps(asdict(asked)),
+            dumps({name: getattr(asked, name) for name in _NAMES} | {"chat_key": str(asked.chat_key)}),
         )
         key, now = (asked.request_id, asked.call_id, asked.fingerprint), self._clock.now()
 
@@ -58,8 +58,8 @@ class SqliteApprovals(Part):
     async def open_approvals(self) -> list[ApprovalRecord]:
         return [record for row in await self._rows(_OPEN, ()) if (record := _record(row)) is not None]
 
-    async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
-        row = await self._row(_LASTING, (fingerprint, chat_key))
+    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
+        row = await self._row(_LASTING, (fingerprint, str(chat_key)))
         return Verdict("approved", row[0], row[1]) if row is not None else None
 
 
@@ -68,8 +68,9 @@ def _record(row: _Row) -> ApprovalRecord | None:
     name, asked, asked_at, ended, by, scope, decided_at = row
     facts = loads(asked)
     try:
-        approval = Approval(**{key: facts[key] for key in _KNOWN & set(facts)})
-    except TypeError:
+        known = {key: facts[key] for key in _NAMES if key in facts}
+        approval = Approval(**known | {"chat_key": ChatKey.parse(known["chat_key"])})
+    except (TypeError, KeyError, errors.IdentityInvalid):
         return None
     verdict = Verdict(ended, by or "", scope or "once") if ended is not None else None
     return ApprovalRecord(name, approval, asked_at, verdict, decided_at)

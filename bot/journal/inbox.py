@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot import errors, text
-from bot.contracts import Inbound, InboxRecord
+from bot.contracts import ChatKey, Inbound, InboxRecord
 from bot.journal.part import Part, done, dumps, held
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
@@ -37,7 +37,7 @@ class SqliteInbox(Part):
 
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
         now = self._clock.now()
-        request_id, chat_key = text.clean(inbound.request_id), text.clean(inbound.chat_key)
+        request_id, chat_key = text.clean(inbound.request_id), text.clean(str(inbound.chat_key))
         keys = {text.clean(f"{inbound.channel}:{key}") for key in inbound.keys}
         row = (request_id, chat_key, *_columns(inbound), now, now, _payload(inbound))
 
@@ -79,18 +79,17 @@ class SqliteInbox(Part):
     async def inbound(self, request_id: str) -> InboxRecord | None:
         return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
 
-    async def about(self, chat_key: str, message_id: str, key: str | None = None) -> list[InboxRecord]:
-        channel = chat_key.partition(":")[0]
-        named = None if key is None else f"{channel}:{key}"
-        return list(_records(await self._rows(_ABOUT, (chat_key, message_id, named))))
+    async def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
+        named = None if key is None else f"{chat_key.channel}:{key}"
+        return list(_records(await self._rows(_ABOUT, (str(chat_key), message_id, named))))
 
-    async def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
+    async def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
         # The id stands in quotes in what was written; whether as one that is quoted, only reading it tells.
-        rows = await self._rows(_QUOTING, (chat_key, dumps(message_id)))
+        rows = await self._rows(_QUOTING, (str(chat_key), dumps(message_id)))
         return [record for record in _records(rows) if record.inbound.quotes(text.clean(message_id))]
 
-    async def knows(self, chat_key: str) -> bool:
-        return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (chat_key,)) is not None
+    async def knows(self, chat_key: ChatKey) -> bool:
+        return await self._row("SELECT 1 FROM chats WHERE chat_key = ?", (str(chat_key),)) is not None
 
     def bury(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
         return done(self._change(_BURY, (channel, key, raw, reason, self._clock.now())))

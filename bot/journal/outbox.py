@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Unpack
 
 from bot import text
-from bot.contracts import DeliveryRecord, Outbound, OutboxFacts
-from bot.journal.part import Part, clean, done, dumps, loads
+from bot.contracts import ChatKey, DeliveryRecord, Outbound, OutboxFacts
+from bot.journal.part import Part, clean, done, dumps, loads, read_key
 
 _INTEND = """INSERT INTO outbox
     (id, request_id, chat_key, target, text, kind, state, created_at, changed_at, repeat_of, not_before)
@@ -28,10 +28,10 @@ _UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
 _SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
 _NEWEST = "SELECT request_id FROM outbox WHERE kind = 'reply' AND chat_key = ? ORDER BY rowid DESC LIMIT 1"
-# What is below a chat goes on with ":", which ";" follows; what is above it is one of the beginnings of its name.
+# The threads of a chat go on with ":" behind its key, which ";" follows.
 _NEAR = """SELECT request_id FROM outbox WHERE kind = 'reply'
     AND (chat_key > :below AND chat_key < :behind
-        OR chat_key IN (SELECT value FROM json_each(:above)) AND target = :target)
+        OR chat_key = :above AND target = :target)
     AND (:message_id IS NULL OR state = 'sent' AND message_id = :message_id)
     AND EXISTS (SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id AND inbox.user_id = :user_id)
     ORDER BY rowid DESC LIMIT 1"""
@@ -50,7 +50,7 @@ class SqliteOutbox(Part):
         rows = [
             clean(
                 (
-                    *(message.id, message.request_id, message.chat_key),
+                    *(message.id, message.request_id, str(message.chat_key)),
                     *(dumps(dict(message.target)), message.text, message.kind, now, now),
                     *(message.repeat_of, not_before),
                 )
@@ -85,21 +85,21 @@ class SqliteOutbox(Part):
     async def untold(self) -> list[DeliveryRecord]:
         return _records(await self._rows(_UNTOLD, ()))
 
-    async def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
+    async def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> str | None:
         if message_id is None:
-            row = await self._row(_NEWEST, (chat_key,))
+            row = await self._row(_NEWEST, (str(chat_key),))
         else:
-            row = await self._row(_SHOWN_AS, (chat_key, message_id))
+            row = await self._row(_SHOWN_AS, (str(chat_key), message_id))
         return row[0] if row else None
 
     async def delivered_near(
-        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+        self, chat_key: ChatKey, user_id: str, target: Mapping[str, str], message_id: str | None
     ) -> str | None:
-        parts = text.clean(chat_key).split(":")
+        here = text.clean(str(chat_key))
         values = {
-            "below": ":".join([*parts, ""]),
-            "behind": f"{':'.join(parts)};",
-            "above": dumps([":".join(parts[:count]) for count in range(1, len(parts))]),
+            "below": f"{here}:",
+            "behind": f"{here};",
+            "above": "" if chat_key.thread is None else text.clean(str(chat_key.chat)),
             "target": dumps(dict(target)),
             "message_id": None if message_id is None else text.clean(message_id),
             "user_id": text.clean(user_id),
@@ -118,5 +118,9 @@ class SqliteOutbox(Part):
 
 
 def _records(rows: Sequence[tuple[Any, ...]]) -> list[DeliveryRecord]:
-    """A target that the disk has damaged is None."""
-    return [DeliveryRecord(*(*row[:8], loads(row[8]), *row[9:14], bool(row[14]))) for row in rows]
+    """A target that the disk has damaged is None. A row whose chat it has damaged is left out."""
+    return [
+        DeliveryRecord(*(*row[:2], key, *row[3:8], loads(row[8]), *row[9:14], bool(row[14])))
+        for row in rows
+        if (key := read_key(row[2])) is not None
+    ]

@@ -7,8 +7,8 @@ from asyncio import Future
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from bot import text
-from bot.contracts import Clock, Log
+from bot import errors, text
+from bot.contracts import ChatKey, Clock, Log
 from bot.journal.database import Database
 
 
@@ -56,6 +56,14 @@ def loads(raw: str | None) -> Any:
     try:
         return None if raw is None else json.loads(raw)
     except (ValueError, RecursionError):
+        return None
+
+
+def read_key(raw: str) -> ChatKey | None:
+    """None where the disk has damaged it."""
+    try:
+        return ChatKey.parse(raw)
+    except errors.IdentityInvalid:
         return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bot.contracts import Job
-from bot.journal.part import Part, done, dumps, held, loads
+from bot.journal.part import Part, done, dumps, held, loads, read_key
 
 # A job that is put again keeps its place.
 _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
@@ -17,7 +17,7 @@ class SqliteSchedule(Part):
     """`contracts.Schedule`."""
 
     def put_job(self, job: Job) -> Coroutine[Any, Any, None]:
-        return done(self._change(_PUT, (job.id, job.chat_key, dumps(job.spec))))
+        return done(self._change(_PUT, (job.id, str(job.chat_key or ""), dumps(job.spec))))
 
     def remove_job(self, job_id: str) -> Coroutine[Any, Any, bool]:
         return held(self._change("DELETE FROM jobs WHERE id = ?", (job_id,)))
@@ -25,5 +25,5 @@ class SqliteSchedule(Part):
     async def jobs(self) -> list[Job]:
         """A job whose description the disk has damaged is left out."""
         rows = await self._rows("SELECT id, chat_key, spec FROM jobs ORDER BY rowid", ())
-        jobs = [(name, chat_key, loads(spec)) for name, chat_key, spec in rows]
+        jobs = [(name, read_key(chat_key), loads(spec)) for name, chat_key, spec in rows]
         return [Job(name, chat_key, spec) for name, chat_key, spec in jobs if spec is not None]

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+from bot.contracts import ChatKey
+
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    chat_key: str | None = None
+    chat_key: ChatKey | None = None
     request_id: str | None = None
     step: int | None = None
     task: str | None = None
@@ -26,7 +28,7 @@ def current() -> Running:
 
 
 @contextmanager
-def turn_scope(*, chat_key: str | None = None, request_id: str | None = None) -> Iterator[None]:
+def turn_scope(*, chat_key: ChatKey | None = None, request_id: str | None = None) -> Iterator[None]:
     """Everything logged inside belongs to this turn; tasks started inside inherit it."""
     token = _running.set(Running(chat_key, request_id))
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bot import text
-from bot.contracts import Clock, Disk, Ids, Level
+from bot.contracts import ChatKey, Clock, Disk, Ids, Level
 from bot.normalize import normalize_to_size
 from bot.sizes import size_of
 from bot.telemetry import context, details
@@ -80,7 +80,7 @@ class JsonlLog:
         *,
         level: Level = "info",
         duration: float | None = None,
-        chat_key: str | None = None,
+        chat_key: ChatKey | None = None,
         request_id: str | None = None,
         **details: Any,
     ) -> None:
@@ -89,9 +89,10 @@ class JsonlLog:
             details.setdefault("task", running.task)
         line = self._line(kind, message, level, details)
         step = details.get("step", running.step)
+        key = chat_key or running.chat_key
         where: Line = {
             "duration": None if duration is None else round(float(duration), 3),
-            "chatKey": chat_key or running.chat_key,
+            "chatKey": None if key is None else str(key),
             "requestId": request_id or running.request_id,
             "step": step if isinstance(step, int) else None,
         }

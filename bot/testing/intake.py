@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts import ArchiveLine, Inbound, OpenQuestion
+from bot.contracts import ArchiveLine, ChatKey, Inbound, OpenQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class RecordingIntake:
         self.accepted: list[Inbound] = []
         self.buried: list[Buried] = []
         self.failure: Exception | None = None
-        self.lines: dict[str, list[ArchiveLine]] = defaultdict(list)
-        self.open: dict[str, list[OpenQuestion]] = defaultdict(list)
+        self.lines: dict[ChatKey, list[ArchiveLine]] = defaultdict(list)
+        self.open: dict[ChatKey, list[OpenQuestion]] = defaultdict(list)
         self._seen: set[str] = set()
         self._changed = asyncio.Condition()
 
@@ -56,10 +56,10 @@ class RecordingIntake:
         self.buried.append(Buried(channel, key, raw, reason))
         await self._tell()
 
-    async def recent(self, chat_key: str, limit: int) -> list[ArchiveLine]:
+    async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         return self.lines[chat_key][-limit:] if limit > 0 else []
 
-    async def questions(self, _channel: str, chat_key: str, _user_id: str) -> list[OpenQuestion]:
+    async def questions(self, _channel: str, chat_key: ChatKey, _user_id: str) -> list[OpenQuestion]:
         return self.open[chat_key]
 
     async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:  # noqa: ASYNC109

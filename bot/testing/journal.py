@@ -11,6 +11,7 @@ from bot import errors
 from bot.contracts import (
     Approval,
     ApprovalRecord,
+    ChatKey,
     DeliveryRecord,
     Inbound,
     InboxRecord,
@@ -110,14 +111,14 @@ class FaultyJournal:
         return self._call("inbound", lambda: self._inner.inbound(request_id))
 
     def about(
-        self, chat_key: str, message_id: str, key: str | None = None
+        self, chat_key: ChatKey, message_id: str, key: str | None = None
     ) -> Coroutine[Any, Any, list[InboxRecord]]:
         return self._call("about", lambda: self._inner.about(chat_key, message_id, key))
 
-    def quoting(self, chat_key: str, message_id: str) -> Coroutine[Any, Any, list[InboxRecord]]:
+    def quoting(self, chat_key: ChatKey, message_id: str) -> Coroutine[Any, Any, list[InboxRecord]]:
         return self._call("quoting", lambda: self._inner.quoting(chat_key, message_id))
 
-    def knows(self, chat_key: str) -> Coroutine[Any, Any, bool]:
+    def knows(self, chat_key: ChatKey) -> Coroutine[Any, Any, bool]:
         return self._call("knows", lambda: self._inner.knows(chat_key))
 
     def bury(self, channel: str, key: str, raw: str, reason: str) -> Coroutine[Any, Any, None]:
@@ -149,11 +150,11 @@ class FaultyJournal:
     def undelivered(self) -> Coroutine[Any, Any, list[DeliveryRecord]]:
         return self._call("undelivered", self._inner.undelivered)
 
-    def delivered_as(self, chat_key: str, message_id: str | None) -> Coroutine[Any, Any, str | None]:
+    def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> Coroutine[Any, Any, str | None]:
         return self._call("delivered_as", lambda: self._inner.delivered_as(chat_key, message_id))
 
     def delivered_near(
-        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+        self, chat_key: ChatKey, user_id: str, target: Mapping[str, str], message_id: str | None
     ) -> Coroutine[Any, Any, str | None]:
         return self._call(
             "delivered_near", lambda: self._inner.delivered_near(chat_key, user_id, target, message_id)
@@ -192,7 +193,7 @@ class FaultyJournal:
     def open_approvals(self) -> Coroutine[Any, Any, list[ApprovalRecord]]:
         return self._call("open_approvals", self._inner.open_approvals)
 
-    def lasting(self, fingerprint: str, chat_key: str) -> Coroutine[Any, Any, Verdict | None]:
+    def lasting(self, fingerprint: str, chat_key: ChatKey) -> Coroutine[Any, Any, Verdict | None]:
         return self._call("lasting", lambda: self._inner.lasting(fingerprint, chat_key))
 
     def release(self, name: str, holder: str) -> Coroutine[Any, Any, None]:

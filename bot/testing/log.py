@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.contracts import Level
+from bot.contracts import ChatKey, Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Entry:
     message: str
     level: Level = "info"
     duration: float | None = None
-    chat_key: str | None = None
+    chat_key: ChatKey | None = None
     request_id: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -36,7 +36,7 @@ class MemoryLog:
         *,
         level: Level = "info",
         duration: float | None = None,
-        chat_key: str | None = None,
+        chat_key: ChatKey | None = None,
         request_id: str | None = None,
         **details: Any,
     ) -> None:

@@ -12,6 +12,7 @@ from bot import errors, text
 from bot.contracts import (
     Approval,
     ApprovalRecord,
+    ChatKey,
     Clock,
     DeliveryRecord,
     Inbound,
@@ -62,7 +63,7 @@ class MemoryJournal:
         self._inbox: dict[str, InboxRecord] = {}
         self._approvals: dict[str, ApprovalRecord] = {}
         self._keys: dict[str, tuple[str, float]] = {}
-        self._chats: set[str] = set()
+        self._chats: set[ChatKey] = set()
         self._dead: dict[tuple[str, str], tuple[str, str, float]] = {}
         self._steps: dict[tuple[str, str], StepRecord] = {}
         self._outbox: dict[str, DeliveryRecord] = {}
@@ -132,22 +133,22 @@ class MemoryJournal:
         return self._inbox.get(text.clean(request_id))
 
     @at_once
-    def about(self, chat_key: str, message_id: str, key: str | None = None) -> list[InboxRecord]:
-        here, sought = text.clean(chat_key), text.clean(message_id)
+    def about(self, chat_key: ChatKey, message_id: str, key: str | None = None) -> list[InboxRecord]:
+        here, sought = _key(chat_key), text.clean(message_id)
         rows = [row.inbound for row in self._inbox.values() if row.inbound.chat_key == here]
         named = None if key is None else text.clean(key)
         found = {row.request_id for row in rows if row.message_id == sought or named in row.keys}
         return [row for row in self._inbox.values() if row.inbound.request_id in found]
 
     @at_once
-    def quoting(self, chat_key: str, message_id: str) -> list[InboxRecord]:
-        here, sought = text.clean(chat_key), text.clean(message_id)
+    def quoting(self, chat_key: ChatKey, message_id: str) -> list[InboxRecord]:
+        here, sought = _key(chat_key), text.clean(message_id)
         rows = [row for row in self._inbox.values() if row.inbound.chat_key == here]
         return [row for row in rows if row.inbound.message_id is not None and row.inbound.quotes(sought)]
 
     @at_once
-    def knows(self, chat_key: str) -> bool:
-        return text.clean(chat_key) in self._chats
+    def knows(self, chat_key: ChatKey) -> bool:
+        return _key(chat_key) in self._chats
 
     @at_once
     def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
@@ -182,11 +183,15 @@ class MemoryJournal:
         if any(message.kind not in {"reply", "notice", "preview", "progress"} for message in messages):
             raise errors.StorageError("a message is a reply, a notice, a preview or progress")
         for message in messages:
-            name, request_id, chat_key, words = map(
-                text.clean, (message.id, message.request_id, message.chat_key, message.text)
-            )
+            name, request_id, words = map(text.clean, (message.id, message.request_id, message.text))
             row = DeliveryRecord(
-                name, request_id, chat_key, words, message.kind, "intent", repeat_of=message.repeat_of
+                name,
+                request_id,
+                _key(message.chat_key),
+                words,
+                message.kind,
+                "intent",
+                repeat_of=message.repeat_of,
             )
             target = _json(message.target)
             self._outbox.setdefault(
@@ -225,9 +230,9 @@ class MemoryJournal:
         return [row for row in self._outbox.values() if row.untold]
 
     @at_once
-    def delivered_as(self, chat_key: str, message_id: str | None) -> str | None:
+    def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> str | None:
         for row in reversed(self._outbox.values()):
-            ours = (row.kind, row.chat_key) == ("reply", text.clean(chat_key))
+            ours = (row.kind, row.chat_key) == ("reply", _key(chat_key))
             named = message_id is None or (row.state, row.message_id) == ("sent", text.clean(message_id))
             if ours and named:
                 return row.request_id
@@ -235,13 +240,12 @@ class MemoryJournal:
 
     @at_once
     def delivered_near(
-        self, chat_key: str, user_id: str, target: Mapping[str, str], message_id: str | None
+        self, chat_key: ChatKey, user_id: str, target: Mapping[str, str], message_id: str | None
     ) -> str | None:
-        here = f"{text.clean(chat_key)}:"
+        here = _key(chat_key)
         for row in reversed(self._outbox.values()):
-            below = row.chat_key.startswith(here)
-            above = here.startswith(f"{row.chat_key}:") and here != f"{row.chat_key}:"
-            near = below or (above and row.target == dict(target))
+            below, above = here.contains(row.chat_key), row.chat_key.contains(here)
+            near = row.chat_key != here and (below or (above and row.target == dict(target)))
             named = message_id is None or (row.state, row.message_id) == ("sent", text.clean(message_id))
             asked = self._inbox.get(row.request_id)
             theirs = asked is not None and asked.inbound.user_id == text.clean(user_id)
@@ -265,7 +269,7 @@ class MemoryJournal:
 
     @at_once
     def put_job(self, job: Job) -> None:
-        kept = Job(text.clean(job.id), text.clean(job.chat_key), _json(job.spec))
+        kept = Job(text.clean(job.id), None if job.chat_key is None else _key(job.chat_key), _json(job.spec))
         self._jobs[kept.id] = kept
 
     @at_once
@@ -327,7 +331,7 @@ class MemoryJournal:
     async def open_approvals(self) -> list[ApprovalRecord]:
         return [row for row in self._approvals.values() if row.verdict is None]
 
-    async def lasting(self, fingerprint: str, chat_key: str) -> Verdict | None:
+    async def lasting(self, fingerprint: str, chat_key: ChatKey) -> Verdict | None:
         found = None
         for row in self._approvals.values():
             verdict = row.verdict
@@ -380,6 +384,10 @@ async def _given(result: R) -> R:
 
 async def _raised(error: errors.StorageError) -> NoReturn:
     raise error
+
+
+def _key(chat_key: ChatKey) -> ChatKey:
+    return ChatKey.parse(text.clean(str(chat_key)))
 
 
 def _as_kept(inbound: Inbound) -> Inbound:

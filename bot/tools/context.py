@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from bot import errors
-from bot.contracts import Approvals, ArchiveLine, Inbound, Json, Message, Provenance, Reply
+from bot.contracts import Approvals, ArchiveLine, ChatKey, Inbound, Json, Message, Provenance, Reply
 
 TaskMode = Literal["fresh", "fork"]
 
@@ -63,7 +63,7 @@ class ToolExecutionContext:
     reads along. `people` are the ids of all whose messages the turn answers; `view` gives what the model is shown.
     """
 
-    chat_key: str
+    chat_key: ChatKey
     request_id: str
     user_id: str | None
     reply: Reply | None

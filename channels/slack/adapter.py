@@ -19,6 +19,7 @@ from bot.contracts import (
     ArchiveLine,
     Attachment,
     Belonging,
+    ChatKey,
     Health,
     Inbound,
     Intake,
@@ -278,7 +279,7 @@ class SlackChannel:
         named = self._names.get
         return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in newest)
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")

@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_KEY = re.compile(r"slack:chat:(?P<channel>[^:\s]+)(?::thread:(?P<thread_ts>[^:\s]+))?")
+from bot.contracts import ChatKey
+
+_PART = re.compile(r"[^:\s]+")
 _ID = re.compile(r"[UWCDG][A-Z0-9]{2,}")
 
 
-def encode(parts: Mapping[str, str]) -> str:
+def encode(parts: Mapping[str, str]) -> ChatKey:
     """`channel` and perhaps `thread_ts` as a chatKey. Raises `ValueError` for what no chatKey can carry."""
-    thread_ts = parts.get("thread_ts")
-    key = f"slack:chat:{parts['channel']}" + (f":thread:{thread_ts}" if thread_ts is not None else "")
-    if _KEY.fullmatch(key) is None:
+    channel, thread_ts = parts["channel"], parts.get("thread_ts")
+    if not all(_PART.fullmatch(part) for part in (channel, thread_ts) if part is not None):
         raise ValueError("not an address in Slack")
-    return key
+    return ChatKey("slack", channel, thread_ts)
 
 
-def decode(chat_key: str) -> dict[str, str]:
+def decode(chat_key: ChatKey) -> dict[str, str]:
     """A chatKey as `channel` and perhaps `thread_ts`: the target of a message that nobody asked for."""
-    match = _KEY.fullmatch(chat_key)
-    if match is None:
+    parts = {"channel": chat_key.chat_id}
+    if chat_key.thread is not None:
+        parts["thread_ts"] = chat_key.thread
+    if chat_key != encode(parts):
         raise ValueError("not a chatKey of Slack")
-    return {name: part for name, part in match.groupdict().items() if part is not None}
+    return parts
 
 
 def valid_id(value: str) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import ArchiveLine, Belonging
+from bot.contracts import ArchiveLine, Belonging, ChatKey
 from channels.slack import address
 
 _PAGE = 200
@@ -18,7 +18,7 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 
 
 async def chats_of(
-    client: AsyncWebClient, user_id: str, chat_keys: Sequence[str], *, direct: bool
+    client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> Belonging:
     """Those of the chatKeys that lie in conversations which Slack says the person is in now. Of somebody who is in more
     than are read, nothing is known about the others.
@@ -53,7 +53,7 @@ def permalink(site: str, line: ArchiveLine) -> str | None:
     return f"{site.rstrip('/')}/archives/{channel}/p{ts[1]}{ts[2]}"
 
 
-def _channel(chat_key: str) -> str | None:
+def _channel(chat_key: ChatKey) -> str | None:
     try:
         return address.decode(chat_key)["channel"]
     except ValueError:

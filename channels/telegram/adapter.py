@@ -15,6 +15,7 @@ from bot.contracts import (
     ArchiveLine,
     Attachment,
     Belonging,
+    ChatKey,
     Health,
     Inbound,
     Intake,
@@ -123,7 +124,7 @@ class TelegramChannel:
         """Nothing: Telegram has no way for a bot to read what was said before."""
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")

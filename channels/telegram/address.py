@@ -5,28 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_KEY = re.compile(
-    r"telegram:chat:(?P<chat_id>-?[1-9][0-9]{0,18})(?::topic:(?P<message_thread_id>[1-9][0-9]{0,18}))?"
-)
+from bot.contracts import ChatKey
+
 _ID = re.compile(r"-?[1-9][0-9]{0,18}")
+_TOPIC = re.compile(r"[1-9][0-9]{0,18}")
 
 
-def encode(parts: Mapping[str, str]) -> str:
+def encode(parts: Mapping[str, str]) -> ChatKey:
     """`chat_id` and, in a topic, `message_thread_id` as a chatKey; other parts of a target do not count."""
-    key = f"telegram:chat:{parts['chat_id']}"
-    if topic := parts.get("message_thread_id"):
-        key += f":topic:{topic}"
-    if _KEY.fullmatch(key) is None:
+    chat, topic = parts["chat_id"], parts.get("message_thread_id") or None
+    if _ID.fullmatch(chat) is None or (topic is not None and _TOPIC.fullmatch(topic) is None):
         raise ValueError("a chat of Telegram is named by numbers")
-    return key
+    return ChatKey("telegram", chat, topic, "topic")
 
 
-def decode(chat_key: str) -> dict[str, str]:
+def decode(chat_key: ChatKey) -> dict[str, str]:
     """The parts of a chatKey, which are a target to send to."""
-    match = _KEY.fullmatch(chat_key)
-    if match is None:
-        raise ValueError(f"no chatKey of Telegram: {chat_key!r}")
-    return {name: value for name, value in match.groupdict().items() if value is not None}
+    parts = {"chat_id": chat_key.chat_id}
+    if chat_key.thread is not None:
+        parts["message_thread_id"] = chat_key.thread
+    if chat_key != encode(parts):
+        raise ValueError(f"no chatKey of Telegram: {str(chat_key)!r}")
+    return parts
 
 
 def valid_id(value: str) -> bool:

@@ -10,7 +10,7 @@ from telegram import Bot
 from telegram.error import ChatMigrated, TelegramError
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Clock
+from bot.contracts import ArchiveLine, Belonging, ChatKey, Clock
 from channels.telegram import address, wire
 from channels.telegram.moves import Moves
 
@@ -36,7 +36,9 @@ class Groups:
         self._moves = moves
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
-    async def chats_of(self, bot: Bot, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+    async def chats_of(
+        self, bot: Bot, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
+    ) -> Belonging:
         """Those of the chatKeys that lie in chats which Telegram says the person is in. A chat of two has the id of its
         person, so nobody need be asked. Raises `errors.ChannelUnreachable` where nothing is known of any group.
         """
@@ -104,7 +106,7 @@ def permalink(line: ArchiveLine) -> str | None:
     return f"https://t.me/c/{chat.removeprefix(_SUPERGROUP)}/{number}"
 
 
-def _chat(chat_key: str) -> str | None:
+def _chat(chat_key: ChatKey) -> str | None:
     try:
         return address.decode(chat_key)["chat_id"]
     except ValueError:

@@ -15,7 +15,7 @@ from typing import Any
 from telegram.error import Conflict, InvalidToken, TelegramError
 
 from bot import errors
-from bot.contracts import Health, Intake, Json, Surroundings
+from bot.contracts import ChatKey, Health, Intake, Json, Surroundings
 from channels.telegram import inbound, kinds
 from channels.telegram.known import Known
 from channels.telegram.moves import Moves
@@ -61,7 +61,7 @@ class _Unit:
     buried: tuple[Json, str] | None = None
 
     @property
-    def chat_key(self) -> str | None:
+    def chat_key(self) -> ChatKey | None:
         return self.events[0].inbound.chat_key if self.events else None
 
     @property
@@ -234,7 +234,7 @@ class Poll:
 
     async def _hand_over_all(self, units: Sequence[_Unit]) -> None:
         """Each chat in its order, chats side by side: what they have to wait for, the disk, they wait for at once."""
-        chats: dict[str | None, list[_Unit]] = {}
+        chats: dict[ChatKey | None, list[_Unit]] = {}
         for unit in units:
             chats.setdefault(unit.chat_key, []).append(unit)
         ends = await asyncio.gather(*map(self._hand_over_chat, chats.values()), return_exceptions=True)
@@ -312,7 +312,7 @@ class Poll:
         now = self._clock.monotonic()
         last = {unit.who: unit.ids[-1] for unit in units.values() if unit.says}
         ready: list[_Unit] = []
-        behind: set[str | None] = set()
+        behind: set[ChatKey | None] = set()
         open_albums: dict[str, float] = {}
         pause = 0.0
         for name, unit in units.items():

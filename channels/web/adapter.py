@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import Belonging, Health, HttpServer, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from bot.contracts import (
+    Belonging,
+    ChatKey,
+    Health,
+    HttpServer,
+    Inbound,
+    Intake,
+    Outbound,
+    Quoted,
+    Sent,
+    Surroundings,
+)
 from channels import slash
 from channels.local import CHAT_ID
 from channels.web import guard, own, pages
@@ -135,7 +146,7 @@ class WebChannel:
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
         return ()
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         """As `contracts.KnowsMembers`: each browser has one chat, and that is its own."""
         own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return Belonging([key for key in chat_keys if key == own])

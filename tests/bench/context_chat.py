@@ -24,6 +24,7 @@ from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
 from bot.contracts import (
+    ChatKey,
     Effect,
     Inbound,
     Json,
@@ -55,7 +56,7 @@ from bot.tools.registry import Registry, ToolPorts, builtin_tools
 from tests.bench import context_bill as bill
 from tests.bench.context_trace import CHARACTERS, Turn, words
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 EPOCHS = frozenset({"compaction", "masking", "injection"})
 MEMORY_TOKENS = 500
 """What a memory or a summary of this chat takes."""

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bot.contracts import ChatKey
 from bot.system import read_link
 from bot.tools.permissions import Call, Now, Paths, Rules, Subject
 
 RULES, TOOLS, CALLS = 1_000, 20, 2_000
 FILES = ("read_file", "write_file", "edit_file", "search_files")
 NOW = Now(datetime(2026, 11, 20, 12, tzinfo=UTC))
-WHO = [Subject("slack", "U1", "member", "slack:C1:10")]
+WHO = [Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10"))]
 
 
 def judging(folder: Path) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bot.contracts import ChatKey
 from bot.history import names, ranking
 from bot.history.index import Index
 from bot.history.ranking import Weights
@@ -21,7 +22,7 @@ class Searched:
     def __init__(self, conversation: Conversation, weights: Weights = ranking.DEFAULT) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="recall-")
         folder = Path(self._folder.name)
-        self._key = f"console:chat:{conversation.id}"
+        self._key = ChatKey("console", str(conversation.id))
         with (folder / f"{names.encode(self._key)}.jsonl").open("w", encoding="utf-8") as file:
             for turn in conversation.turns:
                 line = {
@@ -29,7 +30,7 @@ class Searched:
                     "ts": turn.ts,
                     "channel": "console",
                     "chatId": conversation.id,
-                    "chatKey": self._key,
+                    "chatKey": str(self._key),
                     "messageId": turn.id,
                     "role": turn.role,
                     "text": turn.text,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from bot.contracts import ArchiveLine, HistoryQuery, RecallQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery, RecallQuery
 from bot.history import index, jsonl
 from bot.history.archive import ChatStore
 from bot.history.names import encode
@@ -20,7 +20,7 @@ from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 START = 1_600_000_000_000
 QUESTIONS = 200
 QUICK, ORDINARY, FULL = (2_000,), (100_000,), (100_000, 1_000_000)

@@ -12,13 +12,14 @@ from bot.agent import view_changes
 from bot.agent.ledger import Ledger
 from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore
+from bot.contracts import ChatKey
 from bot.history.reading import TranscriptLine
 from bot.history.transcript import Transcript
 from bot.sizes import size_of
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.log import MemoryLog
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 SIZE = 150_000_000
 BEFORE = 0.84
 """The part of the file that stands before its newest boundary."""

@@ -15,7 +15,7 @@ from tests.blackbox.conftest import Process
 PROJECT = Path(__file__).parents[2]
 
 MANIFEST = """
-from bot.contracts import ChannelSettings, Manifest
+from bot.contracts import ChannelSettings, ChatKey, Manifest
 
 
 class Settings(ChannelSettings):
@@ -32,8 +32,8 @@ MANIFEST = Manifest(
     name="parrot",
     settings=Settings,
     build=build,
-    encode=lambda address: f"parrot:chat:{address['chat']}",
-    decode=lambda key: {"chat": key.removeprefix("parrot:chat:")},
+    encode=lambda address: ChatKey("parrot", address["chat"]),
+    decode=lambda key: {"chat": key.chat_id},
     access="local",
 )
 """
@@ -43,7 +43,7 @@ import asyncio
 import itertools
 
 from bot import text
-from bot.contracts import Health, Inbound, Sent
+from bot.contracts import ChatKey, Health, Inbound, Sent
 
 
 class Parrot:
@@ -67,7 +67,7 @@ class Parrot:
             number = next(self.count)
             await self.intake.accept(
                 Inbound(
-                    channel="parrot", chat_id="one", chat_key="parrot:chat:one", chat_type="direct", user_id="you",
+                    channel="parrot", chat_id="one", chat_key=ChatKey("parrot", "one"), chat_type="direct", user_id="you",
                     keys=(f"line:{number}",), ts=int(self.around.clock.now() * 1000), target={"chat": "one"},
                     text=line.decode().strip(), message_id=str(number),
                 )

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from bot import errors, ports, text
 from bot.connections import Connections
-from bot.contracts import Channel, Clock, Files, Inbound, Manifest, Outbound, Surroundings
+from bot.contracts import Channel, ChatKey, Clock, Files, Inbound, Manifest, Outbound, Surroundings
 from bot.system import SystemClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -140,14 +140,16 @@ class ChannelContract(abc.ABC):
         @given(self.addresses)
         def round_trip(address: dict[str, str]) -> None:
             key = self.manifest.encode(address)
-            assert key.startswith(f"{self.manifest.name}:chat:")
+            assert str(key).startswith(f"{self.manifest.name}:chat:")
             assert self.manifest.decode(key) == address
 
         round_trip()
 
     def test_chat_keys_already_on_disk_keep_their_meaning(self) -> None:
         assert self.pinned
-        for key, address in self.pinned.items():
+        for written, address in self.pinned.items():
+            key = ChatKey.parse(written)
+            assert str(key) == written
             assert self.manifest.encode(address) == key
             assert self.manifest.decode(key) == dict(address)
 

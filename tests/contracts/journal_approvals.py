@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from bot.contracts import Approval, ApprovalRecord, Journal, Verdict
+from bot.contracts import Approval, ApprovalRecord, ChatKey, Journal, Verdict
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
 
+HERE = ChatKey.parse("slack:chat:C1")
 
-def approval(call: str = "call1", fingerprint: str = "f1", chat_key: str = "slack:C1") -> Approval:
+
+def approval(call: str = "call1", fingerprint: str = "f1", chat_key: ChatKey = HERE) -> Approval:
     return Approval(
         request_id="R1", call_id=call, chat_key=chat_key, tool="run_shell", fingerprint=fingerprint, shown="make 漢字\n👍",
         why="why", rule="", channel="slack", user_id="U1", granted=False, lasting=True,
@@ -58,7 +60,10 @@ class ApprovalsContract(JournalRig):
             await journal.ask(name, approval(name, name))
             await journal.settle(name, Verdict(ended, "slack:U7", scope))  # type: ignore[arg-type]
         journal = await self.restart(journal)
-        here = [await journal.lasting(name, "slack:C1") for name in ("f1", "f2", "f3", "f4", "f5")]
+        here = [
+            await journal.lasting(name, ChatKey.parse("slack:chat:C1"))
+            for name in ("f1", "f2", "f3", "f4", "f5")
+        ]
         assert here == [
             Verdict("approved", "slack:U7", "chat"),
             Verdict("approved", "slack:U7", "always"),
@@ -66,12 +71,14 @@ class ApprovalsContract(JournalRig):
             None,
             None,
         ]
-        there = [await journal.lasting(name, "slack:C2") for name in ("f1", "f2", "f3")]
+        there = [await journal.lasting(name, ChatKey.parse("slack:chat:C2")) for name in ("f1", "f2", "f3")]
         assert there == [None, Verdict("approved", "slack:U7", "always"), None]
         for call, scope, by in (("again", "chat", "slack:U8"), ("once", "once", "slack:U9")):
             await journal.ask(call, approval(call))
             await journal.settle(call, Verdict("approved", by, scope))  # type: ignore[arg-type]
-        assert await journal.lasting("f1", "slack:C1") == Verdict("approved", "slack:U8", "chat")
+        assert await journal.lasting("f1", ChatKey.parse("slack:chat:C1")) == Verdict(
+            "approved", "slack:U8", "chat"
+        )
 
     async def test_sweeping_keeps_what_holds_and_what_a_turn_still_asks(
         self, journal: Journal, clock: FakeClock

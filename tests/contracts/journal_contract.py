@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, Journal, Quoted
+from bot.contracts import Attachment, ChatKey, Command, Journal, Quoted
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract
@@ -44,7 +44,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         journal = await self.restart(journal)
         assert not await journal.receive(inbound(3, keys=("update:1",)))
         assert await journal.unfinished() == [inbound(1)]
-        assert not await journal.knows("telegram:chat:6")
+        assert not await journal.knows(ChatKey.parse("telegram:chat:6"))
         # Nor were the other keys of the one that was refused taken down.
         assert await journal.receive(inbound(4, keys=("new",)))
 
@@ -100,14 +100,14 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
     async def test_a_conversation_is_known_from_its_first_inbound_on_for_ever(
         self, journal: Journal, clock: FakeClock
     ) -> None:
-        assert not await journal.knows("telegram:chat:5")
+        assert not await journal.knows(ChatKey.parse("telegram:chat:5"))
         await journal.receive(inbound(1))
         await journal.finish(inbound(1).request_id, "done")
         await clock.advance(DAY)
         await journal.sweep(clock.now())
         journal = await self.restart(journal)
-        assert await journal.knows("telegram:chat:5")
-        assert not await journal.knows("telegram:chat:")
+        assert await journal.knows(ChatKey.parse("telegram:chat:5"))
+        assert not await journal.knows(ChatKey.parse("telegram:chat:55"))
 
     async def test_a_buried_event_is_no_inbound_and_may_be_buried_again(self, journal: Journal) -> None:
         for _ in range(2):
@@ -165,7 +165,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         (third,) = await journal.deliveries(outbound(3, request=2).request_id)
         assert (third.state, third.chat_key, third.request_id) == (
             "intent",
-            "telegram:chat:5",
+            ChatKey.parse("telegram:chat:5"),
             outbound(3, request=2).request_id,
         )
         assert await journal.deliveries("unknown") == []
@@ -278,15 +278,16 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
 
     async def test_what_utf8_cannot_carry_does_no_harm_anywhere(self, journal: Journal) -> None:
         bad = "x\ud800\x00"
+        key = ChatKey("telegram", bad)
         assert await journal.receive(
-            inbound(1, text=bad, chat_key=bad, user_id=bad, keys=(bad,), target={bad: bad}, request_id=bad)
+            inbound(1, text=bad, chat_key=key, user_id=bad, keys=(bad,), target={bad: bad}, request_id=bad)
         )
         assert not await journal.receive(inbound(2, keys=(bad,)))
         await journal.claim(bad)
-        assert await journal.knows(bad)
+        assert await journal.knows(key)
         (found,) = await journal.unfinished()
         assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})
-        await journal.intend([outbound(1, id=bad, request_id=bad, chat_key=bad, target={bad: bad}, text=bad)])
+        await journal.intend([outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)])
         await journal.mark(bad, "sent", message_id=bad, detail=bad)
         (record,) = await journal.deliveries(bad)
         assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")

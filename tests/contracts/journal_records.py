@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from bot import errors
-from bot.contracts import InboxRecord, Journal, Quoted
+from bot.contracts import ChatKey, InboxRecord, Journal, Quoted
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
 
-CHAT = "telegram:chat:5"
+CHAT = ChatKey.parse("telegram:chat:5")
 
 
 class RecordsContract(JournalRig):
@@ -89,7 +89,7 @@ class RecordsContract(JournalRig):
         (key,) = found[0].inbound.keys[:1]
         assert await journal.about(CHAT, "", key) == found[:1]
         assert await journal.about(CHAT, "9", key) == found
-        assert await journal.about("telegram:chat:6", "", key) == []
+        assert await journal.about(ChatKey.parse("telegram:chat:6"), "", key) == []
 
     async def test_what_answers_or_quotes_a_message_is_found(self, journal: Journal) -> None:
         quote = Quoted(user_id="5", text='he said "7"', message_id="9")
@@ -239,16 +239,17 @@ class RecordsContract(JournalRig):
         await journal.mark(outbound(7).id, "sent", message_id="m1")
         journal = await self.restart(journal)
         assert await journal.delivered_as(CHAT, "m1") == inbound(1).request_id
-        assert await journal.delivered_as("telegram:chat:6", "m1") == inbound(7).request_id
+        assert await journal.delivered_as(ChatKey.parse("telegram:chat:6"), "m1") == inbound(7).request_id
         assert await journal.delivered_as(CHAT, None) == inbound(6).request_id
         for unknown in ("m3", "m5", "m7", ""):
             assert await journal.delivered_as(CHAT, unknown) is None
-        assert await journal.delivered_as("telegram:chat:9", None) is None
+        assert await journal.delivered_as(ChatKey.parse("telegram:chat:9"), None) is None
 
     async def test_a_reply_is_found_by_who_was_answered_below_a_chat_and_above_a_thread(
         self, journal: Journal
     ) -> None:
-        top, thread, other = "slack:chat:C1", "slack:chat:C1:thread:1.2", "slack:chat:C11:thread:1.2"
+        keys = ("slack:chat:C1", "slack:chat:C1:thread:1.2", "slack:chat:C11:thread:1.2")
+        top, thread, other = map(ChatKey.parse, keys)
         for number, (chat, who) in enumerate(((thread, "U1"), (thread, "U2"), (other, "U1"), (top, "U1")), 1):
             await journal.receive(inbound(number, chat_key=chat, user_id=who))
             target = {"channel": "C1", "thread_ts": f"{number}.0"}
@@ -257,17 +258,17 @@ class RecordsContract(JournalRig):
         journal = await self.restart(journal)
         place = {"channel": "C1", "thread_ts": "4.0"}
 
-        async def found(chat: str, who: str, message_id: str | None = None) -> str | None:
+        async def found(chat: ChatKey, who: str, message_id: str | None = None) -> str | None:
             return await journal.delivered_near(chat, who, place, message_id)
 
         one, two, four = (inbound(number).request_id for number in (1, 2, 4))
         assert [await found(top, who) for who in ("U1", "U2", "U3")] == [one, two, None]
         assert [await found(top, "U1", name) for name in ("m1", "m2", "m3")] == [one, None, None]
-        assert await found("slack:chat:C1:thread:4.0", "U1") == four
-        assert await found("slack:chat:C1:thread:4.0", "U2") is None
-        assert await found("slack:chat:C1:thread:4.0", "U1", "m4") == four
+        assert await found(ChatKey.parse("slack:chat:C1:thread:4.0"), "U1") == four
+        assert await found(ChatKey.parse("slack:chat:C1:thread:4.0"), "U2") is None
+        assert await found(ChatKey.parse("slack:chat:C1:thread:4.0"), "U1", "m4") == four
         place["thread_ts"] = "5.0"
-        assert await found("slack:chat:C1:thread:5.0", "U1") is None
+        assert await found(ChatKey.parse("slack:chat:C1:thread:5.0"), "U1") is None
 
     async def test_a_chat_that_is_gone_is_remembered_until_it_is_open_again(self, journal: Journal) -> None:
         await journal.close_target("telegram", "5", "blocked")

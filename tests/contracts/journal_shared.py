@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import Due, Job, Journal
+from bot.contracts import ChatKey, Due, Job, Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
 
 
 def job(number: int = 1, **spec: object) -> Job:
-    return Job(f"J{number}", "slack:chat:C1", {"every": "1h", "says": "提醒 ⏰ תזכורת", **spec})
+    return Job(
+        f"J{number}", ChatKey.parse("slack:chat:C1"), {"every": "1h", "says": "提醒 ⏰ תזכורת", **spec}
+    )
 
 
 class SharedContract(JournalRig):

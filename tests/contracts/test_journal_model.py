@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bot import errors
-from bot.contracts import Inbound, Job, Journal, StepRecord
+from bot.contracts import ChatKey, Inbound, Job, Journal, StepRecord
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -24,8 +24,8 @@ from tests.contracts.journal_rig import inbound, outbound
 FEW = st.integers(1, 5)
 NAMES = st.sampled_from(["a", "乙", "ג"])
 WORDS = st.sampled_from(["", "a", "你好 👩‍👩‍👧", "שלום\u202e", "x\ud800\x00"])
-CHATS = st.sampled_from(["telegram:chat:5", "slack:chat:C1:thread:1.5"])
-NEAR = ("telegram:chat", "telegram:chat:5", "telegram:chat:5:topic:7")
+CHATS = st.sampled_from([*map(ChatKey.parse, ["telegram:chat:5", "slack:chat:C1:thread:1.5"])])
+NEAR = (*map(ChatKey.parse, ("telegram:chat:5", "telegram:chat:5:topic:7")),)
 STATES = st.sampled_from(["intent", "sending", "sent", "uncertain", "failed", "lost"])
 
 Call = Callable[[Journal], Awaitable[Any]]
@@ -59,11 +59,11 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         assert self.runner.run(ask(self.journal)) == self.runner.run(ask(self.model))
 
     @rule(numbers=st.lists(FEW, min_size=1, max_size=3), chat=CHATS, keys=st.lists(NAMES), words=WORDS)
-    def receive(self, numbers: list[int], chat: str, keys: list[str], words: str) -> None:
+    def receive(self, numbers: list[int], chat: ChatKey, keys: list[str], words: str) -> None:
         self.both(*(_receiving(_said(number, chat, keys, words)) for number in numbers))
 
     @rule(number=FEW, chat=CHATS, words=WORDS)
-    def amend(self, number: int, chat: str, words: str) -> None:
+    def amend(self, number: int, chat: ChatKey, words: str) -> None:
         async def amended(journal: Journal) -> bool:
             record = await journal.inbound(inbound(number).request_id)
             key = chat if record is None else record.inbound.chat_key
@@ -93,7 +93,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
     @rule(
         numbers=st.lists(FEW, max_size=3), chat=CHATS, kind=st.sampled_from(["reply", "notice"]), words=WORDS
     )
-    def intend(self, numbers: list[int], chat: str, kind: Any, words: str) -> None:
+    def intend(self, numbers: list[int], chat: ChatKey, kind: Any, words: str) -> None:
         messages = [
             outbound(number, request=number, chat_key=chat, kind=kind, text=words) for number in numbers
         ]
@@ -112,7 +112,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
 
     @rule(name=NAMES, words=WORDS)
     def put_job(self, name: str, words: str) -> None:
-        self.both(lambda journal: journal.put_job(Job(name, "web:chat:1", {"says": words})))
+        self.both(lambda journal: journal.put_job(Job(name, ChatKey.parse("web:chat:1"), {"says": words})))
 
     @rule(name=NAMES)
     def remove_job(self, name: str) -> None:
@@ -163,7 +163,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         )
 
 
-def _said(number: int, chat: str, keys: list[str], words: str) -> Inbound:
+def _said(number: int, chat: ChatKey, keys: list[str], words: str) -> Inbound:
     return inbound(number, chat_key=chat, keys=tuple(keys), text=words, message_id=f"m{number % 3}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -19,7 +19,7 @@ from tests.blackbox.conftest import World
 from tests.torture import scene
 from tests.torture.inside import Inside, environment, quick_ends
 
-KEY = "telegram:chat:1001"
+KEY = ChatKey.parse("telegram:chat:1001")
 QUESTIONS = [scene.WORDS.format(number) for number in range(3)]
 PAGE, RUBBISH = b"\0" * 512, bytes(range(128, 256)) + b"\n\n{]\xff"
 

@@ -12,6 +12,7 @@ import pytest
 
 from bot import errors
 from bot.chores import KEEP_ARTIFACT_DAYS, KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, KEEP_SECONDS, Chores
+from bot.contracts import ChatKey
 from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
@@ -305,5 +306,5 @@ async def test_the_first_event_that_cannot_be_read_is_told_with_its_id(house: Ho
     assert subject == "dead letters of telegram"
     assert "no chat (event telegram:update:42)" in words
     assert "secret words" not in words
-    assert await door.recent("telegram:chat:1", 5) == []
+    assert await door.recent(ChatKey.parse("telegram:chat:1"), 5) == []
     await asyncio.sleep(0)

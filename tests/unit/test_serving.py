@@ -13,7 +13,7 @@ import pytest
 
 from bot import app, chores, config, discovery, errors, stops
 from bot import serving as serving_module
-from bot.contracts import Channel, Health, Inbound, Intake, ModelFacts, TurnRequest
+from bot.contracts import Channel, ChatKey, Health, Inbound, Intake, ModelFacts, TurnRequest
 from bot.instance import prepare_home
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk
@@ -58,12 +58,12 @@ async def test_what_a_full_disk_refused_is_written_at_the_end_where_it_works_aga
     async with serving(gateway, lambda _: None, asyncio.Event()):
         disk.fail(Failure(times=None))
         outcome = await gateway.agent.run(
-            TurnRequest("01J0000000000000000000000A", "test:chat:1", prompt="hello")
+            TurnRequest("01J0000000000000000000000A", ChatKey.parse("test:chat:1"), prompt="hello")
         )
         assert outcome.status == "done"
-        assert await gateway.transcript.load("test:chat:1") == []
+        assert await gateway.transcript.load(ChatKey.parse("test:chat:1")) == []
         disk.mend()
-    lines = await gateway.transcript.load("test:chat:1")
+    lines = await gateway.transcript.load(ChatKey.parse("test:chat:1"))
     assert [lines[0].type, lines[-1].type] == ["turn_start", "turn_end"]
     await gateway.transcript.close()
     gateway.log.close()

@@ -18,6 +18,7 @@ from bot.contracts import (
     NOBODYS,
     ArchiveLine,
     Attachment,
+    ChatKey,
     Inbound,
     Message,
     Provenance,
@@ -29,7 +30,7 @@ from bot.testing.model import text, tool_use
 from bot.tools.note_sources import NoteSources
 from bot.tools.permissions import narrowing, taint
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 NONCE, STALE = "0a1b2c3d", "deadbeef"
 FORGED = (
     [

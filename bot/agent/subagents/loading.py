@@ -9,7 +9,7 @@ from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS, injected_key
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.context import estimate, prompt
-from bot.contracts import ArchiveLine, Json, Message
+from bot.contracts import ArchiveLine, ChatKey, Json, Message
 from bot.tools.context import Injection
 
 
@@ -18,7 +18,7 @@ class Loading:
     None; `request_id` and `chat_key` are those of the turn.
     """
 
-    def __init__(self, request_id: str, chat_key: str, deps: AgentDeps, seen: Injection | None) -> None:
+    def __init__(self, request_id: str, chat_key: ChatKey, deps: AgentDeps, seen: Injection | None) -> None:
         self.messages: list[Message] = []
         self.records: list[Json] = []
         """What was loaded at a time, as a line of a transcript tells it."""

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 
 from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Limits
-from bot.contracts import Clock, Json, Log, ModelReply, TaskEvent, TaskEventKind, TaskEvents, TaskTotals
+from bot.contracts import (
+    ChatKey,
+    Clock,
+    Json,
+    Log,
+    ModelReply,
+    TaskEvent,
+    TaskEventKind,
+    TaskEvents,
+    TaskTotals,
+)
 from bot.llm.log import usage_object
 
 
@@ -16,7 +26,7 @@ class Order:
 
     id: str
     call_id: str
-    chat_key: str
+    chat_key: ChatKey
     request_id: str
     label: str
     prompt: str

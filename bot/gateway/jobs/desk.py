@@ -19,6 +19,7 @@ from bot.contracts import (
     Provenance,
     Redact,
     Taint,
+    UserRef,
 )
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans, zones
@@ -195,7 +196,7 @@ class JobDesk:
         if job is None or not job.of(inbound):
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
             return f"There is no job of that name here. Jobs: {here}." if here else NONE_HERE
-        mine = job.person == (inbound.channel, inbound.user_id)
+        mine = job.person == UserRef(inbound.channel, inbound.user_id)
         if not mine and not self.due.gateway.access.is_operator(inbound.channel, inbound.user_id):
             return NOT_YOURS.format(id=job.id)
         return job
@@ -234,7 +235,7 @@ class JobDesk:
             return named, "as asked for"
         if told := await self._platform(channel, user_id):
             return told, f"as {channel} has it for the person"
-        if (kept := self._book.zone((channel, user_id))) is not None:
+        if (kept := self._book.zone(UserRef(channel, user_id))) is not None:
             return kept, "as the person named it before"
         return self._timezone, "the default here; ask the person if theirs may differ"
 

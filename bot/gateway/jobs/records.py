@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from bot import errors
-from bot.contracts import ANYBODYS, ChatType, Frozen, Inbound, Job, Log, Provenance, Schedule, Taint
+from bot.contracts import (
+    ANYBODYS,
+    ChatKey,
+    ChatType,
+    Frozen,
+    Inbound,
+    Job,
+    Log,
+    Provenance,
+    Schedule,
+    Taint,
+    UserRef,
+)
 from bot.gateway.jobs.plans import Plan
 
 MOST_SPANS = 20
 ZONE = "zone:"
 """Begins the name of a row that is no job: the time zone that a person has named."""
-Person = tuple[str, str]
 
 
 class Planned(Frozen):
@@ -26,7 +37,7 @@ class Planned(Frozen):
     plan: Plan
     channel: str
     chat_id: str
-    chat_key: str
+    chat_key: ChatKey
     chat_type: ChatType
     target: dict[str, str]
     user_id: str
@@ -50,8 +61,8 @@ class Planned(Frozen):
         return Provenance(frozenset(self.words_of), self.taint) if self.words_of is not None else ANYBODYS
 
     @property
-    def person(self) -> Person:
-        return self.channel, self.user_id
+    def person(self) -> UserRef:
+        return UserRef(self.channel, self.user_id)
 
     def key(self, due: float) -> str:
         """What the inbound of one due time is known by: the journal takes in none twice."""
@@ -73,7 +84,7 @@ class Planned(Frozen):
 
     def of(self, inbound: Inbound) -> bool:
         """Whether it belongs to the place of a message, or to a thread there."""
-        return f"{self.chat_key}:".startswith(f"{inbound.chat_key}:")
+        return inbound.chat_key.contains(self.chat_key)
 
 
 class Book:
@@ -83,7 +94,7 @@ class Book:
         self._journal = journal
         self._log = log
         self._jobs: dict[str, Planned] = {}
-        self._zones: dict[Person, str] = {}
+        self._zones: dict[UserRef, str] = {}
         self._doubtful: set[str] = set()
         self._loaded = False
 
@@ -109,7 +120,7 @@ class Book:
 
     def _take(self, row: Job) -> None:
         if row.id.startswith(ZONE):
-            self._zones[row.spec["channel"], row.spec["userId"]] = row.spec["zone"]
+            self._zones[UserRef(row.spec["channel"], row.spec["userId"])] = row.spec["zone"]
             return
         job = Planned.model_validate(row.spec)
         job.plan.following(0.0)  # a zone or an expression that is none is found here
@@ -122,7 +133,7 @@ class Book:
     def get(self, name: str) -> Planned | None:
         return self._jobs.get(name)
 
-    def zone(self, person: Person) -> str | None:
+    def zone(self, person: UserRef) -> str | None:
         """The time zone that a person has named last."""
         return self._zones.get(person)
 
@@ -146,14 +157,13 @@ class Book:
             await self._journal.put_job(Job(name, job.chat_key, job.model_dump(by_alias=True, mode="json")))
         self._doubtful.discard(name)
 
-    async def remember(self, person: Person, zone: str) -> None:
+    async def remember(self, person: UserRef, zone: str) -> None:
         """A preference only: where it cannot be written it is asked for again."""
         if self._zones.get(person) == zone:
             return
-        channel, user_id = person
-        spec = {"channel": channel, "userId": user_id, "zone": zone}
+        spec = {"channel": person.channel, "userId": person.user_id, "zone": zone}
         try:
-            await self._journal.put_job(Job(f"{ZONE}{channel}:{user_id}", "", spec))
+            await self._journal.put_job(Job(f"{ZONE}{person}", None, spec))
         except errors.StorageError as error:
             self._log.write("schedule", "a time zone was not kept", level="warn", cause=str(error))
             return

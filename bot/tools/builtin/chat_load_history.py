@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Effect, HistoryQuery, Hit, Json, RecallQuery
+from bot.contracts import ArchiveLine, Belonging, ChatKey, Effect, HistoryQuery, Hit, Json, RecallQuery
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts
@@ -119,7 +119,7 @@ class ChatLoadHistory:
         return await membership.chats_of(turn.channel, turn.user_id, kept, direct=turn.private)
 
     async def _ranked(
-        self, args: LoadHistoryInput, query: str, turn: ToolExecutionContext, chats: list[str], room: int
+        self, args: LoadHistoryInput, query: str, turn: ToolExecutionContext, chats: list[ChatKey], room: int
     ) -> _Found:
         if self._ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
@@ -141,7 +141,7 @@ class ChatLoadHistory:
         return _Found(lines, hits, recalled.total, recalled.complete)
 
     async def _newest(
-        self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[str], room: int
+        self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[ChatKey], room: int
     ) -> _Found:
         if len(chats) > 1 and args.offset > FARTHEST:
             raise errors.ToolError(
@@ -172,7 +172,7 @@ class ChatLoadHistory:
         lines = lines[-room:]
         return _Found(lines, lines, total, counted=counted)
 
-    async def _made(self, lines: Sequence[ArchiveLine], chat_key: str) -> dict[int, list[Json]]:
+    async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
         """What the turns of these lines have put away (results, and transcripts of tasks), by the place of the last line
         of each. Only those of this chat can be read in it.
         """
@@ -192,7 +192,7 @@ class ChatLoadHistory:
     def _marked(self, line: ArchiveLine, turn: ToolExecutionContext, made: Sequence[Json]) -> ArchiveLine:
         """With where it is from, as far as that says something."""
         where = {
-            "chat": line.chat_key if line.chat_key != turn.chat_key else None,
+            "chat": str(line.chat_key) if line.chat_key != turn.chat_key else None,
             "link": self._ports.permalink(line),
             "artifacts": list(made) or None,
         }
@@ -203,7 +203,7 @@ def _with_neighbours(
     hits: Sequence[Hit], turn: ToolExecutionContext, room: int
 ) -> tuple[list[ArchiveLine], list[ArchiveLine]]:
     """The best hits with what was said around them, in time order, as many as there is room for; and the hits alone."""
-    taken: dict[tuple[str, int, str, str], ArchiveLine] = {}
+    taken: dict[tuple[ChatKey, int, str, str], ArchiveLine] = {}
     found: list[ArchiveLine] = []
     taken_bytes = 0
     for hit in hits:
@@ -222,7 +222,7 @@ def _request(line: ArchiveLine) -> str:
     return str((line.meta or {}).get("requestId") or "")
 
 
-def _identity(line: ArchiveLine) -> tuple[str, int, str, str]:
+def _identity(line: ArchiveLine) -> tuple[ChatKey, int, str, str]:
     return line.chat_key, line.ts, line.role, line.message_id or line.text
 
 
@@ -248,7 +248,7 @@ def _nothing(args: LoadHistoryInput, found: _Found) -> str:
 
 
 def _receipt(
-    args: LoadHistoryInput, lines: list[ArchiveLine], found: _Found, *, others: str, private: bool
+    args: LoadHistoryInput, lines: list[ArchiveLine], found: _Found, *, others: ChatKey, private: bool
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
     # The turn may have had room for the newest of them only.

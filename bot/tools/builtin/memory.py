@@ -156,7 +156,7 @@ def _place(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
     """Whose file a path means, and its path there; "" for the root itself."""
     for root in (CHAT, ME):
         if path == root or path.startswith(f"{root}/"):
-            owner = MemoryOwner("chat", turn.chat_key) if root == CHAT else _person(turn)
+            owner = MemoryOwner("chat", str(turn.chat_key)) if root == CHAT else _person(turn)
             if owner is None:
                 raise errors.ToolError(f"{ME} is there in direct chats only; here there is {CHAT}.")
             return owner, path[len(root) + 1 :]

@@ -8,11 +8,14 @@ Several are joined by `and`; all of them must hold.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import time
 from typing import Any
 
+from bot import errors
+from bot.contracts import ChatKey
 from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import Malformed
 from bot.tools.permissions.subject import Call, Now, Subject
@@ -68,16 +71,20 @@ def _user(names: frozenset[str]) -> Condition:
 
 
 def _channel(places: frozenset[str]) -> Condition:
-    chats = {place for place in places if ":" in place}
-    # `slack:C012` is short for the chat of that id.
-    chats |= {"{}:chat:{}".format(*place.split(":", 1)) for place in chats}
+    chats = [key for place in places if ":" in place and (key := _chat(place)) is not None]
 
     def holds(_: Call, subject: Subject, __: Now) -> bool:
-        key = subject.chat_key
-        # A chat and the threads in it; `slack:C1` is no part of `slack:C10`.
-        return subject.channel in places or any(key == chat or key.startswith(f"{chat}:") for chat in chats)
+        return subject.channel in places or any(chat.contains(subject.chat_key) for chat in chats)
 
     return holds
+
+
+def _chat(place: str) -> ChatKey | None:
+    """The chat of a chatKey, or of `slack:C012`, which is short for one; None where there can be no such chat."""
+    for text in (place, place.replace(":", ":chat:", 1)):
+        with contextlib.suppress(errors.IdentityInvalid):
+            return ChatKey.parse(text)
+    return None
 
 
 def _role(words: str) -> Condition:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from bot.contracts import Effect, Taint
+from bot.contracts import ChatKey, Effect, Taint
 
 Role = Literal["operator", "member", "nobody"]
 Outcome = Literal["allow", "ask", "deny"]
@@ -23,7 +23,7 @@ class Subject:
     channel: str | None
     user_id: str | None
     role: Role
-    chat_key: str
+    chat_key: ChatKey
 
     @property
     def name(self) -> str:

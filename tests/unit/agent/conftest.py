@@ -17,7 +17,7 @@ from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import ArchiveLine, Disk, Inbound, PriorReply, Sent, TurnOutcome, TurnRequest
+from bot.contracts import ArchiveLine, ChatKey, Disk, Inbound, PriorReply, Sent, TurnOutcome, TurnRequest
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
@@ -33,7 +33,7 @@ from bot.tools.dispatch import Dispatcher, straight
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 
 
 @dataclass

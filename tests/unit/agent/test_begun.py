@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply, PriorReply, Sent, TextDelta, TurnRequest
+from bot.contracts import ChatKey, ModelReply, PriorReply, Sent, TextDelta, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
 from tests.unit.agent.conftest import KEY, Bench, Chat, said
@@ -188,7 +188,7 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
     hold = asyncio.Event()
     append, sent = bench.transcript.append, asyncio.Event()
 
-    async def full(chat_key: str, lines: Any) -> str:
+    async def full(chat_key: ChatKey, lines: Any) -> str:
         if any("chat_send" in str(line.message) for line in lines):
             raise errors.StorageError("no space left")
         return await append(chat_key, lines)

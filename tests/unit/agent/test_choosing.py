@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts import ChatKey
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.model import reply, text
@@ -43,7 +44,7 @@ async def test_the_next_turn_has_the_model_and_a_declared_change(bench: Bench) -
     await say(bench, "four")
     assert asked(bench)[-1] == "scripted"
     assert (await bench.pool.describe(KEY))["chosen"] is False
-    with_other = await bench.pool.describe("telegram:chat:2")
+    with_other = await bench.pool.describe(ChatKey.parse("telegram:chat:2"))
     assert with_other["model"] == "scripted"
 
 

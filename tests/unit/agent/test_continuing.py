@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.agent import turn as turns
 from bot.agent.continuing import ANSWER, GO_ON, joined, overlap
-from bot.contracts import ModelFacts, ModelReply, TurnRequest
+from bot.contracts import ChatKey, ModelFacts, ModelReply, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_stop import after_restart, history
@@ -147,7 +147,9 @@ class TestText:
 
     async def test_a_job_gets_the_whole_answer_too(self, bench: Bench) -> None:
         bench.model.answers += [piece("one "), reply(text("two"))]
-        outcome = await bench.pool.run(TurnRequest(bench.ids.ulid(), "job:1", prompt="Do it."))
+        outcome = await bench.pool.run(
+            TurnRequest(bench.ids.ulid(), ChatKey.parse("job:chat:1"), prompt="Do it.")
+        )
         assert outcome.detail == "one two"
 
 

@@ -16,7 +16,7 @@ from bot import errors
 from bot.context import deletions as removals
 from bot.context.deletions import REMOVED
 from bot.context.memory import SessionMemory
-from bot.contracts import Quoted, TurnRequest
+from bot.contracts import ChatKey, Quoted, TurnRequest
 from bot.history import reading
 from bot.history.memories import Memories, SavedMemory
 from bot.history.transcript import LineType, TranscriptLine
@@ -265,7 +265,7 @@ async def test_of_lines_of_another_making_all_are_looked_at_for_removals(bench: 
     found = await bench.transcript.telling(KEY, [], lambda _: False)
     assert found == await bench.transcript.load(KEY)
     assert "hi" in json.dumps([line.message for line in found])
-    assert await bench.transcript.telling("telegram:chat:9", [], lambda _: False) == []
+    assert await bench.transcript.telling(ChatKey.parse("telegram:chat:9"), [], lambda _: False) == []
 
 
 async def test_what_is_removed_while_its_turn_is_filled_goes_once_that_is_over(bench: Bench) -> None:

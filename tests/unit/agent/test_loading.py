@@ -12,7 +12,7 @@ import pytest
 
 from bot.agent import view_changes
 from bot.context import deletions
-from bot.contracts import Inbound, ModelRequest, OpenFile, TurnRequest
+from bot.contracts import ChatKey, Inbound, ModelRequest, OpenFile, TurnRequest
 from bot.history import jsonl, pieces, reading
 from bot.history.transcript import TranscriptLine
 from bot.system import SystemDisk
@@ -272,7 +272,7 @@ async def test_a_turn_stopped_while_it_takes_up_the_archive_leaves_it_taken_up_o
     await bench.store(2, "assistant", "answer")
     writing, gate, append = asyncio.Event(), asyncio.Event(), bench.transcript.append
 
-    async def slow(chat_key: str, lines: Sequence[TranscriptLine]) -> None:
+    async def slow(chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> None:
         writing.set()
         await gate.wait()
         await append(chat_key, lines)

@@ -8,13 +8,13 @@ from typing import Any, cast
 from bot.agent.recollection import Recollection
 from bot.context import memory, prompt
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import WORKSPACES, Inbound, Message, Provenance, Taint, TurnRequest
+from bot.contracts import WORKSPACES, ChatKey, Inbound, Message, Provenance, Taint, TurnRequest
 from bot.history.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools.permissions import taint
 
-KEY = "slack:chat:C1"
+KEY = ChatKey.parse("slack:chat:C1")
 
 
 def said(user: str) -> Message:

@@ -10,7 +10,7 @@ import pytest
 
 from bot.agent import pool
 from bot.agent.pool import OVERHEAD, AgentPool
-from bot.contracts import TurnRequest
+from bot.contracts import ChatKey, TurnRequest
 from bot.sizes import size_of
 from tests.unit.agent.conftest import Bench
 
@@ -18,7 +18,7 @@ LONG = "很长的话 🧭 " * 2_000
 
 
 async def say(bench: Bench, number: int, words: str = LONG) -> None:
-    key = f"telegram:chat:{number}"
+    key = ChatKey("telegram", str(number))
     inbound = bench.inbound(words, chat_key=key)
     await bench.pool.run(TurnRequest(inbound.request_id, key, inbound=inbound, reply=bench.chat))
 
@@ -26,7 +26,7 @@ async def say(bench: Bench, number: int, words: str = LONG) -> None:
 async def one_weighs(bench: Bench) -> int:
     """The bytes of one conversation of these tests."""
     await say(bench, 0)
-    return OVERHEAD + size_of(bench.pool._runtime("telegram:chat:0").store.messages())
+    return OVERHEAD + size_of(bench.pool._runtime(ChatKey.parse("telegram:chat:0")).store.messages())
 
 
 async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Bench) -> None:
@@ -34,22 +34,22 @@ async def test_those_used_least_recently_go_first_and_come_back_whole(bench: Ben
     bench.pool = AgentPool(bench.deps, budget=int(one * 3.5))
     for number in (1, 2, 3):
         await say(bench, number)
-    await bench.pool.describe("telegram:chat:1")
+    await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
     await say(bench, 4)
-    assert list(bench.pool._runtimes) == [f"telegram:chat:{number}" for number in (3, 1, 4)]
-    before = json.dumps(bench.pool._runtime("telegram:chat:3").store.messages())
+    assert list(bench.pool._runtimes) == [ChatKey.parse(f"telegram:chat:{number}") for number in (3, 1, 4)]
+    before = json.dumps(bench.pool._runtime(ChatKey.parse("telegram:chat:3")).store.messages())
     for number in (5, 6, 7):
         await say(bench, number)
-    assert "telegram:chat:3" not in bench.pool._runtimes
-    await bench.pool.describe("telegram:chat:3")
-    assert json.dumps(bench.pool._runtime("telegram:chat:3").store.messages()) == before
+    assert ChatKey.parse("telegram:chat:3") not in bench.pool._runtimes
+    await bench.pool.describe(ChatKey.parse("telegram:chat:3"))
+    assert json.dumps(bench.pool._runtime(ChatKey.parse("telegram:chat:3")).store.messages()) == before
     assert len(bench.pool) <= 4
 
 
 async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
     bench.pool = AgentPool(bench.deps, budget=20 * (OVERHEAD + 64))
     for number in range(200):
-        await bench.pool.describe(f"telegram:chat:{number}")
+        await bench.pool.describe(ChatKey.parse(f"telegram:chat:{number}"))
     assert len(bench.pool) == 20
     assert bench.pool._weight == sum(bench.pool._weights.values()) == 20 * (OVERHEAD + 64)
     assert len(bench.pool._weights) == 20
@@ -66,11 +66,11 @@ async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_s
 
     monkeypatch.setattr(pool, "size_of", counted)
     await say(bench, 1)
-    await bench.pool.describe("telegram:chat:1")
-    await bench.pool.describe("telegram:chat:1")
+    await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
+    await bench.pool.describe(ChatKey.parse("telegram:chat:1"))
     assert len(weighed) == 1
     await say(bench, 1)
-    await bench.pool.reset("telegram:chat:1")
+    await bench.pool.reset(ChatKey.parse("telegram:chat:1"))
     assert weighed[1] > weighed[0] > weighed[2]
     assert bench.pool._weight == OVERHEAD + weighed[2]
 
@@ -80,10 +80,10 @@ async def test_what_is_at_work_stays_whatever_it_weighs(bench: Bench) -> None:
     bench.model.hold = asyncio.Event()
     running = asyncio.create_task(say(bench, 1))
     await bench.model.asked.wait()
-    await bench.pool.describe("telegram:chat:2")
-    assert list(bench.pool._runtimes) == ["telegram:chat:1"]
+    await bench.pool.describe(ChatKey.parse("telegram:chat:2"))
+    assert list(bench.pool._runtimes) == [ChatKey.parse("telegram:chat:1")]
     bench.pool.shrink()
-    assert list(bench.pool._runtimes) == ["telegram:chat:1"]
+    assert list(bench.pool._runtimes) == [ChatKey.parse("telegram:chat:1")]
     bench.model.hold.set()
     await running
     assert len(bench.pool) == 0
@@ -95,14 +95,14 @@ async def test_no_second_agent_is_made_while_somebody_still_asks_the_first(
 ) -> None:
     load, loading, go_on = bench.transcript.has, asyncio.Event(), asyncio.Event()
 
-    async def slow(chat_key: str) -> bool:
+    async def slow(chat_key: ChatKey) -> bool:
         loading.set()
         await go_on.wait()
         return await load(chat_key)
 
     monkeypatch.setattr(bench.transcript, "has", slow)
     bench.pool = AgentPool(bench.deps, budget=0)
-    asked = asyncio.create_task(bench.pool.describe("telegram:chat:1"))
+    asked = asyncio.create_task(bench.pool.describe(ChatKey.parse("telegram:chat:1")))
     await loading.wait()
     assert bench.pool.evict(-1) == 0
     go_on.set()
@@ -117,5 +117,5 @@ async def test_short_of_memory_the_quiet_ones_go_and_half_of_the_rest(bench: Ben
     for number in range(4, 12):
         await say(bench, number)
     bench.pool.shrink()
-    kept = [int(key.rpartition(":")[2]) for key in bench.pool._runtimes]
+    kept = [int(key.chat_id) for key in bench.pool._runtimes]
     assert kept in ([8, 9, 10, 11], [9, 10, 11])

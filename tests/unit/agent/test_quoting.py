@@ -10,7 +10,7 @@ import pytest
 from bot import errors
 from bot.context import memory, validate
 from bot.context.deletions import REMOVED
-from bot.contracts import ArchiveLine, Quoted
+from bot.contracts import ArchiveLine, ChatKey, Quoted
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import Answers
@@ -96,7 +96,7 @@ async def test_nothing_is_quoted_where_nobody_can_say_what_was_removed(
 ) -> None:
     await bench.say("hello")
 
-    async def refused(chat_key: str) -> list[ArchiveLine]:
+    async def refused(chat_key: ChatKey) -> list[ArchiveLine]:
         raise errors.StorageError(f"{chat_key}: no")
 
     monkeypatch.setattr(bench.archive, "removals", refused)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.context import deletions
-from bot.contracts import ArchiveLine, Belonging
+from bot.contracts import ArchiveLine, Belonging, ChatKey
 from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -18,14 +18,14 @@ from bot.testing.model import reply, text, tool_use
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 from tests.unit.agent.conftest import KEY, Bench
 
-OTHER = "telegram:chat:2"
+OTHER = ChatKey.parse("telegram:chat:2")
 
 
 class Everywhere:
     """`contracts.Membership` of somebody who is in every chat."""
 
     async def chats_of(
-        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> Belonging:
         return Belonging(list(chat_keys))
 
@@ -46,10 +46,10 @@ async def wide(bench: Bench, tmp_path: Path) -> AsyncIterator[Bench]:
     await searched.close()
 
 
-async def said(bench: Bench, chat_key: str, ts: int, words: str, message_id: str) -> None:
+async def said(bench: Bench, chat_key: ChatKey, ts: int, words: str, message_id: str) -> None:
     line = {
         "channel": "telegram",
-        "chat_id": chat_key.rsplit(":", 1)[1],
+        "chat_id": chat_key.chat_id,
         "chat_key": chat_key,
         "role": "user",
     }
@@ -77,7 +77,7 @@ async def test_a_line_of_another_chat_with_the_id_of_the_current_message_is_foun
 
 
 async def test_lines_of_two_chats_that_are_alike_in_all_but_their_chat_are_both_found(wide: Bench) -> None:
-    for chat in (OTHER, "telegram:chat:3"):
+    for chat in (OTHER, ChatKey.parse("telegram:chat:3")):
         await said(wide, chat, 1_600_000_000_000, "the parcel has come", "7")
     calls = [{"scope": "mine", "keyword": "parcel", "limit": 1}] * 3
     assert await asked(wide, *calls) == ["the parcel has come"] * 2, "each once, none twice"

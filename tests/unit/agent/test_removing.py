@@ -13,7 +13,7 @@ from bot import errors
 from bot.context import validate
 from bot.context.deletions import REMOVED
 from bot.context.memory import SessionMemory
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, ChatKey
 from bot.history import provenance
 from bot.history.memories import Memories
 from bot.system import SystemDisk
@@ -384,7 +384,7 @@ async def test_a_turn_that_a_crash_cut_off_goes_on_without_what_it_had_loaded_an
     await remove(bench, "m0", "", forget=False)
     if unknown:
 
-        async def refused(chat_key: str) -> list[ArchiveLine]:
+        async def refused(chat_key: ChatKey) -> list[ArchiveLine]:
             raise errors.StorageError(f"{chat_key}: no")
 
         monkeypatch.setattr(bench.archive, "removals", refused)

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts import ChatKey, Json
 from bot.testing.model import reply, text, tool_use
 from bot.tools import excerpt, sizing
 from tests.unit.agent.conftest import KEY, Bench
@@ -109,7 +109,7 @@ async def test_another_chat_cannot_follow_the_pointer(bench: Bench) -> None:
     await bench.say("press it")
     (pointer,) = pointers(bench.sent)
     other = ask(bench)
-    key = "telegram:chat:2"
+    key = ChatKey.parse("telegram:chat:2")
     assert other.inbound is not None
     inbound = other.inbound.model_copy(update={"chat_key": key, "chat_id": "2"})
     bench.model.answers += [reply(tool_use("read_artifact", id=pointer)), reply(text("No."))]

@@ -11,7 +11,7 @@ import pytest
 
 from bot import errors
 from bot.agent import reply as agent_reply
-from bot.contracts import ArchiveLine, Json, ModelReply, PriorReply, StepRecord, TurnRequest, Usage
+from bot.contracts import ArchiveLine, ChatKey, Json, ModelReply, PriorReply, StepRecord, TurnRequest, Usage
 from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED
@@ -181,7 +181,7 @@ async def test_between_the_models_answer_and_the_outbox_stands_one_write(
         waiting.put_nowait((name, done))
         await done.wait()
 
-    async def slow_append(chat_key: str, lines: Sequence[Any]) -> str:
+    async def slow_append(chat_key: ChatKey, lines: Sequence[Any]) -> str:
         await gate("transcript")
         return await append(chat_key, lines)
 

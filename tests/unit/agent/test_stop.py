@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery, ModelReply, ModelRequest, TurnRequest
+from bot.contracts import (
+    ArchiveLine,
+    ChatKey,
+    HistoryPage,
+    HistoryQuery,
+    ModelReply,
+    ModelRequest,
+    TurnRequest,
+)
 from bot.history.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
@@ -34,7 +42,7 @@ class StopsAtWrite:
         self._bench, self._left, self._after = bench, at, after
         self._append = bench.transcript.append
 
-    async def __call__(self, chat_key: str, lines: Sequence[Any]) -> str:
+    async def __call__(self, chat_key: ChatKey, lines: Sequence[Any]) -> str:
         self._left -= 1
         if self._left == 0 and not self._after:
             await self._bench.pool.stop(chat_key)
@@ -74,7 +82,7 @@ async def test_a_second_stop_lets_the_first_one_close_the_turn(
     await bench.model.asked.wait()
     append, ending, go_on = bench.transcript.append, asyncio.Event(), asyncio.Event()
 
-    async def slow(chat_key: str, lines: Sequence[Any]) -> str:
+    async def slow(chat_key: ChatKey, lines: Sequence[Any]) -> str:
         ending.set()
         await go_on.wait()
         return await append(chat_key, lines)
@@ -100,7 +108,7 @@ async def test_a_stop_while_the_answer_is_written_down_just_before_it_is_sent_do
     bench.model.answers.append(reply(said))
     append, writing, go_on = bench.transcript.append, asyncio.Event(), asyncio.Event()
 
-    async def slow(chat_key: str, lines: Sequence[Any]) -> str:
+    async def slow(chat_key: ChatKey, lines: Sequence[Any]) -> str:
         if "the whole answer" in str(lines) and not go_on.is_set():
             writing.set()
             await go_on.wait()
@@ -155,7 +163,7 @@ async def test_a_stop_while_the_archive_is_adopted_does_not_cost_the_old_convers
         await bench.store(number, "assistant", f"answer {number}")
     search, searching = bench.archive.search, asyncio.Event()
 
-    async def slow(chat_key: str, query: HistoryQuery) -> HistoryPage:
+    async def slow(chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
         searching.set()
         await asyncio.Event().wait()
         return await search(chat_key, query)
@@ -183,7 +191,7 @@ async def test_an_adoption_is_one_write_so_that_a_crash_leaves_all_of_it_or_noth
         await bench.store(number, "assistant", f"answer {number}")
     append, batches = bench.transcript.append, list[list[str]]()
 
-    async def seen(chat_key: str, lines: Sequence[Any]) -> str:
+    async def seen(chat_key: ChatKey, lines: Sequence[Any]) -> str:
         batches.append([line.type for line in lines])
         return await append(chat_key, lines)
 
@@ -199,12 +207,12 @@ class TestARefusingDisk:
         self.full = False
         append, new_session = bench.transcript.append, bench.transcript.new_session
 
-        async def refused(chat_key: str, lines: Sequence[Any]) -> str:
+        async def refused(chat_key: ChatKey, lines: Sequence[Any]) -> str:
             if self.full:
                 raise errors.StorageError("no space left")
             return await append(chat_key, lines)
 
-        async def no_session(chat_key: str, line: TranscriptLine | None = None) -> str:
+        async def no_session(chat_key: ChatKey, line: TranscriptLine | None = None) -> str:
             if self.full:
                 raise errors.StorageError("no space left")
             return await new_session(chat_key, line)

@@ -10,7 +10,7 @@ import pytest
 from bot import config, errors
 from bot.agent.subagents import child, wording
 from bot.agent.subagents.limits import Limits
-from bot.contracts import ModelReply, ModelRequest
+from bot.contracts import ChatKey, ModelReply, ModelRequest
 from bot.rooms import limits_of
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -78,7 +78,7 @@ async def test_its_transcript_is_named_and_can_be_read_and_searched(bench: Bench
     found = await bench.artifacts.grep(name, KEY, "schatz", offset=0, limit=500)
     assert found.total == 1
     with pytest.raises(errors.ToolError):
-        await bench.artifacts.read(name, "telegram:chat:2", offset=0, limit=10)
+        await bench.artifacts.read(name, ChatKey.parse("telegram:chat:2"), offset=0, limit=10)
 
 
 async def test_it_has_no_tool_to_speak_with_or_to_give_work_away(bench: Bench, work: Any) -> None:

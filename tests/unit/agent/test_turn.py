@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from bot import errors
 from bot.agent import turn as turns
-from bot.contracts import Effect, ModelReply, Sent, TurnRequest
+from bot.contracts import ChatKey, Effect, ModelReply, Sent, TurnRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, words
 
@@ -268,7 +268,9 @@ async def test_a_stop_ends_the_turn_at_once_and_leaves_a_valid_history(bench: Be
 
 async def test_a_turn_that_no_chat_caused_has_no_chat_fields_and_nowhere_to_send(bench: Bench) -> None:
     bench.model.answers += [reply(tool_use("chat_send", text="hi")), reply(text("The answer."))]
-    outcome = await bench.pool.run(TurnRequest(bench.ids.ulid(), "job:1", prompt="Do the round."))
+    outcome = await bench.pool.run(
+        TurnRequest(bench.ids.ulid(), ChatKey.parse("job:chat:1"), prompt="Do the round.")
+    )
     assert outcome.detail == "The answer."
     assert "nowhere to send" in bench.sent[-1]["content"][0]["content"]
     assert "channel:" not in bench.model.requests[0].system[1]["text"]
@@ -303,11 +305,11 @@ async def test_turns_side_by_side_never_see_each_others_chat(bench: Bench) -> No
     seen: dict[str, list[str]] = {}
 
     async def one(number: int) -> None:
-        key = f"telegram:chat:{number}"
+        key = ChatKey("telegram", str(number))
         chat = type(bench.chat)()
         inbound = bench.inbound(f"I am {number}", chat_key=key, chat_id=str(number))
         await bench.pool.run(TurnRequest(inbound.request_id, key, inbound=inbound, reply=chat))
-        seen[key] = chat.seen
+        seen[str(key)] = chat.seen
 
     await asyncio.gather(*(one(number) for number in range(50)))
     assert seen == {f"telegram:chat:{n}": [f"echo: I am {n}"] for n in range(50)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import HistoryQuery
+from bot.contracts import ChatKey, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -53,7 +53,7 @@ async def test_a_burst_is_over_when_each_event_is_answered_once(monkeypatch: pyt
 async def test_the_long_chat_of_the_bench_is_one_that_an_archive_reads(tmp_path: Path) -> None:
     starts._write_long(tmp_path / "chats", "telegram:chat:1", 1_200)
     store = ChatStore(tmp_path / "chats", disk=SystemDisk(), log=MemoryLog())
-    page = await store.search("telegram:chat:1", HistoryQuery(limit=3, keyword="number 7"))
+    page = await store.search(ChatKey.parse("telegram:chat:1"), HistoryQuery(limit=3, keyword="number 7"))
     assert (page.total, page.unreadable) == (111, 0)
     assert [line.ts for line in page.lines] == [797, 798, 799]
     assert len(list((tmp_path / "chats").glob("*.archive-*.jsonl"))) == 2

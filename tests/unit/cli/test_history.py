@@ -8,10 +8,11 @@ import pytest
 
 from bot.cli import history
 from bot.cli.common import when
+from bot.contracts import ChatKey
 
 from .conftest import Shipmate
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 START = 1_800_000_000_000
 
 
@@ -26,7 +27,7 @@ def archive(project: Path) -> Path:
             "ts": START + number * 60_000,
             "channel": "telegram",
             "chatId": "1",
-            "chatKey": KEY,
+            "chatKey": str(KEY),
             "userId": None if number % 2 else "7",
             "role": "assistant" if number % 2 else "user",
             "text": text,
@@ -51,7 +52,7 @@ def test_the_newest_lines_are_shown_in_order(shipmate: Shipmate, archive: Path) 
         "ts": START + 240_000,
         "channel": "telegram",
         "chatId": "1",
-        "chatKey": KEY,
+        "chatKey": str(KEY),
         "userId": "7",
         "role": "user",
         "text": "שלום 😀",
@@ -116,7 +117,7 @@ def test_windows_that_cannot_be_are_wrong_usage(
 
 def test_chats_are_listed(shipmate: Shipmate, archive: Path) -> None:
     assert shipmate("chats", "--dir", archive, "--json").lines == [
-        {"chatKey": KEY, "lines": 5, "lastTs": START + 240_000}
+        {"chatKey": str(KEY), "lines": 5, "lastTs": START + 240_000}
     ]
     assert shipmate("chats", "--dir", archive).out == f"2027-01-15 08:04:00        5  {KEY}\n"
 

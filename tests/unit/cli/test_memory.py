@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from bot.context.memory import SessionMemory
-from bot.contracts import MemoryOwner, Written
+from bot.contracts import ChatKey, MemoryOwner, Written
 from bot.history import names
 from bot.history.memories import Memories, SavedMemory
 from bot.history.memory_files import NoteStore
 from bot.system import SystemDisk
 from tests.unit.cli.conftest import Shipmate
 
-KEY = "telegram:chat:-5"
-CHAT, PERSON = MemoryOwner("chat", KEY), MemoryOwner("person", "telegram:77")
+KEY = ChatKey.parse("telegram:chat:-5")
+CHAT, PERSON = MemoryOwner("chat", str(KEY)), MemoryOwner("person", "telegram:77")
 BY = Written(1_700_000_000_000, "01R", KEY, "77")
 MARKDOWN = SessionMemory(facts=("the ship is called 海",)).markdown
 
@@ -49,22 +49,22 @@ def words(project: Path, owner: MemoryOwner, path: str) -> str | None:
 def test_the_list_names_every_owner_and_file(remembered: Path, shipmate: Shipmate) -> None:
     found = shipmate("memory", "list", "--dir", remembered, "--json").lines
     assert [(one["kind"], one["owner"], one["path"]) for one in found] == [
-        ("chat", KEY, "plan.md"), ("chat", KEY, "session.md"), ("person", "telegram:77", "diet.md"),
+        ("chat", str(KEY), "plan.md"), ("chat", str(KEY), "session.md"), ("person", "telegram:77", "diet.md"),
     ]  # fmt: skip
     assert "telegram:77  diet.md" in shipmate("memory", "list", "--dir", remembered).out
 
 
-LONG = "slack:chat:C1:thread:" + "長" * 70
+LONG = ChatKey.parse("slack:chat:C1:thread:" + "長" * 70)
 
 
 def test_a_chat_with_a_key_too_long_for_a_folder_is_listed_by_it(project: Path, shipmate: Shipmate) -> None:
     async def write() -> None:
         by = Written(BY.ts, "01R", LONG, "77")
-        await store(project).change(MemoryOwner("chat", LONG), "plan.md", lambda _: "one", by)
+        await store(project).change(MemoryOwner("chat", str(LONG)), "plan.md", lambda _: "one", by)
 
     asyncio.run(write())
     (one,) = shipmate("memory", "list", "--dir", project, "--json").lines
-    assert (one["owner"], one["path"]) == (LONG, "plan.md")
+    assert (one["owner"], one["path"]) == (str(LONG), "plan.md")
     assert "one" in shipmate("memory", "show", LONG, "--dir", project).out
 
 
@@ -78,10 +78,10 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
     if archived:
         chats = project / ".ship" / "chats"
         chats.mkdir()
-        line = json.dumps({"chatKey": LONG, "role": "user", "text": "hello"})
+        line = json.dumps({"chatKey": str(LONG), "role": "user", "text": "hello"})
         (chats / f"{name}.jsonl").write_text(f"{line}\n", encoding="utf-8")
     (one,) = shipmate("memory", "list", "--dir", project, "--json").lines
-    assert (one["owner"], one["path"]) == (LONG if archived else name, "session.md")
+    assert (one["owner"], one["path"]) == (str(LONG) if archived else name, "session.md")
     for owner in {one["owner"], name}:
         assert "the ship is called" in shipmate("memory", "show", owner, "--dir", project).out
     (tmp_path / "new.md").write_text(SessionMemory(facts=("the ship sank",)).markdown, encoding="utf-8")
@@ -89,9 +89,9 @@ def test_where_no_memory_file_tells_the_key_the_archive_does_and_else_the_name_s
         "memory", "edit", one["owner"], "session.md", "--from", tmp_path / "new.md", "--dir", project
     )
     assert done.code == 0
-    assert "sank" in (words(project, MemoryOwner("chat", LONG), "session.md") or "")
+    assert "sank" in (words(project, MemoryOwner("chat", str(LONG)), "session.md") or "")
     assert shipmate("memory", "forget", one["owner"], "--dir", project).code == 0
-    assert words(project, MemoryOwner("chat", LONG), "session.md") is None
+    assert words(project, MemoryOwner("chat", str(LONG)), "session.md") is None
     assert shipmate("memory", "list", "--dir", project, "--json").lines == []
 
 
@@ -112,7 +112,7 @@ def test_every_line_is_shown_with_where_it_comes_from(remembered: Path, shipmate
     (line,) = shipmate("memory", "show", "telegram:77", "--dir", remembered, "--json").lines
     assert line == {
         "owner": "telegram:77", "kind": "person", "path": "diet.md", "line": 1, "text": "no nuts",
-        "written": [{"ts": BY.ts, "requestId": "01R", "chatKey": KEY, "userId": "77"}],
+        "written": [{"ts": BY.ts, "requestId": "01R", "chatKey": str(KEY), "userId": "77"}],
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Channel
+from bot.contracts import Channel, ChatKey
 from bot.testing.intake import RecordingIntake
 from channels.console import place
 from channels.console.manifest import MANIFEST
@@ -134,7 +134,7 @@ async def test_a_message_is_confirmed_once_it_is_taken_in(
     assert answer == {"ok": True, "id": "m1", "taken": True}
     inbound = intake.accepted[0]
     assert inbound.user_id == str(os.getuid())
-    assert inbound.chat_key == "console:chat:local"
+    assert inbound.chat_key == ChatKey.parse("console:chat:local")
     assert inbound.keys == ("console:local:m1",)
 
 

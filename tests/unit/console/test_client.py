@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Channel
+from bot.contracts import Channel, ChatKey
 from bot.testing.intake import RecordingIntake
 from channels.console import client, typed
 from channels.console.manifest import MANIFEST
@@ -124,7 +124,7 @@ async def test_another_chat_can_be_named(channel: Channel, intake: RecordingInta
     code = await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out, chat_id="other", quiet=0.01)
     assert code == 0
     await answering
-    assert intake.accepted[0].chat_key == "console:chat:other"
+    assert intake.accepted[0].chat_key == ChatKey.parse("console:chat:other")
     assert out.getvalue().startswith("You said hi\n")
 
 

@@ -14,11 +14,11 @@ from bot.context import assembly, prompt, workspace_listing
 from bot.context.assembly import Frozen, Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.sections import PromptTooLarge
-from bot.contracts import Inbound, Skill
+from bot.contracts import ChatKey, Inbound, Skill
 from bot.history.names import encode
 from bot.testing.log import MemoryLog
 
-KEY = "telegram:chat:-100"
+KEY = ChatKey.parse("telegram:chat:-100")
 
 
 @dataclass
@@ -53,9 +53,9 @@ class Desk:
         files = InstructionFiles(self.root, encode=encode, log=self.log, everywhere=self.everywhere)
         return Prompts(self.root, skills=self.skills, instructions=files, log=self.log, **how)
 
-    async def freeze(self, *, budget: int = 60_000, chat: str = KEY, **how: Any) -> Frozen:
-        channel = chat.split(":", maxsplit=1)[0]
-        return await self.prompts(**how).freeze(chat, channel, "claude-opus-5-5", budget=budget, size=len)
+    async def freeze(self, *, budget: int = 60_000, chat: ChatKey = KEY, **how: Any) -> Frozen:
+        prompts = self.prompts(**how)
+        return await prompts.freeze(chat, chat.channel, "claude-opus-5-5", budget=budget, size=len)
 
     @property
     def warnings(self) -> list[str]:
@@ -105,7 +105,10 @@ async def test_channel_and_chat_have_their_own_part_behind_the_one_that_all_chat
     before = await desk.freeze()
     desk.write(".ship/instructions/channels/telegram.md", "No tables.")
     desk.write(f".ship/instructions/chats/{encode(KEY)}.md", "This is the crew's chat.")
-    frozen, other = await desk.freeze(append="Stay calm."), await desk.freeze(chat="slack:chat:C1")
+    frozen, other = (
+        await desk.freeze(append="Stay calm."),
+        await desk.freeze(chat=ChatKey.parse("slack:chat:C1")),
+    )
     assert frozen.static == before.static == other.static
     facts = prompt.ChatFacts(desk.root, KEY, "telegram", "-100", "group", "Markdown.")
     chat = frozen.chat(facts)

@@ -9,10 +9,11 @@ import pytest
 
 from bot.context import files
 from bot.context.instructions import InstructionFiles, Instructions, operator_files
+from bot.contracts import ChatKey
 from bot.history.names import encode
 from bot.testing.log import MemoryLog
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 
 
 class Desk:

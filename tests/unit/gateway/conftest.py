@@ -16,6 +16,7 @@ from bot.contracts import (
     FILE_PIECE,
     Attachment,
     ChannelSettings,
+    ChatKey,
     Health,
     Inbound,
     Intake,
@@ -49,6 +50,7 @@ from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
+HERE = ChatKey.parse("tele:chat:77")
 SECRET = "sk-ant-very-secret-000"
 TOTALS = (
     "turns", "epochs", "calls", "unpriced", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens",
@@ -151,18 +153,18 @@ class FakeAgent:
         self.hold: asyncio.Event | None = None
         self.began = asyncio.Event()
         self.answer: Callable[[TurnRequest], str | TurnOutcome] = _echo
-        self.running: dict[str, asyncio.Task[Any]] = {}
+        self.running: dict[ChatKey, asyncio.Task[Any]] = {}
         self.peak: dict[str, int] = {}
         self.sources: tuple[str, ...] = ()
-        self.resets: list[str] = []
-        self.compacted: list[tuple[str, str]] = []
+        self.resets: list[ChatKey] = []
+        self.compacted: list[tuple[ChatKey, str]] = []
         self.compaction: Json = {"how": "nothing"}
         self.totals: Json = dict.fromkeys(TOTALS, 0)
         self.kept = ""
-        self.undone: list[str] = []
-        self.forgot: list[str] = []
+        self.undone: list[ChatKey] = []
+        self.forgot: list[ChatKey] = []
         self.outlines: list[Json] = []
-        self.branched: list[tuple[str | int | None, ...]] = []
+        self.branched: list[tuple[ChatKey | str | int | None, ...]] = []
         self.chosen: str | None = None
         self.unknown: dict[str | None, errors.ModelError] = {}
         self.reachable = True
@@ -195,10 +197,10 @@ class FakeAgent:
         await request.reply.send(answer)
         return TurnOutcome("done", delivered=1)
 
-    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+    async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         return self.sources
 
-    async def stop(self, chat_key: str) -> bool:
+    async def stop(self, chat_key: ChatKey) -> bool:
         task = self.running.get(chat_key)
         if task is None:
             return False
@@ -206,39 +208,39 @@ class FakeAgent:
         task.cancel()
         return True
 
-    async def reset(self, chat_key: str) -> int:
+    async def reset(self, chat_key: ChatKey) -> int:
         self.resets.append(chat_key)
         return 4
 
-    async def compact(self, chat_key: str, focus: str = "") -> Json:
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> Json:
         self.compacted.append((chat_key, focus))
         return self.compaction
 
-    async def stats(self, chat_key: str) -> Json:
+    async def stats(self, chat_key: ChatKey) -> Json:
         return self.totals
 
-    async def history(self, chat_key: str) -> str:
+    async def history(self, chat_key: ChatKey) -> str:
         return self.kept
 
-    async def undo(self, chat_key: str) -> str | None:
+    async def undo(self, chat_key: ChatKey) -> str | None:
         self.undone.append(chat_key)
         return self.last_said
 
-    async def sessions(self, chat_key: str) -> list[Json]:
+    async def sessions(self, chat_key: ChatKey) -> list[Json]:
         return self.outlines
 
-    async def resume(self, chat_key: str, session: str) -> Json:
+    async def resume(self, chat_key: ChatKey, session: str) -> Json:
         self.branched.append((chat_key, session))
         return self.branch
 
-    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> Json:
+    async def fork(self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0) -> Json:
         self.branched.append((chat_key, request_id, back))
         return self.branch
 
-    async def forget(self, chat_key: str) -> None:
+    async def forget(self, chat_key: ChatKey) -> None:
         self.forgot.append(chat_key)
 
-    async def describe(self, chat_key: str) -> Json:
+    async def describe(self, chat_key: ChatKey) -> Json:
         return {
             "model": self.chosen or "fake",
             "chosen": self.chosen is not None,
@@ -249,7 +251,7 @@ class FakeAgent:
             "maxMessages": 60,
         }
 
-    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> Json:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> Json:
         if model in self.unknown:
             raise self.unknown[model]
         self.chosen = model
@@ -257,15 +259,15 @@ class FakeAgent:
 
 
 def manifest(name: str, **more: Any) -> Manifest:
-    def encode(address: Mapping[str, str]) -> str:
-        return f"{name}:chat:{address['chat']}"
+    def encode(address: Mapping[str, str]) -> ChatKey:
+        return ChatKey(name, address["chat"])
 
     return Manifest(
         name=name,
         settings=ChannelSettings,
         build=lambda *_: FakeChannel(name),
         encode=encode,
-        decode=lambda key: {"chat": key.rpartition(":")[2]},
+        decode=lambda key: {"chat": key.thread or key.chat_id},
         pace={"direct": Pace(3, 1.0), "group": Pace(3, 3.0)},
         **more,
     )
@@ -361,7 +363,7 @@ class Bench:
             while self.turns.lanes._tasks:
                 await asyncio.wait(self.turns.lanes._tasks)
 
-    async def lines(self, chat_key: str = "tele:chat:77") -> list[tuple[str, str]]:
+    async def lines(self, chat_key: ChatKey = HERE) -> list[tuple[str, str]]:
         return [(line.role, line.text) for line in await self.intake.recent(chat_key, 100)]
 
     async def close(self) -> None:

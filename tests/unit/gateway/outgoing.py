@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import ArchiveLine, DeliveryRecord, HistoryQuery, Inbound, Journal
+from bot.contracts import ArchiveLine, ChatKey, DeliveryRecord, HistoryQuery, Inbound, Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.previews import NONE
@@ -20,9 +20,15 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.unit.gateway.conftest import SECRET, FakeChannel, manifest
 
+HERE = ChatKey.parse("tele:chat:77")
+
 
 def address(chat: str = "77", request_id: str = "01REQ", **more: Any) -> Address:
-    fields = {"chat_key": f"tele:chat:{chat}", "chat_type": "direct", "target": {"chat": chat}} | more
+    fields: dict[str, Any] = {
+        "chat_key": ChatKey("tele", chat),
+        "chat_type": "direct",
+        "target": {"chat": chat},
+    } | more
     return Address("tele", chat, request_id=request_id, **fields)
 
 
@@ -78,7 +84,7 @@ class Desk:
             while not any(row.message_id for row in await self.rows()):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(0.001)
 
-    async def archived(self, chat_key: str = "tele:chat:77") -> list[ArchiveLine]:
+    async def archived(self, chat_key: ChatKey = HERE) -> list[ArchiveLine]:
         return (await self.archive.search(chat_key, HistoryQuery(limit=200))).lines
 
     async def lines(self) -> list[tuple[str, str]]:

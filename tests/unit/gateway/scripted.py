@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 from bot import errors
-from bot.contracts import Inbound, TurnOutcome, TurnRequest
+from bot.contracts import ChatKey, Inbound, TurnOutcome, TurnRequest
 
 
 def quoted(inbound: Inbound) -> str:
@@ -25,15 +25,18 @@ class Scripted:
     """
 
     def __init__(
-        self, ended: set[str], cut: dict[str, list[str]], asked: dict[str, list[tuple[set[str], set[str]]]]
+        self,
+        ended: set[str],
+        cut: dict[ChatKey, list[str]],
+        asked: dict[str, list[tuple[set[str], set[str]]]],
     ) -> None:
         self.ended = ended
         self.cut = cut
         self.asked = asked
         self.gate = asyncio.Event()
         self.gate.set()
-        self.running: dict[str, asyncio.Task[TurnOutcome]] = {}
-        self.stopping: set[str] = set()
+        self.running: dict[ChatKey, asyncio.Task[TurnOutcome]] = {}
+        self.stopping: set[ChatKey] = set()
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
         assert request.chat_key not in self.running
@@ -81,43 +84,45 @@ class Scripted:
         # What joined has ended with it.
         self.ended |= {request.request_id, *self.cut.pop(request.chat_key)}
 
-    async def cut_off(self, chat_key: str) -> tuple[str, ...]:
+    async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         return tuple(self.cut.get(chat_key, ()))
 
-    async def stop(self, chat_key: str) -> bool:
+    async def stop(self, chat_key: ChatKey) -> bool:
         if chat_key not in self.running:
             return False
         self.stopping.add(chat_key)
         return self.running[chat_key].cancel()
 
-    async def reset(self, chat_key: str) -> int:
+    async def reset(self, chat_key: ChatKey) -> int:
         return 0
 
-    async def stats(self, chat_key: str) -> dict[str, Any]:
+    async def stats(self, chat_key: ChatKey) -> dict[str, Any]:
         return {}
 
-    async def history(self, chat_key: str) -> str:
+    async def history(self, chat_key: ChatKey) -> str:
         return ""
 
-    async def undo(self, chat_key: str) -> str | None:
+    async def undo(self, chat_key: ChatKey) -> str | None:
         return None
 
-    async def forget(self, chat_key: str) -> None: ...
+    async def forget(self, chat_key: ChatKey) -> None: ...
 
-    async def sessions(self, chat_key: str) -> list[dict[str, Any]]:
+    async def sessions(self, chat_key: ChatKey) -> list[dict[str, Any]]:
         return []
 
-    async def resume(self, chat_key: str, session: str) -> dict[str, Any]:
+    async def resume(self, chat_key: ChatKey, session: str) -> dict[str, Any]:
         return {"how": "unknown"}
 
-    async def fork(self, chat_key: str, *, request_id: str | None = None, back: int = 0) -> dict[str, Any]:
+    async def fork(
+        self, chat_key: ChatKey, *, request_id: str | None = None, back: int = 0
+    ) -> dict[str, Any]:
         return {"how": "unknown", "turns": 0}
 
-    async def compact(self, chat_key: str, focus: str = "") -> dict[str, Any]:
+    async def compact(self, chat_key: ChatKey, focus: str = "") -> dict[str, Any]:
         return {"how": "nothing"}
 
-    async def describe(self, chat_key: str) -> dict[str, Any]:
+    async def describe(self, chat_key: ChatKey) -> dict[str, Any]:
         return {"model": "scripted", "messages": 1, "maxMessages": 60}
 
-    async def choose_model(self, chat_key: str, model: str | None, request_id: str) -> dict[str, Any]:
+    async def choose_model(self, chat_key: ChatKey, model: str | None, request_id: str) -> dict[str, Any]:
         return await self.describe(chat_key)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import Inbound
+from bot.contracts import ChatKey, Inbound
 from bot.gateway.access import Access, Verdict
 from tests.unit.gateway.conftest import Bench, manifest
 
@@ -77,7 +77,7 @@ def test_the_table_of_verdicts(case: dict[str, Any], verdict: str) -> None:
 def test_a_display_name_never_changes_a_decision(name: str, words: str) -> None:
     access = Access(MANIFESTS, {"tele": frozenset({"77"})}, frozenset({"tele:1"}), Lists())
     base = {
-        "channel": "tele", "chat_id": "5", "chat_key": "k", "chat_type": "direct", "user_id": "5", "keys": ("k",),
+        "channel": "tele", "chat_id": "5", "chat_key": "tele:chat:5", "chat_type": "direct", "user_id": "5", "keys": ("k",),
         "ts": 0, "target": {},
     }  # fmt: skip
     for user in ("77", "1", "*", name):
@@ -123,7 +123,7 @@ async def test_a_stranger_is_told_once_a_day_how_to_be_let_in(bench: Bench) -> N
     )
     await bench.idle()
     assert len(bench.tele.sent) == 2, "in groups only those who addressed the bot are told"
-    assert await bench.lines("tele:chat:666") == []
+    assert await bench.lines(ChatKey.parse("tele:chat:666")) == []
 
 
 async def test_who_is_let_in_while_it_runs_is_in_and_who_is_blocked_is_out(bench: Bench) -> None:

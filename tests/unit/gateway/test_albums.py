@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Attachment, Command, Inbound, TurnRequest
+from bot.contracts import Attachment, ChatKey, Command, Inbound, TurnRequest
 from bot.gateway import removals
 from bot.gateway.changes import revised
 from tests.unit.gateway.conftest import Bench
@@ -103,7 +103,7 @@ async def test_a_new_caption_after_the_turn_is_recorded(tmp_path: Path) -> None:
     await bench.idle()
     await bench.say("zwei", **change("b"))
     assert len(await said(bench)) == 1
-    (_, record) = await bench.journal.about("tele:chat:77", "b", "message b")
+    (_, record) = await bench.journal.about(ChatKey.parse("tele:chat:77"), "b", "message b")
     assert record.outcome == "recorded"
     await bench.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Approval, Command, TurnOutcome, TurnRequest, Verdict
+from bot.contracts import Approval, ChatKey, Command, TurnOutcome, TurnRequest, Verdict
 from bot.gateway import approvals
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk
 from tests.unit.gateway.outgoing import until
@@ -36,7 +36,7 @@ async def test_an_operator_allows_what_the_chat_was_shown(desk: Desk) -> None:
     assert desk.ran == [Verdict("approved", "tele:1", "once")]
     assert desk.tele.texts[1:] == ["Approved: run_shell runs now.", "approved"]
     assert desk.decisions() == ["approved"]
-    assert await desk.lines("tele:chat:-100") == [("user", "work"), ("assistant", "approved")]
+    assert await desk.lines(ChatKey.parse("tele:chat:-100")) == [("user", "work"), ("assistant", "approved")]
 
 
 async def test_a_name_of_their_own_choice_stands_behind_the_id_and_is_no_formatting(desk: Desk) -> None:
@@ -305,11 +305,11 @@ async def test_commands_without_anything_that_waits(desk: Desk) -> None:
 
 async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
     name = await desk.asked()
-    turn = desk.turns._running["tele:chat:-100"].first
+    turn = desk.turns._running[ChatKey.parse("tele:chat:-100")].first
     left = Approval(
         turn.request_id,
         "left",
-        "tele:chat:-100",
+        ChatKey.parse("tele:chat:-100"),
         "t",
         "f9",
         "s",
@@ -350,7 +350,7 @@ async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(t
 
     desk.agent._run = twice  # type: ignore[method-assign]
     first = await desk.asked()
-    await until(lambda: desk.approvals._deciding["tele:chat:-100"] == 2)
+    await until(lambda: desk.approvals._deciding[ChatKey.parse("tele:chat:-100")] == 2)
     assert desk.turns.lanes._places.free == 1
     await desk.press("deny", first)
     await until(lambda: len(desk.names()) == 2)

@@ -57,7 +57,7 @@ async def test_a_question_that_a_restart_cut_off_is_asked_again_where_it_was_not
     await second.open()
     async with asyncio.timeout(5):
         await second.tele.until(1)
-    assert [one.chat_key for one in second.tele.sent] == [GROUP["chat_key"]]
+    assert [str(one.chat_key) for one in second.tele.sent] == [GROUP["chat_key"]]
     await second.press("approve", second.names()[0])
     await second.idle()
     assert second.tele.texts[-1] == "approved"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Command, Inbound, Outbound
+from bot.contracts import ChatKey, Command, Inbound, Outbound
 from bot.gateway.arrears import Arrears
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -92,7 +92,7 @@ async def test_what_is_owed_is_told_in_order_and_nothing_passes_it() -> None:
     journal = FaultyJournal(MemoryJournal(clock))
     arrears, heard = Arrears(journal, log), []
     arrears.refused = lambda: heard.append("refused")
-    message = Outbound("o1", "r1", "tele:chat:77", {"chat": "77"}, "hi", "reply")
+    message = Outbound("o1", "r1", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "hi", "reply")
     journal.fail(JournalFailure("intend"))
     journal.fail(JournalFailure("mark"))
     await arrears.intend([message])
@@ -117,7 +117,7 @@ async def test_a_message_is_closed_only_once_all_before_that_is_on_file() -> Non
                 keys=(name,), ts=1, target={"chat": "77"}, text="你好", request_id=name,
             )
         )  # fmt: skip
-    await arrears.intend([Outbound("o1", "r1", "tele:chat:77", {"chat": "77"}, "hi", "reply")])
+    await arrears.intend([Outbound("o1", "r1", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "hi", "reply")])
 
     async def left() -> list[str]:
         return [one.request_id for one in await journal.unfinished()]
@@ -150,7 +150,7 @@ async def test_what_is_over_is_not_begun_again_while_the_disk_refuses_its_end(
     said = list(bench.tele.texts)
     assert await bench.turns.open("local") == 0
     await bench.idle()
-    assert (bench.tele.texts, bench.agent.undone) == (said, ["tele:chat:77"])
+    assert (bench.tele.texts, bench.agent.undone) == (said, [ChatKey.parse("tele:chat:77")])
     monkeypatch.setattr(bench.journal, "finish", finish)
     assert await bench.delivery.arrears.settle()
     assert bench.delivery.arrears.closing == set()

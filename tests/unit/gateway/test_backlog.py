@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Command, Inbound
+from bot.contracts import ChatKey, Command, Inbound, UserRef
 from bot.gateway import backlog, intake, stops
 from tests.unit.gateway.conftest import Bench
 
@@ -62,7 +62,7 @@ async def test_somebody_who_fills_memory_delays_nobody_else(tmp_path: Path) -> N
     for number in range(50):
         await bench.say(f"flood{number}", **chat("flood"))
     await bench.say("hello", **chat("ada"))
-    assert bench.turns.lanes.waiting_of(("tele", "flood")) == 2
+    assert bench.turns.lanes.waiting_of(UserRef("tele", "flood")) == 2
     said = await emptied(bench)
     assert said.index("hello") <= 2
     assert [word for word in said if word != "hello"] == [f"flood{number}" for number in range(50)]
@@ -275,5 +275,5 @@ class TestIntake:
     ) -> None:
         monkeypatch.setattr(intake, "MOST_KNOWN", 3)
         for number in range(6):
-            bench.intake._knows(str(number))
-        assert list(bench.intake._known) == ["3", "4", "5"]
+            bench.intake._knows(ChatKey("tele", str(number)))
+        assert [key.chat_id for key in bench.intake._known] == ["3", "4", "5"]

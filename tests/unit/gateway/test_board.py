@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import TaskEvent, TaskTotals
+from bot.contracts import ChatKey, TaskEvent, TaskTotals
 from bot.gateway.board import ALONE_SECONDS, BAR, MOST, TOGETHER_SECONDS, Board
 from channels.telegram import render
 
@@ -17,7 +17,9 @@ START = 1_800_000_000.0
 
 
 def event(kind: str, task: str = "one", at: float = 0.0, **more: object) -> TaskEvent:
-    first = TaskEvent("queued", task, f"call-{task}", "01REQ", "tele:chat:77", START + at, f"Look at {task}")
+    first = TaskEvent(
+        "queued", task, f"call-{task}", "01REQ", ChatKey.parse("tele:chat:77"), START + at, f"Look at {task}"
+    )
     return dataclasses.replace(first, kind=kind, **more)  # type: ignore[arg-type]
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, Inbound
+from bot.contracts import Attachment, ChatKey, Command, Inbound
 from tests.unit.gateway.conftest import Bench
 
+HERE = ChatKey.parse("tele:chat:77")
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
 
 
-async def outcomes(bench: Bench, message_id: str, chat_key: str = "tele:chat:77") -> list[str | None]:
+async def outcomes(bench: Bench, message_id: str, chat_key: ChatKey = HERE) -> list[str | None]:
     return [record.outcome for record in await bench.journal.about(chat_key, message_id)]
 
 
@@ -39,7 +40,7 @@ async def test_an_edit_before_the_turn_replaces_what_the_message_says(bench: Ben
     assert bench.tele.texts[0] == "re: busy"
     assert bench.tele.texts[1].startswith("re: the 你好\n\n(I cannot open photos")
     assert await outcomes(bench, "m") == ["done", "replaced"]
-    assert (await bench.journal.about("tele:chat:77", "m"))[0].inbound.text == "the 你好"
+    assert (await bench.journal.about(ChatKey.parse("tele:chat:77"), "m"))[0].inbound.text == "the 你好"
     assert [text for _, text in await bench.lines()][:2] == ["busy", "the 你好"]
 
 
@@ -70,13 +71,16 @@ async def test_a_change_by_somebody_else_counts_for_nothing(bench: Bench, kind: 
     await bench.say("forged", message_id="m", kind=kind, user_id="5", **GROUP)
     await freed(bench)
     assert bench.tele.texts == ["re: busy", "re: mine"]
-    assert await outcomes(bench, "m", "tele:chat:-100") == ["done", "recorded before its message"]
+    assert await outcomes(bench, "m", ChatKey.parse("tele:chat:-100")) == [
+        "done",
+        "recorded before its message",
+    ]
 
 
 async def test_a_stranger_changes_nothing_and_leaves_no_trace(bench: Bench) -> None:
     assert await bench.say("canary", kind="edit", message_id="9", user_id="666", chat_id="666") is False
     await bench.idle()
-    assert await bench.journal.about("tele:chat:77", "9") == []
+    assert await bench.journal.about(ChatKey.parse("tele:chat:77"), "9") == []
     assert bench.tele.sent == []
 
 

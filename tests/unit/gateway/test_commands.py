@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bot import errors
-from bot.contracts import Command
+from bot.contracts import ChatKey, Command
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_turns import command
 
@@ -38,7 +38,7 @@ async def test_a_person_sees_what_is_kept_and_is_told_what_was_taken_back(bench:
     kept, undone = await bench.tele.until(2)
     assert kept == "Person: 你好\nI: こんにちは"
     assert "forgotten the message “das Budget für 東京”" in undone
-    assert bench.agent.undone == ["tele:chat:77"]
+    assert bench.agent.undone == [ChatKey.parse("tele:chat:77")]
     assert bench.agent.requests == []
 
 
@@ -74,7 +74,7 @@ async def test_a_person_goes_back_to_a_conversation_by_its_id(bench: Bench) -> N
         bench.agent.branch = {"how": how}
         await bench.say("/resume 9xwm", **command("resume", args="9xwm"))
     done, here, ambiguous, unknown = await bench.tele.until(4)
-    assert bench.agent.branched[0] == ("tele:chat:77", "9xwm")
+    assert bench.agent.branched[0] == (ChatKey.parse("tele:chat:77"), "9xwm")
     assert "back in conversation 9XWM. /resume K7QZ returns" in done
     assert "already" in here
     assert "More than one" in ambiguous
@@ -95,9 +95,9 @@ async def test_a_person_forks_by_turns_by_an_answer_and_by_its_receipt(bench: Be
     said = await bench.tele.until(5)
     request_id = bench.agent.requests[0].request_id
     assert bench.agent.branched == [
-        ("tele:chat:77", None, 2),
-        ("tele:chat:77", request_id, 0),
-        ("tele:chat:77", request_id, 0),
+        (ChatKey.parse("tele:chat:77"), None, 2),
+        (ChatKey.parse("tele:chat:77"), request_id, 0),
+        (ChatKey.parse("tele:chat:77"), request_id, 0),
     ]
     assert "left out the last 2 turns. /resume K7QZ returns to the one before." in said[1]
     assert said[4] == "I know no message or answer unheard-of in this chat."

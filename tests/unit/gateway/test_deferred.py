@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Health, Outbound, PriorReply, Sent
+from bot.contracts import ChatKey, Health, Outbound, PriorReply, Sent
 from bot.gateway.delivery import ChatReply
 from bot.gateway.outbox import FIRST_AGAIN, REPEATED
 from bot.testing.clock import FakeClock
@@ -48,7 +48,7 @@ async def test_a_reply_that_has_to_wait_for_an_hour_goes_out_by_itself_and_is_ar
     assert desk.tele.sent == []
     await desk.clock.advance(1)
     assert await desk.tele.until(1) == ["答え"]
-    await until(lambda: "tele:chat:77" not in desk.delivery._waiting.chats)
+    await until(lambda: ChatKey.parse("tele:chat:77") not in desk.delivery._waiting.chats)
     assert await desk.states() == [("sent", "m1")]
     assert await desk.lines() == [("assistant", "答え")]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Outbound, PriorReply, Sent
+from bot.contracts import ChatKey, Outbound, PriorReply, Sent
 from bot.gateway import grace, outbox
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import REPEATED, SETTLE_SECONDS
@@ -187,7 +187,7 @@ async def test_a_repeat_whose_answer_is_lost_is_sent_again_until_one_outcome_is_
         await desk.delivery.open(lambda *_: None)
         async with desk.passing(1.0):
             await until(lambda: not desk.tele.failures)  # noqa: B023 - at once
-            await until(lambda: "tele:chat:77" not in desk.delivery.deferred._chats)  # noqa: B023
+            await until(lambda: ChatKey.parse("tele:chat:77") not in desk.delivery.deferred._chats)  # noqa: B023
     if restarts:
         await desk.close()
         desk = Desk(tmp_path, clock=clock)

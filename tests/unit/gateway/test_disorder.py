@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from bot.contracts import (
+    ChatKey,
     Command,
     HistoryQuery,
     Inbound,
@@ -41,7 +42,7 @@ class Disorder(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.ended: set[str] = set()
-        self.cut: dict[str, list[str]] = {}
+        self.cut: dict[ChatKey, list[str]] = {}
         self.asked: dict[str, list[tuple[set[str], set[str]]]] = {}
         self.sent: list[Outbound] = []
         self.number = 0
@@ -50,7 +51,7 @@ class Disorder(RuleBasedStateMachine):
         self.stopped: set[str] = set()
         self.withdrawn: set[str] = set()
         self.items: dict[str, tuple[str, ...]] = {}
-        self.arrived: dict[tuple[str, str], list[str]] = {}
+        self.arrived: dict[tuple[ChatKey, str], list[str]] = {}
         self.queued: set[str] = set()
         self.firm: dict[str, int] = {}
         self.gone: set[str] = set()
@@ -156,7 +157,7 @@ class Disorder(RuleBasedStateMachine):
         command: dict[str, Any] = {"text": "/stop", "command": Command(name="stop"), "addressed": "command"}
         place = self.place(chat, thread)
         if "thread" in place:
-            command = {"kind": "stop", "chat_key": f"tele:chat:{chat}:{thread}", "target": place}
+            command = {"kind": "stop", "chat_key": f"tele:chat:{chat}:thread:{thread}", "target": place}
         self.bring(self.event(who, chat, **command))
         self.stopped |= {
             event.message_id or "" for event in self.events if event.chat_id == chat and event.message_id
@@ -296,11 +297,13 @@ class Disorder(RuleBasedStateMachine):
             line
             for chat in ("77", "-100")
             for line in (
-                await archive.search(f"tele:chat:{chat}", HistoryQuery(limit=1_000, role="user"))
+                await archive.search(
+                    ChatKey.parse(f"tele:chat:{chat}"), HistoryQuery(limit=1_000, role="user")
+                )
             ).lines
         ]
         shown = Counter(line.message_id or "" for line in lines)
-        forgotten: set[tuple[str, str]] = set()
+        forgotten: set[tuple[ChatKey, str]] = set()
         for one in [*self.sent, *self.bench.tele.sent]:
             record = await journal.inbound(one.request_id) if one.text == removals.DONE else None
             if record is not None and record.inbound.answers is not None:

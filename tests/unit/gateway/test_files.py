@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import FILE_PIECE, Attachment, HistoryQuery, SeenFile
+from bot.contracts import FILE_PIECE, Attachment, ChatKey, HistoryQuery, SeenFile
 from bot.gateway.address import Address
 from bot.gateway.attachments import NO_ROOM
 from bot.gateway.delivery import ChatReply
@@ -39,7 +39,7 @@ async def seen(bench: Bench, *files: Attachment, words: str = "look") -> tuple[S
 
 async def whole(bench: Bench, one: SeenFile) -> str:
     assert one.artifact is not None
-    page = await bench.artifacts.read(one.artifact, "tele:chat:77", offset=0, limit=10**7)
+    page = await bench.artifacts.read(one.artifact, ChatKey.parse("tele:chat:77"), offset=0, limit=10**7)
     return page.text
 
 
@@ -54,7 +54,7 @@ async def test_a_text_file_becomes_an_artifact_and_its_beginning_is_shown(bench:
     assert bench.tele.texts == ["re: look"]
     (line,) = bench.log.of("file")
     assert (line.level, line.details["artifact"], line.details["ref"]) == ("info", one.artifact, "f1")
-    assert (await bench.archive.search("tele:chat:77", HistoryQuery(limit=10))).lines[0].meta[
+    assert (await bench.archive.search(ChatKey.parse("tele:chat:77"), HistoryQuery(limit=10))).lines[0].meta[
         "attachments"
     ] == [  # type: ignore[index]
         {"kind": "file", "name": "f1.log", "mime": "video/mp4", "ref": "f1"}
@@ -99,7 +99,10 @@ async def test_of_what_was_not_read_the_person_hears_once(bench: Bench, data: An
     await seen_text(bench, "and now?")
     assert bench.tele.texts == [f"re: look\n\n{told}", "re: and now?"]
     (line,) = bench.log.of("file")
-    assert (line.request_id, line.chat_key) == (bench.agent.requests[0].request_id, "tele:chat:77")
+    assert (line.request_id, line.chat_key) == (
+        bench.agent.requests[0].request_id,
+        ChatKey.parse("tele:chat:77"),
+    )
 
 
 async def test_what_is_told_of_files_goes_below_one_message_and_what_comes_later_below_the_next(
@@ -151,7 +154,9 @@ async def test_what_turns_out_to_be_no_text_later_on_is_not_kept(bench: Bench) -
     bench.tele.files["f1"] = b"a" * (2 * FILE_PIECE) + b"\0"
     (one,) = await seen(bench, file())
     assert one == SeenFile()
-    assert await bench.artifacts.made("tele:chat:77", [bench.agent.requests[0].request_id]) == {}
+    assert (
+        await bench.artifacts.made(ChatKey.parse("tele:chat:77"), [bench.agent.requests[0].request_id]) == {}
+    )
 
 
 async def test_photos_and_what_has_no_name_are_not_asked_for(bench: Bench) -> None:
@@ -299,7 +304,7 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(b
     await bench.say("look", message_id="m9", attachments=(file(),))
     await putting.wait()
     deleted = asyncio.create_task(bench.say("", message_id="m9", kind="delete"))
-    turn = bench.turns._running["tele:chat:77"]
+    turn = bench.turns._running[ChatKey.parse("tele:chat:77")]
     while not (bench.log.of("removal") and turn.stopped):  # noqa: ASYNC110 - neither sets an event
         await asyncio.sleep(0)
     go_on.set()

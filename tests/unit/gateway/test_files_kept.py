@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors
-from bot.contracts import SeenFile
+from bot.contracts import ChatKey, SeenFile
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import LONG, TEXT, file, seen
 
@@ -35,7 +35,7 @@ async def test_after_a_kill_nothing_is_fetched_again_and_everything_is_told_alik
     assert after.tele.fetched == []
     assert "“f3.log”: it is not there any more" in texts[0]
     assert "looked at the file “f2.log”" in texts[0]
-    made = await after.artifacts.made("tele:chat:77", [first.request_id])
+    made = await after.artifacts.made(ChatKey.parse("tele:chat:77"), [first.request_id])
     assert made == {first.request_id: [(told[0].artifact, "attachment")]}
     await after.close()
 
@@ -48,7 +48,7 @@ async def test_a_turn_that_had_begun_with_a_file_goes_on_without_it(tmp_path: Pa
     await before.say("", attachments=(file(),))
     await before.agent.began.wait()
     first = before.agent.requests[0].request_id
-    await before.artifacts.forget("tele:chat:77", [first])
+    await before.artifacts.forget(ChatKey.parse("tele:chat:77"), [first])
     await before.close()
     after = Bench(tmp_path)
     after.agent.sources = (first,)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Attachment, Command, Quoted
+from bot.contracts import ArchiveLine, Attachment, ChatKey, Command, Quoted
 from bot.system import SystemDisk
 from tests.unit.gateway.conftest import SECRET, Bench
 
@@ -102,7 +102,7 @@ async def test_our_secrets_and_what_utf8_cannot_carry_are_replaced_and_nothing_e
 async def test_a_thread_counts_only_where_the_bot_takes_part(bench: Bench) -> None:
     thread = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
     assert await bench.say("chatter canary", addressed="thread", **thread) is False
-    assert await bench.lines("tele:chat:-100") == []
+    assert await bench.lines(ChatKey.parse("tele:chat:-100")) == []
     assert await bench.say("@bot hello", addressed="mention", **thread) is True
     assert await bench.say("and more", addressed="thread", **thread) is True
 
@@ -139,7 +139,7 @@ async def test_edits_are_archived_and_answered_by_nothing(bench: Bench) -> None:
     await bench.say("first, mended", kind="edit", message_id="1")
     await bench.idle()
     assert bench.tele.texts == ["re: first"]
-    last = (await bench.intake.recent("tele:chat:77", 1))[0]
+    last = (await bench.intake.recent(ChatKey.parse("tele:chat:77"), 1))[0]
     assert (last.text, last.message_id, (last.meta or {})["edited"]) == ("first, mended", "1", True)
 
 
@@ -147,7 +147,7 @@ async def test_commands_are_not_archived_and_attachments_are_named(bench: Bench)
     await bench.say("/help", command=Command(name="help"))
     await bench.say("look", attachments=(Attachment(kind="photo", name="cat.jpg", size=9),))
     await bench.idle()
-    (line, _) = await bench.intake.recent("tele:chat:77", 9)
+    (line, _) = await bench.intake.recent(ChatKey.parse("tele:chat:77"), 9)
     assert (line.meta or {})["attachments"] == [{"kind": "photo", "name": "cat.jpg", "size": 9}]
 
 

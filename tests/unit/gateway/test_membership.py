@@ -8,20 +8,20 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel
+from bot.contracts import ArchiveLine, Belonging, Channel, ChatKey
 from bot.gateway.membership import Memberships
 from bot.testing.log import MemoryLog
 
-KEYS = ["slack:chat:C1", "slack:chat:C2", "web:chat:1"]
+KEYS = [*map(ChatKey.parse, ["slack:chat:C1", "slack:chat:C2", "web:chat:1"])]
 
 
 class Knows:
     """As much of a channel as is asked here."""
 
-    def __init__(self, answer: list[str] | Belonging | BaseException) -> None:
+    def __init__(self, answer: list[ChatKey] | Belonging | BaseException) -> None:
         self.answer = Belonging(answer) if isinstance(answer, list) else answer
 
-    async def chats_of(self, user_id: str, chat_keys: Sequence[str], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -35,15 +35,25 @@ def memberships(*, log: MemoryLog | None = None, **channels: Any) -> Memberships
 
 
 async def test_a_channel_is_asked_about_its_own_chats_and_believed_about_those() -> None:
-    asked = memberships(slack=Knows(["slack:chat:C2", "web:chat:1", "slack:chat:C9"]))
-    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(["slack:chat:C2"])
+    asked = memberships(
+        slack=Knows(
+            [ChatKey.parse("slack:chat:C2"), ChatKey.parse("web:chat:1"), ChatKey.parse("slack:chat:C9")]
+        )
+    )
+    assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(
+        [ChatKey.parse("slack:chat:C2")]
+    )
 
 
 async def test_what_a_channel_could_not_say_is_passed_on_about_what_was_asked() -> None:
-    said = Belonging([], ["slack:chat:C2", "web:chat:1"], ["slack:chat:C1", "slack:chat:C9"])
+    said = Belonging(
+        [],
+        [ChatKey.parse("slack:chat:C2"), ChatKey.parse("web:chat:1")],
+        [ChatKey.parse("slack:chat:C1"), ChatKey.parse("slack:chat:C9")],
+    )
     asked = memberships(slack=Knows(said))
     assert await asked.chats_of("slack", "U1", KEYS, direct=True) == Belonging(
-        [], ["slack:chat:C2"], ["slack:chat:C1"]
+        [], [ChatKey.parse("slack:chat:C2")], [ChatKey.parse("slack:chat:C1")]
     )
 
 
@@ -64,7 +74,7 @@ async def test_a_channel_that_does_not_know_means_no(channel: object) -> None:
 
 
 async def test_a_chat_is_asked_about_however_many_others_were_spoken_in_since() -> None:
-    others = [f"slack:chat:C3:thread:{number}.0" for number in range(1_000)]
+    others = [ChatKey("slack", "C3", f"{number}.0") for number in range(1_000)]
     asked = memberships(slack=Knows(KEYS[:1]))
     assert await asked.chats_of("slack", "U1", [*others, *KEYS], direct=True) == Belonging(KEYS[:1])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, TurnOutcome, TurnRequest
+from bot.contracts import Attachment, ChatKey, Command, TurnOutcome, TurnRequest
 from bot.gateway.queueing import taken_in_at
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
@@ -355,7 +355,9 @@ class TestAfterARestart:
         assert second.tele.texts == []
         assert second.agent.requests == []
         assert await second.journal.unfinished() == []
-        outcomes = [(await second.journal.about("tele:chat:77", str(n)))[0].outcome for n in (1, 2)]
+        outcomes = [
+            (await second.journal.about(ChatKey.parse("tele:chat:77"), str(n)))[0].outcome for n in (1, 2)
+        ]
         assert outcomes[0] == "told before a restart"
         assert str(outcomes[1]).startswith("joined ")
         await second.close()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import Inbound
+from bot.contracts import ChatKey, Inbound, UserRef
 from bot.gateway.holds import Holds
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.places import Places
@@ -21,7 +21,7 @@ from bot.testing.log import MemoryLog
 
 def inbound(who: str, chat: str, number: int, **more: Any) -> Inbound:
     fields: dict[str, Any] = {
-        "channel": "tele", "chat_id": chat, "chat_key": f"tele:{chat}", "chat_type": "group", "user_id": who,
+        "channel": "tele", "chat_id": chat, "chat_key": f"tele:chat:{chat}", "chat_type": "group", "user_id": who,
         "keys": (f"{who}:{chat}:{number}",), "ts": number, "target": {"chat": chat}, "text": f"{who}{number}",
         "request_id": f"{number:026}",
     }  # fmt: skip
@@ -272,10 +272,19 @@ async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_place() -> None
     for number, (who, chat) in enumerate([("a", "x"), ("b", "y"), ("b", "y"), ("c", "y")]):
         hall.lanes.put(inbound(who, chat, number))
     await hall.settle()
-    assert [one.text for one in hall.lanes.take("tele:y", lambda one: one.user_id == "b")] == ["b1", "b2"]
-    assert hall.lanes.take("tele:none", lambda _: True) == []
-    assert (hall.lanes.waiting("tele:y"), hall.lanes.waiting_of(("tele", "b")), hall.lanes.total) == (1, 0, 1)
-    assert [one.text for one in hall.lanes.take("tele:y", lambda _: True)] == ["c3"]
+    assert [
+        one.text for one in hall.lanes.take(ChatKey.parse("tele:chat:y"), lambda one: one.user_id == "b")
+    ] == [
+        "b1",
+        "b2",
+    ]
+    assert hall.lanes.take(ChatKey.parse("tele:chat:none"), lambda _: True) == []
+    assert (
+        hall.lanes.waiting(ChatKey.parse("tele:chat:y")),
+        hall.lanes.waiting_of(UserRef("tele", "b")),
+        hall.lanes.total,
+    ) == (1, 0, 1)
+    assert [one.text for one in hall.lanes.take(ChatKey.parse("tele:chat:y"), lambda _: True)] == ["c3"]
     assert hall.lanes.active == 1
     await hall.finish()
     assert hall.words == ["a0"]
@@ -286,21 +295,26 @@ async def test_the_next_of_a_person_are_those_before_what_others_wrote() -> None
     for number, who in enumerate("aaaba"):
         hall.lanes.put(inbound(who, "x", number))
     await hall.settle()
-    them = ("tele", "a")
-    assert [one.text for one in hall.lanes.take_next("tele:x", them, lambda one: one.text != "a2")] == ["a1"]
-    assert [one.text for one in hall.lanes.take_next("tele:x", them, lambda _: True)] == ["a2"]
-    assert hall.lanes.take_next("tele:x", them, lambda _: True) == []
+    them = UserRef("tele", "a")
+    assert [
+        one.text
+        for one in hall.lanes.take_next(ChatKey.parse("tele:chat:x"), them, lambda one: one.text != "a2")
+    ] == ["a1"]
+    assert [one.text for one in hall.lanes.take_next(ChatKey.parse("tele:chat:x"), them, lambda _: True)] == [
+        "a2"
+    ]
+    assert hall.lanes.take_next(ChatKey.parse("tele:chat:x"), them, lambda _: True) == []
     await hall.finish()
     assert hall.words == ["a0", "b3", "a4"]
 
 
 def test_standing_places_that_were_left_do_not_pile_up() -> None:
     places = Places(1_000)
-    person = ("tele", "a")
+    person = UserRef("tele", "a")
     places.enter(person)
     for _ in range(1_000):
-        places.ask("x", [person])
-        assert places.give() == ("x", person)
+        places.ask(ChatKey.parse("tele:chat:x"), [person])
+        assert places.give() == (ChatKey.parse("tele:chat:x"), person)
         places.give_back()
     assert len(places._order) < 100
 
@@ -372,17 +386,17 @@ class TestBursts:
         assert hall.clock.sleeping == 0
 
     async def test_a_timer_that_nobody_needs_ends(self) -> None:
-        told: list[str] = []
+        told: list[ChatKey] = []
         clock = FakeClock()
         holds = Holds(clock, 1.0, told.append)
-        holds.burst("x", ("tele", "a"), at=None, held=True)
-        holds.burst("y", ("tele", "a"), at=None, held=True)
-        holds.end("x", ("tele", "a"))
+        holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
+        holds.burst(ChatKey.parse("tele:chat:y"), UserRef("tele", "a"), at=None, held=True)
+        holds.end(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"))
         await asyncio.sleep(0)
         await clock.advance(1.0)
-        assert told == ["y"]
+        assert told == [ChatKey.parse("tele:chat:y")]
         assert holds._timer is None
-        holds.burst("x", ("tele", "a"), at=None, held=True)
+        holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
         holds.close()
 
 
@@ -393,8 +407,10 @@ async def test_a_turn_that_had_begun_goes_on_alone() -> None:
     hall.lanes.add(inbound("a", "x", 3), at=1.0)
     hall.lanes.add(inbound("a", "x", 4), at=1.0)
     assert (hall.lanes.total, sorted(hall.lanes.known())) == (4, [f"{n:026}" for n in range(1, 5)])
-    assert hall.lanes.take("tele:x", lambda one: one.ts == 1) == []
-    assert hall.lanes.find("tele:x", ("tele", "a"), lambda one: one.ts == 1) is None
+    assert hall.lanes.take(ChatKey.parse("tele:chat:x"), lambda one: one.ts == 1) == []
+    assert (
+        hall.lanes.find(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), lambda one: one.ts == 1) is None
+    )
     hall.lanes.go_on()
     await hall.finish()
     assert [[one.ts for one in portion.all] for portion in hall.begun] == [[1, 2], [3, 4]]

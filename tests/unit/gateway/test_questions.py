@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Answer, Origin, Question, Quoted, TurnOutcome, TurnRequest
+from bot.contracts import Answer, ChatKey, Origin, Question, Quoted, TurnOutcome, TurnRequest
 from bot.gateway.approvals import SECONDS
 from bot.gateway.questions import QuestionDesk
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
@@ -112,8 +112,10 @@ async def test_a_stop_ends_it(asks: Asks) -> None:
 
 async def test_one_question_at_a_time_in_a_chat(asks: Asks) -> None:
     await asks.begun()
-    second = asyncio.create_task(asks.questions.ask(Question("R", "tele:chat:-100", "And when?")))
-    await until(lambda: asks.approvals._deciding["tele:chat:-100"] == 2)
+    second = asyncio.create_task(
+        asks.questions.ask(Question("R", ChatKey.parse("tele:chat:-100"), "And when?"))
+    )
+    await until(lambda: asks.approvals._deciding[ChatKey.parse("tele:chat:-100")] == 2)
     assert asks.tele.texts == ["How many?"]
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
@@ -124,4 +126,4 @@ async def test_one_question_at_a_time_in_a_chat(asks: Asks) -> None:
 
 
 async def test_without_a_turn_there_is_nobody(asks: Asks) -> None:
-    assert await asks.questions.ask(Question("R", "tele:chat:1", "Well?")) == Answer("nobody")
+    assert await asks.questions.ask(Question("R", ChatKey.parse("tele:chat:1"), "Well?")) == Answer("nobody")

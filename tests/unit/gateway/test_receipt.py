@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import Command, Inbound, Json, Sent, StepKind, StepRecord
+from bot.contracts import ChatKey, Command, Inbound, Json, Sent, StepKind, StepRecord
 from bot.gateway.outbox import REPEATED
 from bot.gateway.receipt import NOTHING_YET, Receipts
 from tests.unit.gateway.conftest import Bench
@@ -160,7 +160,7 @@ async def test_another_chat_is_shown_nothing(desk: Desk, asked: str) -> None:
     assert await shown(desk, chat="78") == [NOTHING_YET]
 
 
-async def answered(bench: Bench, chat_key: str, words: str, **more: Any) -> str:
+async def answered(bench: Bench, chat_key: ChatKey, words: str, **more: Any) -> str:
     """The id of a reply that somebody gets in a thread."""
     await bench.say(words, chat_id="-100", chat_key=chat_key, chat_type="group", **more)
     await bench.idle()
@@ -168,10 +168,10 @@ async def answered(bench: Bench, chat_key: str, words: str, **more: Any) -> str:
 
 
 async def test_asked_outside_of_threads_it_is_of_what_its_person_was_answered_in_them(bench: Bench) -> None:
-    first = await answered(bench, "tele:chat:-100:thread:1", "one")
-    mine = await answered(bench, "tele:chat:-100:thread:2", "two")
-    theirs = await answered(bench, "tele:chat:-100:thread:1", "not mine", user_id="5")
-    await answered(bench, "tele:chat:-1001:thread:1", "elsewhere")
+    first = await answered(bench, ChatKey.parse("tele:chat:-100:thread:1"), "one")
+    mine = await answered(bench, ChatKey.parse("tele:chat:-100:thread:2"), "two")
+    theirs = await answered(bench, ChatKey.parse("tele:chat:-100:thread:1"), "not mine", user_id="5")
+    await answered(bench, ChatKey.parse("tele:chat:-1001:thread:1"), "elsewhere")
     here = asking(chat="-100")
     assert f"reply: delivered as message {mine}" in await Receipts(bench.journal).run(here)
     for known, asked in ((True, first), (False, theirs), (False, "m4")):
@@ -188,9 +188,9 @@ async def test_asked_in_the_thread_that_a_message_opened_it_is_of_the_answer_tha
     for thread in ("1", "2"):
         await bench.say(f"top {thread}", target={"chat": "77", "thread": thread})
         await bench.idle()
-    where = {"chat_key": "tele:chat:77:thread:1", "target": {"chat": "77", "thread": "1"}}
+    where = {"chat_key": ChatKey.parse("tele:chat:77:thread:1"), "target": {"chat": "77", "thread": "1"}}
     assert "delivered as message m1" in await Receipts(bench.journal).run(asking().model_copy(update=where))
-    other = {"chat_key": "tele:chat:77:thread:3", "target": {"chat": "77", "thread": "3"}}
+    other = {"chat_key": ChatKey.parse("tele:chat:77:thread:3"), "target": {"chat": "77", "thread": "3"}}
     assert await Receipts(bench.journal).run(asking().model_copy(update=other)) == NOTHING_YET
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Command, HistoryQuery, Inbound, MemoryOwner, Quoted, Written
+from bot.contracts import ArchiveLine, ChatKey, Command, HistoryQuery, Inbound, MemoryOwner, Quoted, Written
 from bot.gateway import removals
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until
 
-KEY = "tele:chat:77"
+KEY = ChatKey.parse("tele:chat:77")
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
 LOCAL: dict[str, Any] = {"channel": "local", "chat_key": "local:chat:77"}
 
@@ -38,7 +38,7 @@ async def said(bench: Bench, words: str, message_id: str, **more: Any) -> str:
     return bench.agent.requests[-1].request_id
 
 
-async def everything(bench: Bench, chat_key: str = KEY) -> list[str]:
+async def everything(bench: Bench, chat_key: ChatKey = KEY) -> list[str]:
     page = await bench.archive.search(chat_key, HistoryQuery(limit=100, everything=True))
     return [line.text for line in page.lines]
 
@@ -96,7 +96,7 @@ async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
             await gate.wait()
         await append(line, hurry=hurry)
 
-    async def seen(chat_key: str) -> None:
+    async def seen(chat_key: ChatKey) -> None:
         waits.set()
         await settled(chat_key)
 
@@ -128,8 +128,8 @@ async def test_a_deletion_by_somebody_else_or_where_nothing_was_said_removes_not
     await said(bench, "mine", "m", **GROUP)
     await bench.say("", **{"message_id": "m", "kind": "delete"} | GROUP | more)
     await bench.idle()
-    assert await bench.archive.removals("tele:chat:-100") == []
-    assert await bench.archive.removals("tele:chat:-200") == []
+    assert await bench.archive.removals(ChatKey.parse("tele:chat:-100")) == []
+    assert await bench.archive.removals(ChatKey.parse("tele:chat:-200")) == []
     assert bench.agent.forgot == []
 
 
@@ -138,17 +138,19 @@ async def test_what_was_only_quoted_is_forgotten_too(bench: Bench, *, deleted: b
     quote = Quoted(user_id="5", text="my secret is 鯨", message_id="q")
     turn = await said(bench, "keep that in mind", "m", answers="q", quoted=(quote,), **GROUP)
     owner = MemoryOwner("chat", "tele:chat:-100")
-    await bench.memory.change(owner, "a.md", lambda _: "鯨", Written(1, turn, "tele:chat:-100", "77"))
+    await bench.memory.change(
+        owner, "a.md", lambda _: "鯨", Written(1, turn, ChatKey.parse("tele:chat:-100"), "77")
+    )
     if deleted:
         await bench.say("", message_id="q", kind="delete", user_id="5", **GROUP)
         await bench.idle()
     else:
         assert await asked(bench, "q", quoted=(quote,), **GROUP) == removals.NOT_YOURS
         assert await asked(bench, "q", quoted=(quote,), user_id="5", **GROUP) == removals.DONE
-    (line,) = await bench.archive.removals("tele:chat:-100")
+    (line,) = await bench.archive.removals(ChatKey.parse("tele:chat:-100"))
     assert (line.message_id, (line.meta or {})["turns"]) == ("q", [turn])
     assert await bench.memory.read(owner, "a.md") is None
-    assert bench.agent.forgot == ["tele:chat:-100"]
+    assert bench.agent.forgot == [ChatKey.parse("tele:chat:-100")]
 
 
 async def test_what_the_bot_itself_said_beside_the_conversation_is_nobodys(bench: Bench) -> None:
@@ -179,16 +181,16 @@ async def test_forget_as_a_reply_to_any_part_of_an_answer_removes_the_answer(ben
 async def test_in_a_group_only_the_author_or_an_operator_may(bench: Bench, message_id: str) -> None:
     await said(bench, "mine", "m", **GROUP)
     assert await asked(bench, message_id, **GROUP, user_id="5") == removals.NOT_YOURS
-    assert await bench.archive.removals("tele:chat:-100") == []
+    assert await bench.archive.removals(ChatKey.parse("tele:chat:-100")) == []
     assert await asked(bench, message_id, **GROUP, user_id="1") == removals.DONE
-    assert len(await bench.archive.removals("tele:chat:-100")) == 1
+    assert len(await bench.archive.removals(ChatKey.parse("tele:chat:-100"))) == 1
 
 
 async def test_another_chat_cannot_be_reached(bench: Bench) -> None:
     await said(bench, "mine", "m", **GROUP)
     assert await asked(bench, "m") == removals.UNKNOWN
     assert await asked(bench, "nothing") == removals.UNKNOWN
-    assert await bench.archive.removals("tele:chat:-100") == []
+    assert await bench.archive.removals(ChatKey.parse("tele:chat:-100")) == []
 
 
 async def test_without_a_reply_it_says_how_where_messages_can_be_replied_to(bench: Bench) -> None:
@@ -212,7 +214,7 @@ async def test_the_last_message_goes_with_its_answer(bench: Bench, more: dict[st
 async def test_what_its_turn_made_goes_too(bench: Bench) -> None:
     request_id = await said(bench, "my secret is 鯨", "m")
     await bench.artifacts.put("鯨", chat_key=KEY, request_id=request_id, tool="look", tool_use_id="t")
-    me, chat = MemoryOwner("person", "tele:77"), MemoryOwner("chat", KEY)
+    me, chat = MemoryOwner("person", "tele:77"), MemoryOwner("chat", str(KEY))
     for owner in (me, chat):
         await bench.memory.change(owner, "a.md", lambda _: "kept", Written(1, "R0", KEY, "77"))
         await bench.memory.change(owner, "a.md", lambda _: "kept\n鯨", Written(2, request_id, KEY, "77"))
@@ -316,7 +318,7 @@ async def test_what_was_made_for_somebody_who_quoted_a_removed_message_goes_too(
     quote = Quoted(user_id="77", text="my secret is 鯨", message_id="m")
     answering = await said(bench, "keep that in mind", "n", answers="m", quoted=(quote,))
     other = await said(bench, "and lunch", "o")
-    owner = MemoryOwner("chat", KEY)
+    owner = MemoryOwner("chat", str(KEY))
     await bench.memory.change(owner, "a.md", lambda _: "kept", Written(1, other, KEY, "77"))
     await bench.memory.change(owner, "a.md", lambda _: "kept\n鯨", Written(2, answering, KEY, "77"))
     assert await asked(bench, "m") == removals.DONE

@@ -41,7 +41,7 @@ async def test_a_stop_that_names_the_place_finds_the_turn_whose_lane_has_another
     await running(bench, **{**GROUP, "target": {**place, "reply_to": "3"}})
     await bench.say("then this", **{**GROUP, "target": place})
     await bench.say("elsewhere", **{**GROUP, "target": {"chat": "-100", "thread": "9"}})
-    there = {**GROUP, "chat_key": "tele:chat:-100:17.5", "target": place}
+    there = {**GROUP, "chat_key": "tele:chat:-100:thread:17.5", "target": place}
     await bench.say("", kind=kind, command=command, **there)
     bench.agent.hold = None
     await bench.idle()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, Outbound, Sent, TurnOutcome, TurnRequest
+from bot.contracts import Attachment, ChatKey, Command, Outbound, Sent, TurnOutcome, TurnRequest
 from bot.gateway import stops, turns
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox import REPEATED
@@ -28,11 +28,11 @@ async def test_one_chat_answers_in_order_and_different_chats_side_by_side(bench:
     await bench.agent.began.wait()
     for _ in range(10):
         await asyncio.sleep(0)
-    assert set(bench.agent.running) == {"tele:chat:77", "tele:chat:1"}
+    assert set(bench.agent.running) == {ChatKey.parse("tele:chat:77"), ChatKey.parse("tele:chat:1")}
     bench.agent.hold.set()
     await bench.idle()
     for key, letter in (("tele:chat:77", "a"), ("tele:chat:1", "b")):
-        assert [m.text for m in bench.tele.sent if m.chat_key == key] == [
+        assert [m.text for m in bench.tele.sent if str(m.chat_key) == key] == [
             f"re: {letter}{n}" for n in range(5)
         ]
 
@@ -102,7 +102,7 @@ async def test_status_answers_while_a_turn_runs_and_new_waits_for_it(bench: Benc
     assert bench.agent.resets == []
     bench.agent.hold.set()
     await bench.idle()
-    assert bench.agent.resets == ["tele:chat:77"]
+    assert bench.agent.resets == [ChatKey.parse("tele:chat:77")]
 
 
 async def test_status_does_not_call_idle_what_waits_for_a_place(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_history_is_compacted_with_what_matters_most_and_the_person_is_t
     await bench.say("/compact das Budget für 東京", command=asked, addressed="command")
     (said,) = await bench.tele.until(1)
     assert "12 older messages: about 41000 tokens have become 12500" in said
-    assert bench.agent.compacted == [("tele:chat:77", "das Budget für 東京")]
+    assert bench.agent.compacted == [(ChatKey.parse("tele:chat:77"), "das Budget für 東京")]
 
 
 async def test_a_summary_that_failed_is_told_as_that(bench: Bench) -> None:
@@ -337,12 +337,12 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(where: str, 
         first.delivery.send = cut  # type: ignore[method-assign, assignment]
     await first.say("/undo", **command("undo"))
     await reached.wait()
-    assert first.agent.undone == (["tele:chat:77"] if where == "after" else [])
+    assert first.agent.undone == ([ChatKey.parse("tele:chat:77")] if where == "after" else [])
     await killed(first)
     second = Bench(tmp_path)
     await second.open()
     await second.idle()
-    assert second.agent.undone == (["tele:chat:77"] if where == "before" else [])
+    assert second.agent.undone == ([ChatKey.parse("tele:chat:77")] if where == "before" else [])
     (words,) = second.tele.texts
     assert (words == CUT_OFF) is (where != "before")
     assert await second.journal.unfinished() == []

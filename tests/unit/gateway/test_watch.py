@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Health, Outbound, Sent
+from bot.contracts import ChatKey, Health, Outbound, Sent
 from bot.gateway import reports as reports_module
 from bot.gateway import watch as watch_module
 from bot.gateway.reports import EVERY, Reports
@@ -128,7 +128,7 @@ async def test_a_channel_that_stays_away_is_healed_with_growing_pauses_and_told_
     assert pauses == [30, 60, 120, 240, 300]
     (words,) = ward.told
     assert "tele is in trouble: it is not connected (断线了 🔌)" in words
-    assert ward.chat.sent[0].chat_key == "chat:chat:D2"
+    assert ward.chat.sent[0].chat_key == ChatKey.parse("chat:chat:D2")
     assert ward.tele.texts == ward.told  # a channel that cannot hear may still be able to send
     (line,) = ward.bench.log.at("error")
     assert (line.kind, line.details["channel"]) == ("channel", "tele")

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, Disk
+from bot.contracts import ArchiveLine, ChatKey, Disk
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+
+HERE = ChatKey.parse("web:chat:1")
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def store(folder: Path, log: MemoryLog, clock: FakeClock) -> Callable[..., ChatS
 
 @pytest.fixture
 def said() -> Callable[..., ArchiveLine]:
-    def make(text: str, chat_key: str = "web:chat:1", **fields: object) -> ArchiveLine:
+    def make(text: str, chat_key: ChatKey = HERE, **fields: object) -> ArchiveLine:
         given = {"ts": 1_800_000_000_000, "channel": "web", "chatId": "1", "role": "user"}
         return ArchiveLine.model_validate({**given, "chatKey": chat_key, "text": text, **fields})
 

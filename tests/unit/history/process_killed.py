@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from bot.contracts import ArchiveLine, Disk, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, Disk, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, When
 from bot.testing.log import MemoryLog
 
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 
 
 def store(folder: Path, limit: int, disk: Disk) -> ChatStore:

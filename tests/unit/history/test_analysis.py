@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, ChatKey
 from bot.history import analysis, jsonl
 from bot.history.names import encode
 from bot.history.recall import Recall
@@ -17,7 +17,7 @@ from bot.history.stemming import stem
 from bot.history.time_ranges import time_ranges
 from bot.system import SystemDisk
 
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
 ANY = st.text(st.characters(codec=None), max_size=200) | st.lists(
     st.sampled_from(['"', "*", "^", "NEAR(", "AND", "OR", "NOT", ":", "t:", "(", ")", "+", "-", "\0", "\ud800", "退款",
@@ -40,7 +40,7 @@ HOSTILE = (
 @pytest.fixture(scope="module")
 def recall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recall]:
     folder = tmp_path_factory.mktemp("chats")
-    given_ = {"channel": "web", "chatId": "1", "chatKey": KEY, "role": "user"}
+    given_ = {"channel": "web", "chatId": "1", "chatKey": str(KEY), "role": "user"}
     lines = [
         ArchiveLine.model_validate({**given_, "ts": NOW - number * 10**7, "text": text}).model_dump(
             by_alias=True

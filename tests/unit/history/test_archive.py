@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history.archive import ChatInfo, ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import FaultyDisk
@@ -23,7 +23,7 @@ from bot.testing.log import MemoryLog
 
 Make = Callable[..., ChatStore]
 Said = Callable[..., ArchiveLine]
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 NAME = "web%3Achat%3A1"
 
 
@@ -49,7 +49,7 @@ async def test_a_line_on_disk_has_the_documented_fields_and_no_empty_ones(
         "ts": 1_800_000_000_000,
         "channel": "web",
         "chatId": "1",
-        "chatKey": KEY,
+        "chatKey": str(KEY),
         "userId": "U1",
         "messageId": "7",
         "role": "user",
@@ -77,8 +77,8 @@ async def test_files_are_private_and_nothing_else_is_touched(
 ) -> None:
     chats = store(2)
     await fill(chats, said, 3)
-    for key in ("../../evil", "/etc/x", "a\0b", "..", "", "x.archive-1"):
-        await chats.append(said("x", key))
+    for key in ("../../evil", "/etc/x", "a\0b", "..", " ", "x.archive-1"):
+        await chats.append(said("x", f"web:chat:{key}"))
     await chats.close()
     assert [path.name for path in tmp_path.iterdir()] == ["chats"]
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -94,7 +94,9 @@ async def test_a_chat_named_like_another_ones_archive_stays_apart(
     await chats.append(said("mine", f"{KEY}.archive-1"))
     await chats.close()
     assert texts(folder / f"{NAME}.archive-1.jsonl") == ["t0"]
-    assert [line.text for line in (await chats.search(f"{KEY}.archive-1", HistoryQuery())).lines] == ["mine"]
+    assert [
+        line.text for line in (await chats.search(ChatKey.parse(f"{KEY}.archive-1"), HistoryQuery())).lines
+    ] == ["mine"]
 
 
 async def test_the_line_over_the_threshold_moves_the_older_half(
@@ -146,17 +148,17 @@ async def test_lines_of_many_chats_go_out_together_with_one_write_each(
 ) -> None:
     disk = FaultyDisk(SystemDisk())
     chats = store(disk=disk)
-    await chats.append(said("0", "a"))
-    await chats.append(said("0", "b"))
+    await chats.append(said("0", "w:chat:a"))
+    await chats.append(said("0", "w:chat:b"))
     disk.done.clear()
-    lines = [said(f"{number}", key) for number in range(1, 21) for key in "ab"]
+    lines = [said(f"{number}", f"w:chat:{key}") for number in range(1, 21) for key in "ab"]
     await asyncio.gather(*(chats.append(line) for line in lines))
     await chats.close()
     assert [step for step in disk.done if step[0] in {"append", "replace", "read"}] == [
-        ("append", "a.jsonl"),
-        ("append", "b.jsonl"),
+        ("append", "w%3Achat%3Aa.jsonl"),
+        ("append", "w%3Achat%3Ab.jsonl"),
     ]
-    assert texts(folder / "a.jsonl") == [f"{number}" for number in range(21)]
+    assert texts(folder / "w%3Achat%3Aa.jsonl") == [f"{number}" for number in range(21)]
 
 
 async def test_an_append_does_not_read_the_file_again(store: Make, said: Said) -> None:
@@ -190,17 +192,19 @@ def test_two_stores_writing_across_the_threshold_lose_and_double_nothing(
                 text = f"{which}:{number if place % 3 else 0}:{place}"
                 wanted[key, text] += 1
                 orders.setdefault((key, which), []).append(text)
-                line = ArchiveLine(ts=1, channel="w", chat_id="1", chat_key=key, role="user", text=text)
+                line = ArchiveLine(
+                    ts=1, channel="w", chat_id="1", chat_key=ChatKey("w", key), role="user", text=text
+                )
                 appends.append(pair[which].append(line))
             await asyncio.gather(*appends)
         found: Counter[tuple[str, str]] = Counter()
         for key in "ab":
-            page = await pair[0].search(key, HistoryQuery(limit=1000))
+            page = await pair[0].search(ChatKey("w", key), HistoryQuery(limit=1000))
             found.update((key, line.text) for line in page.lines)
             for which in (0, 1):
                 mine = [line.text for line in page.lines if line.text.startswith(f"{which}:")]
                 assert mine == orders.get((key, which), [])
-            main = folder / f"{key}.jsonl"
+            main = folder / f"w%3Achat%3A{key}.jsonl"
             assert not main.exists() or len(texts(main)) <= limit
         assert found == wanted
         for one in pair:
@@ -244,14 +248,14 @@ async def test_chats_are_listed_with_their_lines_and_last_times(
     for number in range(7):
         await chats.append(said("x", ts=100 + number))
     await chats.append(said("y", long, ts=500))
-    await chats.append(said("z", "tele\ud800gram", ts=7))
+    await chats.append(said("z", "tele:chat:\ud800gram", ts=7))
     (folder / "web%3Achat%3Agarbage.jsonl").write_bytes(b"not json\n")
     (folder / "web%3Achat%3Aempty.jsonl").write_bytes(b"")
     (folder / "someone-elses.txt").write_bytes(b"?")
     assert await chats.chats() == [
         ChatInfo(long, 1, 500),
-        ChatInfo(KEY, 7, 106),
-        ChatInfo("tele\ud800gram", 1, 7),
+        ChatInfo(str(KEY), 7, 106),
+        ChatInfo("tele:chat:\ud800gram", 1, 7),
         ChatInfo("web:chat:garbage", 1, None),
     ]
     await chats.close()
@@ -261,12 +265,12 @@ async def test_a_hashed_chat_is_named_by_its_first_line_that_tells(
     store: Make, folder: Path, said: Said
 ) -> None:
     chats = store(2)
-    long = "k" * 250
+    long = "k:chat:" + "k" * 250
     for _ in range(3):
         await chats.append(said("x", long))
     await chats.close()
     (archive,) = folder.glob("*.archive-1.jsonl")
-    archive.write_bytes(b'torn{\n{"chatKey":"another"}\n' + archive.read_bytes())
+    archive.write_bytes(b'torn{\n{"chatKey":"another:chat:1"}\n' + archive.read_bytes())
     assert [info.chat_key for info in await store().chats()] == [long]
     archive.write_bytes(b"")
     (folder / archive.name.replace(".archive-1", "")).write_bytes(b"?\n")

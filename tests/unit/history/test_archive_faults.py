@@ -15,7 +15,7 @@ from typing import ClassVar
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history import jsonl
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
@@ -25,13 +25,13 @@ from bot.testing.log import MemoryLog
 
 Make = Callable[..., ChatStore]
 Said = Callable[..., ArchiveLine]
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 NAME = "web%3Achat%3A1"
 LIMIT = 4
 COUNT = 14
 
 
-async def everything(store: ChatStore, key: str = KEY) -> list[str]:
+async def everything(store: ChatStore, key: ChatKey = KEY) -> list[str]:
     page = await store.search(key, HistoryQuery(limit=10_000))
     assert page.unreadable == 0
     return [line.text for line in page.lines]
@@ -167,7 +167,7 @@ async def test_lines_of_a_quiet_chat_are_written_once_another_one_can_be(
     for text in ("t0", "t1"):
         with pytest.raises(errors.StorageError):
             await chats.append(said(text))
-    await chats.append(said("x", "another"))
+    await chats.append(said("x", "another:chat:1"))
     assert on_disk(folder) == ["t0", "t1"]
     await chats.close()
 
@@ -182,7 +182,7 @@ async def test_a_chat_that_cannot_be_written_at_all_is_told_of_once_for_each_lin
         with pytest.raises(errors.StorageError):
             await chats.append(said(text))
     for number in range(3):
-        await chats.append(said(f"{number}", "another"))
+        await chats.append(said(f"{number}", "another:chat:1"))
     assert [(entry.chat_key, entry.details) for entry in log.at("error")] == [
         (KEY, {"waiting": 1}),
         (KEY, {"waiting": 2}),
@@ -216,12 +216,13 @@ async def test_one_chat_that_fails_does_not_fail_the_others_of_its_batch(
     chats = store(LIMIT, disk)
     disk.fail(Failure("write", times=None, named="bad"))
     results = await asyncio.gather(
-        *(chats.append(said("x", key)) for key in ("good", "bad", "good")), return_exceptions=True
+        *(chats.append(said("x", key)) for key in ("tele:chat:good", "tele:chat:bad", "tele:chat:good")),
+        return_exceptions=True,
     )
     assert [isinstance(result, errors.StorageError) for result in results] == [False, True, False]
     disk.mend()
     await chats.close()
-    assert await everything(store(), "bad") == ["x"]
+    assert await everything(store(), ChatKey("tele", "bad")) == ["x"]
 
 
 async def test_what_could_not_be_written_at_the_end_is_said(store: Make, log: MemoryLog, said: Said) -> None:

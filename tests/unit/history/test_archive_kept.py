@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -33,6 +33,6 @@ async def test_lines_that_wait_for_the_disk_take_so_much_memory_and_no_more(
     assert "are lost: there is no room for more in memory" in log.at("error")[-1].message
     disk.mend()
     await chats.append(said("after"))
-    (page,) = [await chats.search("web:chat:1", HistoryQuery())]
+    (page,) = [await chats.search(ChatKey.parse("web:chat:1"), HistoryQuery())]
     assert [line.text.split()[0] for line in page.lines] == ["1", "3", "after"]
     await chats.close()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk, SystemFile
 from bot.testing.disk import Failure, FaultyDisk
@@ -23,7 +23,7 @@ from bot.testing.log import MemoryLog
 
 Make = Callable[..., ChatStore]
 Said = Callable[..., ArchiveLine]
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 NAME = "web%3Achat%3A1"
 
 WORDS = ["", "Fähre", "STRASSE", "straße", "東京", "(a+)+$", "İstanbul", "💶 50", "שלום", "x"]
@@ -72,7 +72,7 @@ def test_every_window_is_the_one_of_a_naive_model(
                 "ts": ts,
                 "channel": "w",
                 "chatId": "1",
-                "chatKey": KEY,
+                "chatKey": str(KEY),
                 "messageId": f"{n}",
                 "role": role,
                 "text": text,

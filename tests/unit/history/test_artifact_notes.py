@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts import ChatKey
 from bot.history import artifacts, names
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
@@ -17,7 +18,7 @@ from tests.unit.history.test_artifacts import DAY, KEY, OTHER, Make, files, make
 __all__ = ["make"]
 
 
-def beside(tmp_path: Path, chat_key: str = KEY) -> dict[str, str]:
+def beside(tmp_path: Path, chat_key: ChatKey = KEY) -> dict[str, str]:
     """What is noted beside artifacts, by their ids."""
     folder = tmp_path / "artifacts" / names.encode(chat_key)
     return {path.stem: path.read_text("utf-8") for path in folder.glob("*.jsonl")}

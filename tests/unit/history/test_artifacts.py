@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ArtifactMatches, Disk
+from bot.contracts import ArtifactMatches, ChatKey, Disk
 from bot.history import artifacts, names, pieces
 from bot.history.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
@@ -21,7 +21,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
 
-KEY, OTHER = "slack:chat:C1:thread:1.2", "telegram:chat:-7"
+KEY, OTHER = ChatKey.parse("slack:chat:C1:thread:1.2"), ChatKey.parse("telegram:chat:-7")
 DAY = 86_400
 FAMILY = "👩\u200d👩\u200d👧\u200d👦"
 Make = Callable[..., ArtifactStore]
@@ -37,11 +37,11 @@ def make(tmp_path: Path, clock: FakeClock, log: MemoryLog) -> Make:
     return made
 
 
-async def put(store: ArtifactStore, text: str, chat_key: str = KEY) -> str:
+async def put(store: ArtifactStore, text: str, chat_key: ChatKey = KEY) -> str:
     return await store.put(text, chat_key=chat_key, request_id="R1", tool="look", tool_use_id="toolu_1")
 
 
-def files(tmp_path: Path, chat_key: str = KEY) -> list[str]:
+def files(tmp_path: Path, chat_key: ChatKey = KEY) -> list[str]:
     return sorted(path.name for path in (tmp_path / "artifacts" / names.encode(chat_key)).glob("*.txt"))
 
 
@@ -63,7 +63,7 @@ async def test_an_artifact_is_one_private_file_with_what_it_came_from(make: Make
     head, text = path.read_text(encoding="utf-8").split("\n", 1)
     assert text == "Erste Zeile\n二行目\n"
     assert json.loads(head) == {
-        "v": 1, "chatKey": KEY, "requestId": "R1", "tool": "look", "toolUseId": "toolu_1",
+        "v": 1, "chatKey": str(KEY), "requestId": "R1", "tool": "look", "toolUseId": "toolu_1",
         "ts": 1_800_000_000_000, "origin": {"people": [], "taint": "foreign"}, "characters": 16, "lines": 2, "bytes": len(text.encode()),
     }  # fmt: skip
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

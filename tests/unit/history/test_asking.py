@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, ChatKey
 from bot.history import asking, jsonl
 from bot.history.names import encode
 from bot.history.recall import Recall
 from bot.system import SystemDisk
 
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 START = int(datetime(2026, 3, 2, 9, tzinfo=UTC).timestamp() * 1000)
 DAY = 86_400_000
 NOW = START + 400 * DAY

@@ -11,13 +11,14 @@ import pytest
 
 from bot.context import replay
 from bot.context.store import AgentContextStore
+from bot.contracts import ChatKey
 from bot.history import chain
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 SESSION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
@@ -185,7 +186,7 @@ async def test_a_call_without_a_result_gets_one_that_says_it_may_have_run(desk: 
 
 async def test_turns_of_ours_go_on_behind_what_others_wrote(desk: Desk) -> None:
     ours = [
-        {"uuid": f"z{at}", "type": kind, "ts": at, "chatKey": KEY, "requestId": "r", "message": message}
+        {"uuid": f"z{at}", "type": kind, "ts": at, "chatKey": str(KEY), "requestId": "r", "message": message}
         for at, (kind, message) in enumerate(
             [
                 ("turn_start", None),

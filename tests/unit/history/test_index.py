@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.history.filling import SESSION_GAP
 from bot.history.index import Index
@@ -22,7 +22,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
 NOW = 1_800_000_000_000
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 
 
 class Bed:
@@ -46,12 +46,12 @@ class Bed:
             recall.close()
         await self.store.close()
 
-    async def say(self, text: str, role: str = "user", key: str = KEY, **fields: Any) -> None:
+    async def say(self, text: str, role: str = "user", key: ChatKey = KEY, **fields: Any) -> None:
         self.ts += fields.pop("gap", 1_000)
         line = {"ts": self.ts, "channel": "web", "chatId": "1", "chatKey": key, "role": role, "text": text}
         await self.store.append(ArchiveLine.model_validate({**line, **fields}))
 
-    def search(self, query: str, *keys: str, recall: Recall | None = None, limit: int = 10) -> list[str]:
+    def search(self, query: str, *keys: ChatKey, recall: Recall | None = None, limit: int = 10) -> list[str]:
         recall = recall or self.recall
         recall.catch_up()
         return [hit.line.text for hit in recall.search(keys or (KEY,), query, self.ts, limit)]
@@ -114,12 +114,15 @@ async def test_an_answer_comes_with_its_question(bed: Bed) -> None:
 
 
 async def test_a_chat_is_found_in_its_own_lines_alone(bed: Bed) -> None:
-    await bed.say("the secret garden", key="web:chat:1")
-    await bed.say("the secret door", key="web:chat:2")
-    assert bed.search("secret", "web:chat:1") == ["the secret garden"]
-    assert bed.search("secret", "web:chat:3") == []
+    await bed.say("the secret garden", key=ChatKey.parse("web:chat:1"))
+    await bed.say("the secret door", key=ChatKey.parse("web:chat:2"))
+    assert bed.search("secret", ChatKey.parse("web:chat:1")) == ["the secret garden"]
+    assert bed.search("secret", ChatKey.parse("web:chat:3")) == []
     assert bed.search("secret") == ["the secret garden"]
-    assert set(bed.search("secret", "web:chat:1", "web:chat:2")) == {"the secret garden", "the secret door"}
+    assert set(bed.search("secret", *map(ChatKey.parse, ("web:chat:1", "web:chat:2")))) == {
+        "the secret garden",
+        "the secret door",
+    }
 
 
 async def test_an_edit_replaces_and_a_tombstone_hides(bed: Bed) -> None:
@@ -215,7 +218,7 @@ def contents(index: Index) -> dict[str, Any]:
     return found
 
 
-def standing(index: Index, key: str) -> list[str]:
+def standing(index: Index, key: ChatKey) -> list[str]:
     """The texts of all lines that the index knows of a chat."""
     found = index.db.execute(
         "SELECT at, lines.size FROM lines, chats WHERE name = ? AND line >> 32 = id", (encode(key),)
@@ -276,7 +279,7 @@ async def _lived(root: Path, acts: list[tuple[str, str, int, int]], limit: int) 
     fresh = Recall.opened(None, bed.folder, SystemDisk())
     fresh.catch_up()
     assert contents(bed.recall.index) == contents(fresh.index)
-    for key in ("web:chat:0", "web:chat:1"):
+    for key in map(ChatKey.parse, ("web:chat:0", "web:chat:1")):
         shown = (await bed.store.search(key, HistoryQuery(limit=1000))).lines
         assert sorted(standing(fresh.index, key)) == sorted(line.text for line in shown)
     fresh.close()
@@ -286,4 +289,6 @@ async def _lived(root: Path, acts: list[tuple[str, str, int, int]], limit: int) 
 async def _spoken(bed: Bed, act: str, text: str, number: int, gap: int) -> None:
     role = "system" if act == "gone" else "assistant" if number % 2 else "user"
     meta = {"edit": {"edited": True}, "gone": {"deleted": True}}.get(act)
-    await bed.say(text, role, messageId=f"m{number}", gap=gap, key=f"web:chat:{number % 2}", meta=meta)
+    await bed.say(
+        text, role, messageId=f"m{number}", gap=gap, key=ChatKey.parse(f"web:chat:{number % 2}"), meta=meta
+    )

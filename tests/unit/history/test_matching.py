@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryPage, HistoryQuery
 from bot.history import index, literal, matching, names, searching, window
 from bot.history.archive import ChatStore
 from bot.history.searching import SearchedArchive
@@ -18,7 +18,7 @@ from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 WORDS = [
     "boat", "boats", "the", "then", "fooBar_baz", "FOOBAR", "C++", "1,234.50", "Straße", "STRASSE", "ﬁnd", "K", "café",
     "cafe\u0301", "don't", "Anna's", "https://example.org/a?b=c&d", ":-)", "—", "鯨", "鯨が好き", "船長と鯨", "か\u3099く", "がく",
@@ -44,7 +44,14 @@ class Shelf:
 
     async def say(self, text: str, **fields: object) -> None:
         self.ts += 60_000
-        line = {"ts": self.ts, "channel": "web", "chatId": "1", "chatKey": KEY, "role": "user", "text": text}
+        line = {
+            "ts": self.ts,
+            "channel": "web",
+            "chatId": "1",
+            "chatKey": str(KEY),
+            "role": "user",
+            "text": text,
+        }
         await self.archive.append(ArchiveLine.model_validate(line | fields))
 
     async def by_index(self, query: HistoryQuery, name: str = names.encode(KEY)) -> HistoryPage | None:

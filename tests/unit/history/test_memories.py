@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts import ChatKey
 from bot.history.memories import LARGEST, Memories, SavedMemory
 from bot.system import SystemDisk
 
-KEY = "telegram:chat:1"
+KEY = ChatKey.parse("telegram:chat:1")
 WORDS = "## Facts\n- the ship is called 海 🚢"
 
 
@@ -36,7 +37,7 @@ async def test_what_is_kept_is_there_again_and_belongs_to_its_chat(tmp_path: Pat
     await memories.save(KEY, SavedMemory(WORDS, "01X", 5, 6))
     again = Memories(tmp_path, disk=SystemDisk())
     assert await again.load(KEY) == SavedMemory(WORDS, "01X", 5, 6)
-    assert await again.load("telegram:chat:2") is None
+    assert await again.load(ChatKey.parse("telegram:chat:2")) is None
     assert (tmp_path / "telegram%3Achat%3A1" / "session.md").stat().st_mode & 0o777 == 0o600
     await again.forget(KEY)
     assert await again.load(KEY) is None

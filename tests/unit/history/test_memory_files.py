@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import MemoryOwner, Written
+from bot.contracts import ChatKey, MemoryOwner, Written
 from bot.history import memory_files
 from bot.history.memory_files import NoteStore
 from bot.history.provenance import carried
@@ -26,7 +26,7 @@ PIECES = ["..", ".", "", "/", "\\", "\0", "%2e%2e", "%2F", "~", "a", "A", "é", 
 
 
 def by(request_id: str) -> Written:
-    return Written(1_000, request_id, CHAT.key, "U1")
+    return Written(1_000, request_id, ChatKey.parse(CHAT.key), "U1")
 
 
 def put(words: str) -> Callable[[str | None], str]:

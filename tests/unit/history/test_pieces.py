@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import HistoryQuery, OpenFile
+from bot.contracts import ChatKey, HistoryQuery, OpenFile
 from bot.history import jsonl, pieces
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript, TranscriptLine
@@ -93,7 +93,7 @@ async def test_a_search_in_a_large_archive_takes_little_memory(large: Path) -> N
     store = ChatStore(large, disk=SystemDisk(), log=MemoryLog(), clock=FakeClock())
     tracemalloc.start()
     try:
-        page = await store.search("web:chat:1", HistoryQuery(limit=1, keyword="xx"))
+        page = await store.search(ChatKey.parse("web:chat:1"), HistoryQuery(limit=1, keyword="xx"))
         (info,) = await store.chats()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -105,7 +105,7 @@ async def test_a_search_in_a_large_archive_takes_little_memory(large: Path) -> N
 async def test_an_append_to_a_large_session_takes_little_memory(tmp_path: Path) -> None:
     log, clock = MemoryLog(), FakeClock()
     transcript = Transcript(tmp_path, disk=SystemDisk(), ids=UlidSource(), clock=clock, log=log)
-    session = await transcript.new_session("web:chat:1")
+    session = await transcript.new_session(ChatKey.parse("web:chat:1"))
     line = {
         "v": 1,
         "uuid": "",
@@ -121,10 +121,11 @@ async def test_an_append_to_a_large_session_takes_little_memory(tmp_path: Path) 
     tracemalloc.start()
     try:
         await transcript.append(
-            "web:chat:1", [TranscriptLine(uuid="new", type="meta", ts=2, chat_key="web:chat:1")]
+            ChatKey.parse("web:chat:1"),
+            [TranscriptLine(uuid="new", type="meta", ts=2, chat_key="web:chat:1")],
         )
         again = TranscriptLine(uuid="7", type="meta", ts=2, chat_key="web:chat:1")
-        await transcript.append("web:chat:1", [again])
+        await transcript.append(ChatKey.parse("web:chat:1"), [again])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

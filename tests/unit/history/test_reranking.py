@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine
+from bot.contracts import ArchiveLine, ChatKey
 from bot.history import jsonl, ranking
 from bot.history.names import encode
 from bot.history.recall import Recall
 from bot.history.reranking import Embedded
 from bot.system import SystemDisk
 
-KEY, NOW = "web:chat:1", 1_800_000_000_000
+KEY, NOW = ChatKey.parse("web:chat:1"), 1_800_000_000_000
 
 
 class Concepts:
@@ -30,7 +30,7 @@ class Concepts:
 
 
 def folder(root: Path, texts: Sequence[str]) -> Path:
-    given = {"channel": "web", "chatId": "1", "chatKey": KEY, "role": "user"}
+    given = {"channel": "web", "chatId": "1", "chatKey": str(KEY), "role": "user"}
     lines = [
         ArchiveLine.model_validate({**given, "ts": NOW - 10**9 + number * 10**7, "text": text})
         for number, text in enumerate(texts)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine, HistoryQuery
+from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.revisions import revisions
@@ -19,7 +19,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
 
-KEY = "slack:chat:C1"
+KEY = ChatKey.parse("slack:chat:C1")
 
 
 @dataclass
@@ -76,7 +76,7 @@ async def test_a_removed_message_is_not_found_and_the_total_does_not_count_it(ch
     assert [(line.message_id, (line.meta or {})["of"]) for line in await chat.store.removals(KEY)] == [
         ("1", ["R1"])
     ]
-    assert await chat.store.removals("slack:chat:C2") == []
+    assert await chat.store.removals(ChatKey.parse("slack:chat:C2")) == []
 
 
 async def test_a_removal_reaches_what_was_rotated_away_and_what_was_rotated_away_hides(
@@ -153,10 +153,14 @@ async def test_what_a_turn_made_is_removed_with_it(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, disk=SystemDisk(), ids=UlidSource(clock), clock=clock, log=MemoryLog())
     kept = [
         await store.put(words, chat_key=chat_key, request_id=request_id, tool="look", tool_use_id="t")
-        for words, chat_key, request_id in (("a", KEY, "R1"), ("b", KEY, "R2"), ("c", "slack:chat:C2", "R1"))
+        for words, chat_key, request_id in (
+            ("a", KEY, "R1"),
+            ("b", KEY, "R2"),
+            ("c", ChatKey.parse("slack:chat:C2"), "R1"),
+        )
     ]
     assert await store.forget(KEY, ["R1", "R7"]) == 1
-    assert await store.forget(KEY, ["R1"]) == await store.forget("slack:chat:C3", ["R1"]) == 0
+    assert await store.forget(KEY, ["R1"]) == await store.forget(ChatKey.parse("slack:chat:C3"), ["R1"]) == 0
     assert (await store.read(kept[1], KEY, offset=0, limit=9)).text == "b"
-    assert (await store.read(kept[2], "slack:chat:C2", offset=0, limit=9)).text == "c"
+    assert (await store.read(kept[2], ChatKey.parse("slack:chat:C2"), offset=0, limit=9)).text == "c"
     assert not list(tmp_path.rglob(f"{kept[0]}*"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import ArchiveLine, RecallQuery
+from bot.contracts import ArchiveLine, ChatKey, RecallQuery
 from bot.history import index, searching
 from bot.history.archive import ChatStore
 from bot.history.names import encode
@@ -19,7 +19,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
 NOW = 1_800_000_000_000
-KEY = "web:chat:1"
+KEY = ChatKey.parse("web:chat:1")
 
 
 class Desk:
@@ -33,12 +33,12 @@ class Desk:
         store = ChatStore(self.folder, disk=SystemDisk(), log=self.log, clock=FakeClock())
         return SearchedArchive(store, self.path, folder=self.folder, disk=SystemDisk(), log=self.log, **more)
 
-    async def say(self, text: str, key: str = KEY, **fields: Any) -> None:
+    async def say(self, text: str, key: ChatKey = KEY, **fields: Any) -> None:
         self.ts += 60_000
         line = {"ts": self.ts, "channel": "web", "chatId": "1", "chatKey": key, "role": "user", "text": text}
         await self.archive.append(ArchiveLine.model_validate({**line, **fields}))
 
-    async def find(self, query: str, *keys: str, **more: Any) -> list[str]:
+    async def find(self, query: str, *keys: ChatKey, **more: Any) -> list[str]:
         found = await self.archive.recall(keys or (KEY,), RecallQuery(query, self.ts, **more))
         return [hit.line.text for hit in found.hits]
 
@@ -73,7 +73,7 @@ async def test_a_search_sees_what_was_written_just_before(desk: Desk) -> None:
 
 async def test_after_a_crash_the_rest_is_found_by_whoever_looks(desk: Desk) -> None:
     store = ChatStore(desk.folder, disk=SystemDisk(), log=desk.log, clock=FakeClock())
-    given = {"channel": "web", "chatId": "1", "chatKey": KEY, "role": "user"}
+    given = {"channel": "web", "chatId": "1", "chatKey": str(KEY), "role": "user"}
     for number in range(3):
         line = ArchiveLine.model_validate({**given, "ts": NOW + number, "text": f"left behind {number}"})
         await store.append(line)
@@ -171,9 +171,9 @@ async def test_what_was_asked_for_narrows_what_is_found(desk: Desk) -> None:
 
 
 async def test_the_chats_of_a_channel_are_listed(desk: Desk) -> None:
-    await desk.say("a", key="web:chat:1")
-    await desk.say("b", key="slack:chat:C1:thread:1.2")
-    assert await desk.archive.kept("slack") == ["slack:chat:C1:thread:1.2"]
+    await desk.say("a", key=ChatKey.parse("web:chat:1"))
+    await desk.say("b", key=ChatKey.parse("slack:chat:C1:thread:1.2"))
+    assert await desk.archive.kept("slack") == [ChatKey.parse("slack:chat:C1:thread:1.2")]
     assert [info.chat_key for info in await desk.archive.chats()] == [
         "slack:chat:C1:thread:1.2",
         "web:chat:1",
@@ -182,13 +182,13 @@ async def test_the_chats_of_a_channel_are_listed(desk: Desk) -> None:
 
 
 async def test_a_chat_whose_key_is_too_long_for_a_file_is_listed_by_its_key(desk: Desk) -> None:
-    long = "slack:chat:" + "長" * 100
+    long = ChatKey("slack", "長" * 100)
     assert await desk.archive.kept("slack") == []
     await desk.say("a", key=long)
     for _ in range(2):
         assert await desk.archive.kept("slack") == [long]
     assert await desk.find("a", long) == ["a"]
-    (desk.folder / f"{encode(long + '2')}.jsonl").write_bytes(b"not a line\n")
+    (desk.folder / f"{encode(f'{long}2')}.jsonl").write_bytes(b"not a line\n")
     assert await desk.archive.kept("slack") == [long], "nothing tells the key of the other one"
 
 
@@ -198,14 +198,14 @@ async def test_the_list_of_chats_is_the_same_with_and_without_the_index(
     for number in range(3):
         await desk.say(f"line {number}")
     await desk.say("", role="system", messageId="x", meta={"deleted": True})
-    await desk.say("b", key="slack:chat:C1")
+    await desk.say("b", key=ChatKey.parse("slack:chat:C1"))
     store = ChatStore(desk.folder, disk=SystemDisk(), log=desk.log, clock=FakeClock())
     with (desk.folder / f"{encode(KEY)}.jsonl").open("ab") as file:
         file.write(b"\nno line\n")
     expected = await store.chats()
     assert [info.lines for info in expected] == [1, 5]
     assert await desk.archive.chats() == expected
-    await desk.archive.recall([KEY, "slack:chat:C1"], RecallQuery("line", desk.ts))
+    await desk.archive.recall([KEY, ChatKey.parse("slack:chat:C1")], RecallQuery("line", desk.ts))
     counted: list[object] = []
     monkeypatch.setattr(ChatStore, "_counted", staticmethod(lambda *told: counted.append(told)))
     assert await desk.archive.chats() == expected

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Disk
+from bot.contracts import ChatKey, Disk
 from bot.history.transcript import Transcript, TranscriptLine
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk, When
 from bot.testing.log import MemoryLog
 
-KEY = "telegram:chat:-100:topic:7"
+KEY = ChatKey.parse("telegram:chat:-100:topic:7")
 Make = Callable[..., Transcript]
 
 
@@ -85,7 +85,7 @@ async def test_lines_stand_in_one_file_a_session_with_the_documented_fields(make
         "parentUuid": None,
         "type": "user",
         "ts": 1,
-        "chatKey": KEY,
+        "chatKey": str(KEY),
         "sessionId": session,
         "requestId": "R",
         "message": message,
@@ -98,8 +98,8 @@ async def test_lines_stand_in_one_file_a_session_with_the_documented_fields(make
 
 async def test_what_utf8_cannot_carry_is_replaced_and_does_no_harm(make: Make) -> None:
     transcript = make()
-    await transcript.append("k\ud800", [line("a", message={"text": "x\udc00"})])
-    assert (await transcript.load("k\ud800"))[0].message == {"text": "x\ufffd"}
+    await transcript.append(ChatKey("tele", "k\ud800"), [line("a", message={"text": "x\udc00"})])
+    assert (await transcript.load(ChatKey("tele", "k\ud800")))[0].message == {"text": "x\ufffd"}
     await transcript.close()
 
 
@@ -177,10 +177,12 @@ async def test_the_chats_of_one_batch_are_written_in_one_hop_each_in_order(make:
     transcript = make(disk)
     await asyncio.gather(
         *(transcript.append(KEY, [line(f"{n}a"), line(f"{n}b")]) for n in range(20)),
-        *(transcript.append("other", [line(f"{n}")]) for n in range(20)),
+        *(transcript.append(ChatKey("tele", "other"), [line(f"{n}")]) for n in range(20)),
     )
     assert await uuids(transcript) == [f"{n}{half}" for n in range(20) for half in "ab"]
-    assert [entry.uuid for entry in await transcript.load("other")] == [f"{n}" for n in range(20)]
+    assert [entry.uuid for entry in await transcript.load(ChatKey("tele", "other"))] == [
+        f"{n}" for n in range(20)
+    ]
     await transcript.close()
 
 
@@ -200,13 +202,13 @@ async def test_what_is_remembered_of_sessions_is_bounded(make: Make, monkeypatch
     transcript = make()
     files = transcript._files
     for number in range(40):
-        await transcript.append(f"chat {number % 8}", [line(f"{number}a"), line(f"{number}b")])
+        await transcript.append(ChatKey("tele", str(number % 8)), [line(f"{number}a"), line(f"{number}b")])
         assert len(files._tails) <= 5
         assert all(len(keys) <= 4 for keys in files._keys.values())
         assert sum(map(len, files._keys.values())) == files._weight <= 12
     # What was forgotten is read again.
-    await transcript.append("chat 0", [line("32a"), line("new")])
-    loaded = await transcript.load("chat 0")
+    await transcript.append(ChatKey("tele", "0"), [line("32a"), line("new")])
+    loaded = await transcript.load(ChatKey("tele", "0"))
     assert [entry.uuid for entry in loaded][-3:] == ["32a", "32b", "new"]
     await transcript.close()
 
@@ -231,7 +233,9 @@ async def test_many_long_sessions_side_by_side_are_not_read_again_for_each_appen
     disk = FaultyDisk(SystemDisk())
     transcript = make(disk)
     for number in range(50):
-        await transcript.append(f"chat {number % 10}", [line(f"{number}{part}") for part in range(10)])
+        await transcript.append(
+            ChatKey("tele", str(number % 10)), [line(f"{number}{part}") for part in range(10)]
+        )
     await transcript.close()
     assert [kind for kind, _ in disk.done].count("read") == 10
 
@@ -243,7 +247,9 @@ async def test_lines_that_cannot_be_read_are_left_out_and_counted(
     session = await transcript.append(KEY, [line("a")])
     path = folder / "telegram%3Achat%3A-100%3Atopic%3A7" / f"{session}.jsonl"
     good = path.read_bytes()
-    other = json.dumps({"type": "meta", "uuid": "b", "ts": 2, "chatKey": KEY, "future": 1}).encode() + b"\n"
+    other = (
+        json.dumps({"type": "meta", "uuid": "b", "ts": 2, "chatKey": str(KEY), "future": 1}).encode() + b"\n"
+    )
     path.write_bytes(b'no json\n[]\n{"uuid":"x","type":"unknown"}\n\n' + good + other + good + b'{"torn":')
     assert await uuids(transcript) == ["a", "b"]
     (warning,) = log.at("warn")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.contracts import ChatKey
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -123,20 +124,22 @@ async def test_a_file_of_the_first_version_keeps_its_rows_and_is_found_by_messag
     fill_first(old)
     old.close()
     journal = SqliteJournal(path, clock=FakeClock(), log=MemoryLog())
-    (found,) = await journal.about("telegram:chat:5", "9")
+    (found,) = await journal.about(ChatKey.parse("telegram:chat:5"), "9")
     assert found.inbound == inbound(1, message_id="9")
     assert [one.request_id for one in await journal.unfinished()] == [
         inbound(number).request_id for number in (1, 2)
     ]
     assert not await journal.receive(inbound(8, keys=("update:1",)))
-    assert await journal.delivered_as("telegram:chat:5", "m1") == inbound(1).request_id
+    assert await journal.delivered_as(ChatKey.parse("telegram:chat:5"), "m1") == inbound(1).request_id
     (row,) = await journal.deliveries(inbound(1).request_id)
     assert (row.text, row.target, row.created_at, row.changed_at) == ("答 👍", {"chat_id": "5"}, 1.0, 2.0)
     assert not await journal.once("greeted", 1.5, 100)
-    assert await journal.knows("telegram:chat:5")
+    assert await journal.knows(ChatKey.parse("telegram:chat:5"))
     await journal.begin_step(step(1))
     assert await journal.amend(inbound(2, message_id="10"))
-    assert [one.inbound.text for one in await journal.about("telegram:chat:5", "10")] == ["text 2"]
+    assert [one.inbound.text for one in await journal.about(ChatKey.parse("telegram:chat:5"), "10")] == [
+        "text 2"
+    ]
     await journal.close()
 
 

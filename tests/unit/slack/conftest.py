@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Inbound, Outbound, Surroundings
+from bot.contracts import ChatKey, Inbound, Outbound, Surroundings
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -87,7 +87,9 @@ class Stage:
 
 def outbound(text: str, channel: str, thread_ts: str | None = None) -> Outbound:
     target = {"channel": channel} | ({"thread_ts": thread_ts} if thread_ts else {})
-    return Outbound(id="OUT1", request_id="REQ1", chat_key="slack:chat:X", target=target, text=text)
+    return Outbound(
+        id="OUT1", request_id="REQ1", chat_key=ChatKey.parse("slack:chat:X"), target=target, text=text
+    )
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Command, Outbound
+from bot.contracts import ChatKey, Command, Outbound
 from channels.slack import buttons
 from channels.slack.inbound import Me, Unreadable
 
@@ -16,7 +16,9 @@ ME = Me(team="T0TEAM", user="U0BOT", bot="B0BOT")
 
 
 def message(text: str, **target: str) -> Outbound:
-    return Outbound("01JC0000000000000000000OUT", NAME, "slack:chat:C0TEAM", target, text, "notice")
+    return Outbound(
+        "01JC0000000000000000000OUT", NAME, ChatKey.parse("slack:chat:C0TEAM"), target, text, "notice"
+    )
 
 
 async def test_a_question_has_buttons_and_other_messages_have_none(stage: Any) -> None:

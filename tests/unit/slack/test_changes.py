@@ -124,7 +124,7 @@ def test_the_tombstone_of_a_message_with_replies_is_its_deletion() -> None:
     stone = post("This message was deleted.", subtype="tombstone", user="USLACKBOT", thread_ts=TS)
     gone = changed(stone, before)
     assert (gone.kind, gone.message_id, gone.user_id) == ("delete", TS, "U0ADA")
-    assert gone.chat_key == f"slack:chat:C0TEAM:thread:{TS}"
+    assert str(gone.chat_key) == f"slack:chat:C0TEAM:thread:{TS}"
 
 
 STOPPED = {

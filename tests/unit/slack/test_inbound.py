@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import Quoted
+from bot.contracts import ChatKey, Quoted
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
@@ -44,7 +44,7 @@ def test_where_a_message_stands_makes_its_chat(
     said = post(text="<@U0SHIP> hi", channel=channel, thread_ts=thread_ts)
     found = inbound.read_event(body(**said), ME)
     assert found is not None
-    assert (found.chat_key, found.chat_type) == (key, chat_type)
+    assert (str(found.chat_key), found.chat_type) == (key, chat_type)
     assert found.target == {"channel": channel, "thread_ts": thread_ts or TS}
 
 
@@ -52,11 +52,11 @@ def test_where_a_message_stands_makes_its_chat(
 def test_a_stop_outside_of_threads_is_about_the_channel_and_is_answered_below_itself(words: str) -> None:
     found = inbound.read_event(body(**post(text=words, channel="C1AA")), ME)
     assert found is not None
-    assert found.chat_key == "slack:chat:C1AA"
+    assert found.chat_key == ChatKey.parse("slack:chat:C1AA")
     assert found.target == {"channel": "C1AA", "thread_ts": TS}
     inside = inbound.read_event(body(**post(text=words, channel="C1AA", ts=LATER, thread_ts=TS)), ME)
     assert inside is not None
-    assert inside.chat_key == f"slack:chat:C1AA:thread:{TS}"
+    assert inside.chat_key == ChatKey.parse(f"slack:chat:C1AA:thread:{TS}")
 
 
 def test_a_mention_may_carry_a_name_and_others_do_not_count() -> None:

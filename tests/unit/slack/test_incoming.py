@@ -15,7 +15,7 @@ async def test_a_direct_message_is_taken_in_and_then_acked(stage: Any) -> None:
     ts = await stage.server.say("hello, 世界 🚢 <b> & مرحبا", channel=stage.direct, user=stage.ada)
     (message,) = await stage.arrived()
     assert message.text == "hello, 世界 🚢 <b> & مرحبا"
-    assert message.chat_key == f"slack:chat:{stage.direct}"
+    assert str(message.chat_key) == f"slack:chat:{stage.direct}"
     assert (message.chat_type, message.addressed, message.user_id) == ("direct", "direct", stage.ada)
     assert message.target == {"channel": stage.direct, "thread_ts": ts}
     assert message.message_id == ts
@@ -83,7 +83,7 @@ async def test_app_mention_alone_is_enough(stage: Any) -> None:
     await stage.server.say("hey <@U0SHIP>", channel=stage.private, user=stage.ada)
     (message,) = await stage.arrived()
     assert message.addressed == "mention"
-    assert message.chat_key == f"slack:chat:{stage.private}:thread:{message.message_id}"
+    assert str(message.chat_key) == f"slack:chat:{stage.private}:thread:{message.message_id}"
 
 
 async def test_chatter_in_a_channel_is_not_passed_on(stage: Any) -> None:
@@ -98,7 +98,7 @@ async def test_a_thread_without_a_mention_is_passed_as_such(stage: Any) -> None:
     ts = await stage.server.say("and you?", channel=stage.channel, user=stage.ada, thread_ts=root)
     (message,) = await stage.arrived()
     assert (message.addressed, message.message_id) == ("thread", ts)
-    assert message.chat_key == f"slack:chat:{stage.channel}:thread:{root}"
+    assert str(message.chat_key) == f"slack:chat:{stage.channel}:thread:{root}"
     assert message.target == {"channel": stage.channel, "thread_ts": root}
 
 
@@ -107,7 +107,7 @@ async def test_a_thread_in_direct_messages_has_a_chat_of_its_own(stage: Any) -> 
     await stage.arrived(1)
     await stage.server.say("second", channel=stage.direct, user=stage.ada, thread_ts=root)
     _, message = await stage.arrived(2)
-    assert message.chat_key == f"slack:chat:{stage.direct}:thread:{root}"
+    assert str(message.chat_key) == f"slack:chat:{stage.direct}:thread:{root}"
     assert (message.addressed, message.chat_type) == ("direct", "direct")
 
 
@@ -260,7 +260,7 @@ async def test_a_slash_command_is_acked_and_answered_outside_threads(stage: Any)
     assert delivery.acked.is_set()
     assert delivery.reply is None
     assert (message.command.name, message.command.args, message.text) == ("forget", "a < b", "")
-    assert message.chat_key == f"slack:chat:{stage.channel}"
+    assert str(message.chat_key) == f"slack:chat:{stage.channel}"
     assert message.target["channel"] == stage.channel
     assert "thread_ts" not in message.target
     assert (message.addressed, message.chat_type, message.message_id) == ("command", "group", None)
@@ -273,7 +273,7 @@ async def test_a_bare_slash_command_asks_for_help(stage: Any, text: str) -> None
     await stage.server.command(text, channel=stage.direct, user=stage.ada)
     (message,) = await stage.arrived()
     assert (message.command.name, message.chat_type) == ("help", "direct")
-    assert message.chat_key == f"slack:chat:{stage.direct}"
+    assert str(message.chat_key) == f"slack:chat:{stage.direct}"
 
 
 async def test_buttons_and_events_of_other_kinds_are_acked_and_ignored(stage: Any) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging
+from bot.contracts import ArchiveLine, Belonging, ChatKey
 from channels.slack import members
 
 from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage
 
-THREAD = f"slack:chat:{CHANNEL}:thread:1.2"
+THREAD = ChatKey.parse(f"slack:chat:{CHANNEL}:thread:1.2")
 KEYS = [
     THREAD,
-    f"slack:chat:{PRIVATE}",
-    f"slack:chat:D{ADA[1:]}",
-    f"slack:chat:D{GRACE[1:]}",
-    "slack:chat:C0OTHER",
-    "?",
+    ChatKey.parse(f"slack:chat:{PRIVATE}"),
+    ChatKey.parse(f"slack:chat:D{ADA[1:]}"),
+    ChatKey.parse(f"slack:chat:D{GRACE[1:]}"),
+    ChatKey.parse("slack:chat:C0OTHER"),
+    ChatKey.parse("telegram:chat:1"),
 ]
 
 
@@ -75,7 +75,7 @@ async def test_a_person_is_in_the_time_zone_of_their_profile_whatever_it_was_bef
         await stage.slack.zone_of(ADA)
 
 
-def line(message_id: str | None, chat_key: str = THREAD) -> ArchiveLine:
+def line(message_id: str | None, chat_key: ChatKey = THREAD) -> ArchiveLine:
     return ArchiveLine(
         ts=1, channel="slack", chat_id=CHANNEL, chat_key=chat_key, message_id=message_id, role="user", text=""
     )
@@ -84,7 +84,7 @@ def line(message_id: str | None, chat_key: str = THREAD) -> ArchiveLine:
 async def test_a_message_has_an_address_in_its_workspace(stage: Stage) -> None:
     address = f"https://example.slack.com/archives/{CHANNEL}/p1700000000000100"
     assert stage.slack.permalink(line("1700000000.000100")) == address
-    for other in (line(None), line("not a stamp"), line("1700000000.000100", "web:chat:1")):
+    for other in (line(None), line("not a stamp"), line("1700000000.000100", ChatKey.parse("web:chat:1"))):
         assert stage.slack.permalink(other) is None
 
 

@@ -82,7 +82,7 @@ async def test_the_stop_button_is_an_inbound_about_the_place_that_works(stage: A
     _, stop = await stage.arrived(2)
     assert (stop.kind, stop.user_id, stop.text, stop.command) == ("stop", stage.ada, "", None)
     assert (stop.target, stop.chat_id, stop.chat_type) == (message.target, where, message.chat_type)
-    assert stop.chat_key == f"slack:chat:{where}:thread:{asked}"
+    assert str(stop.chat_key) == f"slack:chat:{where}:thread:{asked}"
     assert stop.addressed == ("direct" if place == "direct" else "command")
     assert stop.keys[0] == f"slack:T0TEAM:event:{delivery.payload['event_id']}"
     assert stop.keys[1].startswith(f"slack:T0TEAM:stop:{where}:{asked}:")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Inbound, Outbound, Surroundings
+from bot.contracts import ChatKey, Inbound, Outbound, Surroundings
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
@@ -80,4 +80,6 @@ class Bed:
 
 
 def message(text: str, target: dict[str, str] | None = None) -> Outbound:
-    return Outbound("0" * 26, "0" * 26, "telegram:chat:1001", target or {"chat_id": "1001"}, text)
+    return Outbound(
+        "0" * 26, "0" * 26, ChatKey.parse("telegram:chat:1001"), target or {"chat_id": "1001"}, text
+    )

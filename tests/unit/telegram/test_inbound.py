@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from telegram import User
 
-from bot.contracts import Inbound, Origin, Quoted
+from bot.contracts import ChatKey, Inbound, Origin, Quoted
 from bot.testing.telegram import TelegramServer
 from channels.telegram import inbound, wire
 
@@ -47,7 +47,11 @@ def test_a_private_message_is_direct(server: TelegramServer, me: wire.Bot) -> No
     found = must(update, me)
     assert found.text == "  héllo 👋\n你好 "
     assert (found.chat_type, found.addressed, found.kind) == ("direct", "direct", "message")
-    assert (found.chat_id, found.chat_key, found.user_id) == ("1001", "telegram:chat:1001", "1001")
+    assert (found.chat_id, found.chat_key, found.user_id) == (
+        "1001",
+        ChatKey.parse("telegram:chat:1001"),
+        "1001",
+    )
     assert found.target == {"chat_id": "1001"}
     assert found.keys == (f"telegram:4242:update:{update['update_id']}", "telegram:4242:message:1001:1")
     assert (found.message_id, found.user_name, found.from_bot) == ("1", "Zoë", False)
@@ -102,7 +106,7 @@ def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(server: TelegramServe
     theirs = server.say("they said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
     found = must(server.say("why?", chat_id=GROUP, reply_to=mine), me)
     assert found.addressed == "reply"
-    assert found.chat_key == f"telegram:chat:{GROUP}"  # a thread of replies is no topic
+    assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}")  # a thread of replies is no topic
     (quoted,) = found.quoted
     assert (quoted.text, quoted.from_self, quoted.user_id) == ("I said", True, str(BOT))
     assert read(server.say("why?", chat_id=GROUP, reply_to=theirs), me) is None
@@ -122,10 +126,10 @@ def test_a_reply_to_a_file_says_what_kind_it_is(server: TelegramServer, me: wire
 
 def test_topics_are_chats_of_their_own(server: TelegramServer, me: wire.Bot) -> None:
     found = must(server.say("/help", chat_id=GROUP, thread_id=7), me)
-    assert found.chat_key == f"telegram:chat:{GROUP}:topic:7"
+    assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}:topic:7")
     assert found.target == {"chat_id": str(GROUP), "message_thread_id": "7", "reply_to": found.message_id}
     direct = must(server.say("hi", thread_id=9), me)
-    assert direct.chat_key == "telegram:chat:1001:topic:9"
+    assert direct.chat_key == ChatKey.parse("telegram:chat:1001:topic:9")
     assert direct.target == {"chat_id": "1001", "message_thread_id": "9"}
 
 

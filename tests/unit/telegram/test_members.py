@@ -7,17 +7,22 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging
+from bot.contracts import ArchiveLine, Belonging, ChatKey
 from channels.telegram import members
 from tests.unit.telegram.bed import GROUP, Bed
 
 KEYS = [
-    "telegram:chat:7",
-    "telegram:chat:7:topic:3",
-    f"telegram:chat:{GROUP}",
-    "telegram:chat:8",
-    "telegram:chat:-5",
-    "?",
+    *map(
+        ChatKey.parse,
+        [
+            "telegram:chat:7",
+            "telegram:chat:7:topic:3",
+            f"telegram:chat:{GROUP}",
+            "telegram:chat:8",
+            "telegram:chat:-5",
+            "slack:chat:C1",
+        ],
+    ),
 ]
 
 
@@ -66,7 +71,9 @@ async def test_of_many_groups_the_first_are_asked_about_and_the_next_time_those_
     monkeypatch.setattr(members, "MOST", 2)
     for group in (-1, -4, -5):
         bed.server.chat(group).members[7] = "member"
-    keys = [f"telegram:chat:{group}" for group in (-1, -2, -3, -4, -5)] + ["telegram:chat:-5:topic:9"]
+    keys = [ChatKey("telegram", f"{group}") for group in (-1, -2, -3, -4, -5)] + [
+        ChatKey.parse("telegram:chat:-5:topic:9")
+    ]
     bed.server.chat(-2)
     bed.server.chat(-3)
 
@@ -98,7 +105,7 @@ async def test_of_many_groups_too_nobody_has_one_that_they_have_just_left(
 ) -> None:
     monkeypatch.setattr(members, "MOST", 2)
     monkeypatch.setattr(members, "AGAIN", 2)
-    keys = [f"telegram:chat:{group}" for group in (-1, -2, -3)]
+    keys = [ChatKey("telegram", f"{group}") for group in (-1, -2, -3)]
     for group in (-1, -2, -3):
         bed.server.chat(group).members[7] = "member"
 
@@ -123,11 +130,19 @@ async def test_without_a_connection_nothing_is_known(idle: Bed) -> None:
 
 
 def test_messages_of_supergroups_have_addresses(idle: Bed) -> None:
-    def line(chat: str, message_id: str | None) -> ArchiveLine:
+    def line(chat: ChatKey, message_id: str | None) -> ArchiveLine:
         return ArchiveLine(
             ts=1, channel="telegram", chat_id="1", chat_key=chat, message_id=message_id, role="user", text=""
         )
 
-    assert idle.channel.permalink(line(f"telegram:chat:{GROUP}:topic:9", "12")) == "https://t.me/c/200/12"
-    for other in (line("telegram:chat:7", "12"), line(KEYS[2], None), line(KEYS[2], "x"), line("?", "1")):
+    assert (
+        idle.channel.permalink(line(ChatKey.parse(f"telegram:chat:{GROUP}:topic:9"), "12"))
+        == "https://t.me/c/200/12"
+    )
+    for other in (
+        line(ChatKey.parse("telegram:chat:7"), "12"),
+        line(KEYS[2], None),
+        line(KEYS[2], "x"),
+        line(ChatKey.parse("slack:chat:C1"), "1"),
+    ):
         assert idle.channel.permalink(other) is None

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bot import contracts, telemetry
+from bot.contracts import ChatKey
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import LogRedactor
 from bot.telemetry.log import MAX_LINE_BYTES, JsonlLog, Line, render
@@ -23,7 +24,7 @@ def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
         "llm_response",
         "the model answered",
         duration=12.3456,
-        chat_key="telegram:chat:1",
+        chat_key=ChatKey.parse("telegram:chat:1"),
         request_id="01R",
         stop_reason="end_turn",
         usage=contracts.Usage(input_tokens=3),
@@ -54,7 +55,7 @@ async def test_a_line_belongs_to_the_turn_that_runs_in_its_task(make: Make, tmp_
     log = make()
 
     async def turn(name: str) -> None:
-        with telemetry.turn_scope(chat_key=f"web:chat:{name}", request_id=name):
+        with telemetry.turn_scope(chat_key=ChatKey.parse(f"web:chat:{name}"), request_id=name):
             await asyncio.sleep(0)
             with telemetry.step_scope(4):
                 log.write("tool_call", name)
@@ -92,7 +93,10 @@ def test_lines_stay_in_order_and_later_changes_do_not_reach_them(
 def test_secrets_and_token_like_text_reach_no_line(make: Make, tmp_path: Path) -> None:
     log = make(redact=telemetry.LogRedactor(["hunter2-hunter2"]))
     log.write(
-        "error", "key hunter2-hunter2", chat_key="web:chat:hunter2-hunter2", url="/bot123456:" + "A" * 35
+        "error",
+        "key hunter2-hunter2",
+        chat_key=ChatKey.parse("web:chat:hunter2-hunter2"),
+        url="/bot123456:" + "A" * 35,
     )
     log.write("error", "long", payload="x" * 99_990 + "hunter2-hunter2" + "y" * 99_990)
     log.write("error", "raised", error=ValueError("hunter2-hunter2"), items={"hunter2-hunter2": 1})

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from bot import errors
-from bot.contracts import Journal
+from bot.contracts import ChatKey, Journal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 from bot.testing.memory_journal import MemoryJournal
@@ -45,7 +45,7 @@ async def test_what_only_reads_does_not_count_as_a_write_and_fails_only_where_ev
 ) -> None:
     journal = FaultyJournal(inner)
     journal.fail(JournalFailure(times=None))
-    assert await journal.knows("x") is False
+    assert await journal.knows(ChatKey("tele", "x")) is False
     assert await journal.probe() == ""
     for name in WRITES:
         assert hasattr(inner, name)

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx
 import yarl
 
-from bot.contracts import Taint
+from bot.contracts import ChatKey, Taint
 from bot.system import read_link
 from bot.tools.permissions import Call, Decision, Now, Paths, Rules, Subject
 
 NOON = Now(datetime(2026, 11, 20, 12, tzinfo=UTC))
-MEMBER = Subject("slack", "U1", "member", "slack:C1:10")
+MEMBER = Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10"))
 STRICT = {"deny": 0, "ask": 1, "allow": 2}
 NAMES = ("open", "secret", "Secret", "vault", "café", "notes.txt", "key.pem", "a b", "秘密", "*", "x")
 STEPS = (

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from bot.contracts import Json
+from bot.contracts import ChatKey, Json
 from bot.history.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -24,7 +24,7 @@ from bot.tools.registry import Registry, ToolPorts
 
 from .walls import CANARY, Desk, bubblewrap_works, landlock_works
 
-KEY = "telegram:chat:7:topic:2"
+KEY = ChatKey.parse("telegram:chat:7:topic:2")
 
 
 class Nothing(BaseModel):
@@ -67,7 +67,11 @@ class Workbench:
         return Dispatcher(registry, clock=self._clock, log=self.log, **{"artifacts": self.artifacts} | more)
 
     async def run(
-        self, calls: Sequence[Json], *tools: Any, known: dict[str, Json] | None = None, chat_key: str = KEY
+        self,
+        calls: Sequence[Json],
+        *tools: Any,
+        known: dict[str, Json] | None = None,
+        chat_key: ChatKey = KEY,
     ) -> list[Json]:
         with tool_scope(ToolExecutionContext(chat_key, "R1", None, None, None)):  # type: ignore[arg-type]
             return await self.dispatcher(*tools).run(calls, known=known or {})
@@ -76,7 +80,7 @@ class Workbench:
         (result,) = await self.run([tool_use("look")], Says("look", answer, ages=ages))
         return result
 
-    async def read(self, artifact_id: str, *, chat_key: str = KEY, **arguments: Any) -> Json:
+    async def read(self, artifact_id: str, *, chat_key: ChatKey = KEY, **arguments: Any) -> Json:
         call = tool_use("read_artifact", id=artifact_id, **arguments)
         (result,) = await self.run([call], chat_key=chat_key)
         return result

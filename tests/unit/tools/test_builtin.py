@@ -12,6 +12,7 @@ from bot.context import prompt
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
+from bot.contracts import ChatKey
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
@@ -101,8 +102,10 @@ async def test_the_first_request_is_at_most_12000_characters(tmp_path: Path) -> 
         log=log,
         has_files=True,
     )
-    frozen = await prompts.freeze("slack:chat:C1", "slack", "m", budget=60_000, size=len)
-    facts = prompt.ChatFacts(tmp_path, "slack:chat:C1:thread:1.2", "slack", "C1", "group", "r" * 600)
+    frozen = await prompts.freeze(ChatKey.parse("slack:chat:C1"), "slack", "m", budget=60_000, size=len)
+    facts = prompt.ChatFacts(
+        tmp_path, ChatKey.parse("slack:chat:C1:thread:1.2"), "slack", "C1", "group", "r" * 600
+    )
     system = json.dumps(prompt.system_blocks(frozen.static, frozen.chat(facts)))
     assert "You are Shipmate" in system
     tools = json.dumps(registry(tmp_path).definitions)

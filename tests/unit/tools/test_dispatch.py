@@ -230,7 +230,7 @@ async def test_a_cancelled_turn_cancels_its_tools() -> None:
 async def test_the_context_of_a_turn_is_its_own() -> None:
     async def who(_: Any) -> str:
         await asyncio.sleep(0)
-        return context.current().chat_key
+        return str(context.current().chat_key)
 
     runner = dispatcher(Fake("who", who))
 

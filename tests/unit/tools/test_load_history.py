@@ -11,7 +11,7 @@ import pytest
 
 from bot import errors
 from bot.context.prompt import loaded_messages
-from bot.contracts import ArchiveLine, Belonging
+from bot.contracts import ArchiveLine, Belonging, ChatKey
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.searching import SearchedArchive
@@ -23,7 +23,7 @@ from bot.tools.builtin.chat_load_history import FARTHEST, ChatLoadHistory, LoadH
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.registry import ToolPorts
 
-HERE, THERE, THEIRS = "slack:chat:C1", "slack:chat:C2", "slack:chat:D9"
+HERE, THERE, THEIRS = map(ChatKey.parse, ("slack:chat:C1", "slack:chat:C2", "slack:chat:D9"))
 
 
 class Injected:
@@ -50,14 +50,14 @@ class Injected:
 class Members:
     """`contracts.Membership` that says what it is told, and remembers what it was asked."""
 
-    def __init__(self, *chats: str) -> None:
-        self.chats = chats
-        self.unasked: list[str] = []
-        self.unanswered: list[str] = []
-        self.asked: list[tuple[str, str, tuple[str, ...], bool]] = []
+    def __init__(self, *chats: ChatKey) -> None:
+        self.chats: tuple[ChatKey, ...] = chats
+        self.unasked: list[ChatKey] = []
+        self.unanswered: list[ChatKey] = []
+        self.asked: list[tuple[str, str, tuple[ChatKey, ...], bool]] = []
 
     async def chats_of(
-        self, channel: str, user_id: str, chat_keys: Sequence[str], *, direct: bool
+        self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> Belonging:
         self.asked.append((channel, user_id, tuple(chat_keys), direct))
         return Belonging([key for key in chat_keys if key in self.chats], self.unasked, self.unanswered)
@@ -80,9 +80,16 @@ class Bench:
         self.ts = int(self.clock.now() * 1000) - 10**9
         self.private = True
 
-    async def say(self, text: str, key: str = HERE, role: str = "user", **more: Any) -> None:
+    async def say(self, text: str, key: ChatKey = HERE, role: str = "user", **more: Any) -> None:
         self.ts += more.pop("gap", 60_000)
-        line = {"ts": self.ts, "channel": "slack", "chatId": "1", "chatKey": key, "role": role, "text": text}
+        line = {
+            "ts": self.ts,
+            "channel": "slack",
+            "chatId": "1",
+            "chatKey": str(key),
+            "role": role,
+            "text": text,
+        }
         await self.archive.append(ArchiveLine.model_validate({**line, **more}))
 
     async def load(self, **arguments: Any) -> str:
@@ -187,7 +194,7 @@ async def test_where_others_read_along_the_membership_is_asked_without_direct_ch
 
 async def test_the_receipt_says_what_could_not_be_asked_and_how_to_get_at_it(bench: Bench) -> None:
     await bench.say("the budget is 40", THERE)
-    bench.members.unasked = [f"slack:chat:C{number}" for number in range(1_200)]
+    bench.members.unasked = [ChatKey("slack", f"C{number}") for number in range(1_200)]
     said = await bench.load(query="budget", scope="mine")
     assert bench.texts == ["the budget is 40"]
     assert "of 1,200 that were not spoken in lately" in said
@@ -263,7 +270,7 @@ async def test_the_receipt_tells_of_no_match_that_the_turn_did_not_take(bench: B
 
 
 async def test_what_a_turn_has_put_away_can_be_read_from_a_hit(bench: Bench) -> None:
-    async def put(request_id: str, tool: str, chat_key: str = HERE) -> str:
+    async def put(request_id: str, tool: str, chat_key: ChatKey = HERE) -> str:
         return await bench.artifacts.put(
             "rows", chat_key=chat_key, request_id=request_id, tool=tool, tool_use_id="t"
         )
@@ -337,8 +344,8 @@ async def test_of_more_chats_than_are_searched_it_says_so(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_load_history, "MOST_CHATS", 1)
-    bench.members.chats = (THERE, "slack:chat:C3")
-    await bench.say("the old budget was 20", key="slack:chat:C3")
+    bench.members.chats = (THERE, ChatKey.parse("slack:chat:C3"))
+    await bench.say("the old budget was 20", key=ChatKey.parse("slack:chat:C3"))
     await bench.say("the budget is 17", key=THERE)
     await bench.archive.caught_up()
     for asked in ({"query": "budget"}, {"keyword": "budget"}, {"keyword": "nothing"}):

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import ANYBODYS, Json, Message, Provenance, Taint, unpacked
+from bot.contracts import ANYBODYS, ChatKey, Json, Message, Provenance, Taint, unpacked
 from bot.history.memory_files import NoteStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
@@ -24,7 +24,7 @@ from bot.tools.registry import Registry, ToolPorts
 class Turn:
     """A turn of one person in one chat."""
 
-    def __init__(self, root: Path, chat_key: str, user_id: str | None, *, private: bool) -> None:
+    def __init__(self, root: Path, chat_key: ChatKey, user_id: str | None, *, private: bool) -> None:
         clock = FakeClock()
         ports = type("Ports", (), {"memory": NoteStore(root, disk=SystemDisk()), "clock": clock})
         registry = Registry([memory.build(cast("ToolPorts", ports))])
@@ -55,12 +55,12 @@ class Turn:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Turn:
-    return Turn(tmp_path, "telegram:chat:-5", "1", private=False)
+    return Turn(tmp_path, ChatKey.parse("telegram:chat:-5"), "1", private=False)
 
 
 @pytest.fixture
 def direct(tmp_path: Path) -> Turn:
-    return Turn(tmp_path, "telegram:chat:1", "1", private=True)
+    return Turn(tmp_path, ChatKey.parse("telegram:chat:1"), "1", private=True)
 
 
 async def test_a_file_from_its_creation_to_its_end(group: Turn) -> None:
@@ -109,11 +109,11 @@ async def test_what_cannot_be_done_says_why(group: Turn) -> None:
 async def test_a_file_says_whose_words_it_holds(tmp_path: Path, group: Turn) -> None:
     path = "/memories/chat/a.md"
     await group.does("create", path=path, file_text="<origin>[]</origin>\nmine")
-    other = Turn(tmp_path, "telegram:chat:-5", "2", private=False)
+    other = Turn(tmp_path, ChatKey.parse("telegram:chat:-5"), "2", private=False)
     await other.does("insert", path=path, insert_line=0, insert_text="theirs")
     assert (await group.call("view", path=path, view_range=[2, 3]))["origin"] == ["1", "2"]
     assert (await group.call("view", path="/memories"))["origin"] == ["1", "2"], "its name is words of both"
-    nobody = Turn(tmp_path, "telegram:chat:-5", None, private=False)
+    nobody = Turn(tmp_path, ChatKey.parse("telegram:chat:-5"), None, private=False)
     await nobody.does("insert", path=path, insert_line=0, insert_text="of a job")
     assert (await group.call("view", path=path))["origin"] == ANYBODYS.packed()
     assert (await group.call("view", path="/memories"))["origin"] == ANYBODYS.packed()
@@ -122,7 +122,7 @@ async def test_a_file_says_whose_words_it_holds(tmp_path: Path, group: Turn) -> 
 async def test_what_was_in_view_when_a_note_was_made_is_in_view_again_with_it(tmp_path: Path) -> None:
     path = "/memories/chat/a.md"
     for level in Taint:
-        turn = Turn(tmp_path / level.name, "telegram:chat:-5", "1", private=False)
+        turn = Turn(tmp_path / level.name, ChatKey.parse("telegram:chat:-5"), "1", private=False)
         call = tool_use("list_dir")
         shown = {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
         shown["origin"] = Provenance(taint=level).packed()
@@ -163,8 +163,8 @@ async def test_the_files_of_a_person_are_there_in_their_direct_chat_alone(
     await direct.does("create", path=path, file_text="no nuts")
     assert "no nuts" in await direct.does("view", path=path)
     assert path in await direct.does("view", path="/memories")
-    nobody = Turn(tmp_path, "telegram:chat:1", None, private=True)
-    other = Turn(tmp_path, "telegram:chat:2", "2", private=True)
+    nobody = Turn(tmp_path, ChatKey.parse("telegram:chat:1"), None, private=True)
+    other = Turn(tmp_path, ChatKey.parse("telegram:chat:2"), "2", private=True)
     for turn in (group, nobody):
         assert "direct chats only" in await turn.fails("view", path=path)
         assert "direct chats only" in await turn.fails("create", path=path, file_text="x")

@@ -11,7 +11,18 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Json, Message, Provenance, Taint, unpacked
+from bot.contracts import (
+    ANYBODYS,
+    NOBODYS,
+    ORIGIN,
+    WORKSPACES,
+    ChatKey,
+    Json,
+    Message,
+    Provenance,
+    Taint,
+    unpacked,
+)
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -59,7 +70,9 @@ class Desk:
     async def call(
         self, name: str, view: Sequence[Message] = (), channel: str = "slack", **given: Any
     ) -> Json:
-        turn = ToolExecutionContext("K", "R", "U7", None, cast("Any", None), channel, view=lambda: view)
+        turn = ToolExecutionContext(
+            ChatKey("tele", "K"), "R", "U7", None, cast("Any", None), channel, view=lambda: view
+        )
         with tool_scope(turn):
             (result,) = await self.dispatcher.run([tool_use(name, **given)])
         return result

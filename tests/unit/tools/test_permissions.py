@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.config.shape import Permissions, ShipFile
-from bot.contracts import Effect, Taint
+from bot.contracts import ChatKey, Effect, Taint
 from bot.system import read_link
 from bot.tools import builtin
 from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong
@@ -25,8 +25,8 @@ from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.shell import literal_words
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
-OPERATOR = Subject("telegram", "7", "operator", "telegram:chat:7")
-NOBODY = Subject(None, None, "nobody", "jobs:1")
+OPERATOR = Subject("telegram", "7", "operator", ChatKey.parse("telegram:chat:7"))
+NOBODY = Subject(None, None, "nobody", ChatKey.parse("jobs:chat:1"))
 EFFECTS: dict[str, frozenset[Effect]] = {
     "read_file": frozenset({"read"}), "search_files": frozenset({"read"}), "list_dir": frozenset({"read"}),
     "write_file": frozenset({"write"}), "edit_file": frozenset({"read", "write"}), "run_shell": frozenset({"run"}),
@@ -240,7 +240,7 @@ def test_conditions(condition: str, who: Subject, now: Now, *, holds: bool) -> N
 
 
 def test_a_chat_is_named_by_its_id_or_its_key() -> None:
-    thread = Subject("slack", "U1", "member", "slack:chat:C1:thread:17.5")
+    thread = Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:17.5"))
     for place, expected in (
         ("slack:C1", "deny"),
         ("slack:chat:C1", "deny"),
@@ -273,7 +273,10 @@ def test_a_wildcard_with_a_path_holds_for_the_tools_that_have_one() -> None:
 
 def test_of_several_people_the_weakest_counts() -> None:
     every = rules(allow=["run_shell(*, role operator)"], deny=["run_shell(*, user in slack:U9)"])
-    make, other = call("run_shell", "make"), Subject("slack", "U9", "operator", "slack:C1:10")
+    make, other = (
+        call("run_shell", "make"),
+        Subject("slack", "U9", "operator", ChatKey.parse("slack:chat:C1:thread:10")),
+    )
     assert every.judge(make, [OPERATOR], NOON).outcome == "allow"
     assert every.judge(make, [OPERATOR, MEMBER], NOON).outcome == "ask"
     assert every.judge(make, [MEMBER, OPERATOR, other], NOON).outcome == "deny"
@@ -396,7 +399,12 @@ def test_a_name_that_somebody_gave_themselves_never_changes_a_decision(name: str
     every = rules(allow=["run_shell(*, user in slack:U2)"])
     if name != "U2":
         assert (
-            outcome(every, call("run_shell", "make"), Subject("slack", name, "member", "slack:C1")) == "ask"
+            outcome(
+                every,
+                call("run_shell", "make"),
+                Subject("slack", name, "member", ChatKey.parse("slack:chat:C1")),
+            )
+            == "ask"
         )
 
 

@@ -23,6 +23,7 @@ from bot.contracts import (
     Approvals,
     ArchiveLine,
     Attachment,
+    ChatKey,
     Due,
     Effect,
     Inbound,
@@ -46,7 +47,7 @@ from bot.tools.permissions.showing import shortened, visible
 from bot.tools.policy import Policy
 from bot.tools.registry import Registry
 
-KEY = "slack:C1:10"
+KEY = ChatKey.parse("slack:chat:C1:thread:10")
 
 
 class Anything(BaseModel):

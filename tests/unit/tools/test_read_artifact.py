@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import Json
+from bot.contracts import ChatKey, Json
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import excerpt, sizing
@@ -87,9 +87,9 @@ async def test_behind_the_end_the_model_is_told_where_the_end_is(tools: Workbenc
 async def test_only_the_chat_that_made_it_reads_it(tools: Workbench) -> None:
     artifact_id = await put_away(tools, "x" * 9_000)
     for result in (
-        await tools.read(artifact_id, chat_key="telegram:chat:8"),
+        await tools.read(artifact_id, chat_key=ChatKey.parse("telegram:chat:8")),
         await tools.read("../telegram%3Achat%3A7/x"),
-        await tools.read(artifact_id, chat_key="telegram:chat:8", grep="x"),
+        await tools.read(artifact_id, chat_key=ChatKey.parse("telegram:chat:8"), grep="x"),
     ):
         assert result["is_error"] is True
         assert "This chat has no artifact" in result["content"]

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import ANYBODYS, Inbound, JobList, JobRequest, Json, Message, Provenance, Tool
+from bot.contracts import ANYBODYS, ChatKey, Inbound, JobList, JobRequest, Json, Message, Provenance, Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -19,7 +19,7 @@ from bot.tools.dispatch import Dispatcher
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
 
-KEY = "slack:chat:C1:thread:1.2"
+KEY = ChatKey.parse("slack:chat:C1:thread:1.2")
 ASKS = Inbound(
     channel="slack", chat_id="C1", chat_key=KEY, chat_type="group", user_id="U1", keys=("k",), ts=1,
     target={"channel": "C1", "thread_ts": "1.2"},

@@ -18,6 +18,7 @@ from bot.context.files import Unreadable, must_read
 from bot.context.instructions import InstructionFiles
 from bot.context.nested import Contents, Nested
 from bot.context.skills import SkillFolder
+from bot.contracts import ChatKey
 from bot.instructing import Instructing
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -49,7 +50,7 @@ class Chat:
         skills = SkillFolder(self.root, [], self.log, self.vetting)
         tags = [tag.words for tag in await nested.attached()]
         names = [skill.name for skill in await skills.overview()]
-        return "\n".join([(await found.of_chat("c", "k", "m")).shared, *tags, *names])
+        return "\n".join([(await found.of_chat("c", ChatKey("tele", "k"), "m")).shared, *tags, *names])
 
 
 @pytest.fixture

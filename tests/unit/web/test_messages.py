@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel, Command, KnowsMembers
+from bot.contracts import ArchiveLine, Belonging, Channel, ChatKey, Command, KnowsMembers
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import rooms
@@ -290,7 +290,7 @@ async def test_a_page_that_missed_more_than_is_kept_gets_the_history(
 
 
 def _line(
-    intake: RecordingIntake, chat_key: str, role: Any, text: str, *, ts: int, id_: str | None = None
+    intake: RecordingIntake, chat_key: ChatKey, role: Any, text: str, *, ts: int, id_: str | None = None
 ) -> None:
     intake.lines[chat_key].append(
         ArchiveLine(
@@ -327,7 +327,7 @@ async def test_the_archive_is_shown_before_what_was_said_since_the_start(
 async def test_an_archive_that_cannot_be_read_leaves_the_page_usable(
     browser: Browser, intake: RecordingIntake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(chat_key: str, limit: int) -> list[ArchiveLine]:
+    async def broken(chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         raise errors.StorageError
 
     monkeypatch.setattr(intake, "recent", broken)
@@ -399,8 +399,8 @@ async def test_stopping_ends_the_streams(channel: Channel, browser: Browser) -> 
 
 
 async def test_a_browser_has_its_own_chat_and_no_other(channel: Channel) -> None:
-    keys = ["web:chat:aa", "web:chat:bb", "slack:chat:aa"]
+    keys = [*map(ChatKey.parse, ["web:chat:aa", "web:chat:bb", "slack:chat:aa"])]
     assert isinstance(channel, KnowsMembers)
-    assert await channel.chats_of("aa", keys, direct=True) == Belonging(["web:chat:aa"])
+    assert await channel.chats_of("aa", keys, direct=True) == Belonging([ChatKey.parse("web:chat:aa")])
     assert await channel.chats_of("aa", keys, direct=False) == Belonging([])
     assert await channel.chats_of("../aa", keys, direct=True) == Belonging([])

@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from bot import errors
-from bot.contracts import Channel
+from bot.contracts import Channel, ChatKey
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import guard
@@ -143,7 +143,7 @@ async def test_a_browser_gets_one_secret_that_scripts_cannot_read(
     await browser.say("hello")
     user = hashlib.sha256(given.value[:32].encode()).hexdigest()[:16]
     assert intake.accepted[0].user_id == user
-    assert intake.accepted[0].chat_key == f"web:chat:{user}"
+    assert intake.accepted[0].chat_key == ChatKey.parse(f"web:chat:{user}")
     assert intake.accepted[0].keys == (f"web:{user}:m1",)
 
 

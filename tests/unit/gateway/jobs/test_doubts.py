@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Belonging
+from bot.contracts import Belonging, ChatKey
 from bot.gateway.jobs.due import MOST_DOUBTS
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig
@@ -29,7 +29,7 @@ class Rooms:
         self.unread = False
         self.asked = 0
 
-    async def chats_of(self, user_id: str, chat_keys: list[str], *, direct: bool) -> Belonging:
+    async def chats_of(self, user_id: str, chat_keys: list[ChatKey], *, direct: bool) -> Belonging:
         assert (user_id, direct) == ("77", False)
         self.asked += 1
         if self.broken:

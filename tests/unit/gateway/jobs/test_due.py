@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Job
+from bot.contracts import ChatKey, Job
 from bot.gateway.jobs.due import FAILURES
 from bot.gateway.jobs.plans import Plan
 from bot.testing.clock import FakeClock
@@ -296,12 +296,12 @@ async def test_whoever_is_shut_out_has_no_jobs_run_and_the_operator_reads_why(ri
 async def test_a_row_that_cannot_be_read_stays_and_keeps_nobody_from_theirs(rig: Rig) -> None:
     good = await rig.plan("every 1h")
     (job,) = await rig.journal.jobs()
-    await rig.journal.put_job(Job("BAD001", "tele:chat:77", {"v": 99}))
+    await rig.journal.put_job(Job("BAD001", ChatKey.parse("tele:chat:77"), {"v": 99}))
     spec = job.spec | {
         "id": "BAD002",
         "plan": job.spec["plan"] | {"zone": "Atlantis/Deep", "kind": "cron", "said": "0 0 * * *"},
     }
-    await rig.journal.put_job(Job("BAD002", "tele:chat:77", spec))
+    await rig.journal.put_job(Job("BAD002", ChatKey.parse("tele:chat:77"), spec))
     rig.restart()
     await rig.passes(3_600)
     assert len(rig.taken) == 1

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors
-from bot.contracts import Approval, Command, JobRequest, Provenance, TurnOutcome, TurnRequest, Verdict
+from bot.contracts import (
+    Approval,
+    ChatKey,
+    Command,
+    JobRequest,
+    Provenance,
+    TurnOutcome,
+    TurnRequest,
+    Verdict,
+)
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import Desk
 
@@ -34,7 +43,7 @@ async def test_what_is_due_is_answered_where_it_was_asked_for_and_stands_in_the_
         "reply",
         {"chat": "77", "topic": "5"},
     )
-    lines = await bench.intake.recent("tele:chat:77", 10)
+    lines = await bench.intake.recent(ChatKey.parse("tele:chat:77"), 10)
     assert [(line.role, line.text) for line in lines] == [("user", "the news"), ("assistant", "re: the news")]
     assert lines[0].meta is not None
     assert lines[0].meta["job"] == name
@@ -158,7 +167,18 @@ async def test_what_needs_an_approval_is_refused_at_once_but_not_what_was_allowe
     assert desk.ran == [Verdict("unattended")]
     assert desk.tele.texts == ["unattended"]
     approval = Approval(
-        "R", "c", "tele:chat:77", "run_shell", "f1", "x", "y", "", "tele", "77", granted=False, lasting=True
+        "R",
+        "c",
+        ChatKey.parse("tele:chat:77"),
+        "run_shell",
+        "f1",
+        "x",
+        "y",
+        "",
+        "tele",
+        "77",
+        granted=False,
+        lasting=True,
     )
     record = await desk.journal.ask("A1", approval)
     await desk.journal.settle(record.id, Verdict("approved", "tele:1", "always"))

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import Answer, Question
+from bot.contracts import Answer, ChatKey, Question
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.mcp.asking import TRIES, kind, read
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
 
-TURN = ToolExecutionContext("slack:chat:C1", "R1", "U1", None, cast("Any", None))
+TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, cast("Any", None))
 
 
 class Person:
@@ -45,7 +45,7 @@ async def test_the_answer_reaches_the_tool_and_what_does_not_fit_is_asked_again(
     rig = await start(one=friendly())
     person = Person("a few", "4")
     assert await book(rig, person) == "booked for 4"
-    assert [one.chat_key for one in person.asked] == ["slack:chat:C1"] * 2
+    assert [one.chat_key for one in person.asked] == [ChatKey.parse("slack:chat:C1")] * 2
     first, again = (one.words for one in person.asked)
     assert "The tool book of the MCP server one asks: “How many people?”" in first
     assert "a whole number" in first

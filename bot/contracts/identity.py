@@ -1,0 +1,128 @@
+"""Who and where: `ChatKey` names a chat or a thread in it, `UserRef` a person."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from bot import errors
+
+_KEY = re.compile(
+    r"(?P<channel>[^:]+):chat:(?P<chat_id>[^:]+)(?::(?P<kind>[^:]+):(?P<thread>[^:]+))?", re.DOTALL
+)
+THREAD = "thread"
+"""What most platforms call a part of a chat that is a conversation of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatKey:
+    """A conversation: a chat of a channel, or one `thread` of it. `kind` is what its platform calls such a thread
+    (`thread`, `topic`). As text it is `<channel>:chat:<chat id>`, with `:<kind>:<thread>` behind it for a thread.
+
+    Raises `errors.IdentityInvalid` for a part that is empty or holds a colon.
+    """
+
+    channel: str
+    chat_id: str
+    thread: str | None = None
+    kind: str = THREAD
+    _text: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.channel, self.chat_id, self.kind, self.thread if self.thread is not None else self.kind)
+        if not all(parts) or any(":" in part for part in parts):
+            raise errors.IdentityInvalid("A part of a chatKey is empty or holds a colon.")
+        text = f"{self.channel}:chat:{self.chat_id}"
+        if self.thread is None:
+            object.__setattr__(self, "kind", THREAD)
+        else:
+            text += f":{self.kind}:{self.thread}"
+        object.__setattr__(self, "_text", text)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __lt__(self, other: ChatKey) -> bool:
+        return self._text < other._text
+
+    @classmethod
+    def parse(cls, text: str) -> ChatKey:
+        """The conversation that a text names. Raises `errors.IdentityInvalid` where it names none."""
+        return _parsed(text)
+
+    @property
+    def chat(self) -> ChatKey:
+        """The chat that it is, or is a thread of."""
+        return self if self.thread is None else ChatKey(self.channel, self.chat_id)
+
+    def contains(self, other: ChatKey) -> bool:
+        """Whether the other is this conversation, or a thread of this chat."""
+        return other == self or (
+            self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
+        )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return _as_text(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UserRef:
+    """A person: a stable id of one channel. As text it is `<channel>:<user id>`."""
+
+    channel: str
+    user_id: str
+
+    def __str__(self) -> str:
+        return f"{self.channel}:{self.user_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> UserRef:
+        """The person whom a text names. Raises `errors.IdentityInvalid` where it names none."""
+        channel, _, user_id = text.partition(":")
+        if not channel or not user_id:
+            raise errors.IdentityInvalid(f"No person is named by {text!r}; expected <channel>:<user id>.")
+        return cls(channel, user_id)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return _as_text(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: Any) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+@functools.lru_cache(maxsize=4_096)
+def _parsed(text: str) -> ChatKey:
+    found = _KEY.fullmatch(text)
+    if found is None:
+        raise errors.IdentityInvalid(
+            f"No chat is named by {text!r}; expected <channel>:chat:<chat id>, and perhaps :<kind>:<thread>."
+        )
+    return ChatKey(found["channel"], found["chat_id"], found["thread"], found["kind"] or THREAD)
+
+
+def _as_text(cls: type[ChatKey | UserRef]) -> CoreSchema:
+    """A field that is text on disk. What is typed already is taken as it is."""
+
+    def read(value: object) -> object:
+        return cls.parse(value) if isinstance(value, str) else value
+
+    return core_schema.no_info_before_validator_function(
+        read,
+        core_schema.is_instance_schema(cls),
+        serialization=core_schema.to_string_ser_schema(when_used="always"),
+    )
