@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bot import errors
-from bot.contracts import Clock, Disk
+from bot.contracts.environment import Clock, Disk
 
 FILE = "access.json"
 MOST_PENDING = 200  # of each channel; the oldest go first

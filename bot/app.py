@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, stops, text
 from bot.chores import Chores
-from bot.contracts import Channel, Invites
+from bot.contracts.channel import Channel, Invites
 from bot.dashboard.server import Dashboard
 from bot.gateway.delivery import Delivery
 from bot.gateway.door import Door

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from bot import errors
 from bot.agent.pool import AgentPool
-from bot.contracts import Clock, Journal, Log
+from bot.contracts.environment import Clock, Log
+from bot.contracts.journal import Journal
 from bot.gateway.reports import Reports
 from bot.llm.health import WatchedModel
 from bot.reserve import Reserve

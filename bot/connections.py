@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from bot.contracts import Clock, Log
+from bot.contracts.environment import Clock, Log
 
 HEAD_SECONDS = 10.0
 """What a client gets for the head of a request, and a connection between two of them."""
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
 
 
 class HttpServer:
-    """`contracts.HttpServer` on aiohttp."""
+    """`contracts.channel.HttpServer` on aiohttp."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

@@ -7,7 +7,7 @@ import importlib.util
 import pkgutil
 
 from bot import errors
-from bot.contracts import Manifest
+from bot.contracts.channel import Manifest
 
 PACKAGE = "channels"
 
@@ -30,7 +30,7 @@ def manifests(package: str = PACKAGE) -> dict[str, Manifest]:
             found[manifest.name] = manifest
         else:
             findings.append(
-                f"{name}: found no MANIFEST for a channel of this name; expected a contracts.Manifest "
+                f"{name}: found no MANIFEST for a channel of this name; expected a contracts.channel.Manifest "
                 f'with name="{module.name}"; see CONTRIBUTING, "Add a channel"'
             )
     if findings:

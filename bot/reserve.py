@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from bot.contracts import Disk, Log
+from bot.contracts.environment import Disk, Log
 
 MOST = 16 * 1024 * 1024
 """Bytes of the reserve on a disk of 256 MB and more; a smaller disk keeps a sixteenth of itself."""
@@ -111,7 +111,7 @@ class Reserve:
 
 
 class ReservedDisk:
-    """`contracts.Disk` whose small writes may use the reserve: those that bring to its end what is under way."""
+    """`contracts.environment.Disk` whose small writes may use the reserve: those that bring to its end what is under way."""
 
     def __init__(self, inner: Disk, reserve: Reserve) -> None:
         self._inner = inner

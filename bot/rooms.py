@@ -24,7 +24,11 @@ from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
-from bot.contracts import Approvals, Channel, Jobs, Journal, Manifest, Skills, Surroundings
+from bot.contracts.approvals import Approvals
+from bot.contracts.channel import Channel, Manifest, Surroundings
+from bot.contracts.jobs import Jobs
+from bot.contracts.journal import Journal
+from bot.contracts.tools import Skills
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from bot.contracts import Clock, Log
+from bot.contracts.environment import Clock, Log
 
 SHRINK_ABOVE = 0.85
 """The share of the limit above which caches go."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from apscheduler.events import EVENT_JOB_ERROR, JobExecutionEvent
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from bot.contracts import Log
+from bot.contracts.environment import Log
 
 LOOK_EVERY = 5.0
 """Seconds between two looks at whether the clock was set back."""

@@ -12,7 +12,9 @@ from typing import Any
 from bot import config, errors
 from bot.agent.pool import AgentPool
 from bot.chores import Chores
-from bot.contracts import Channel, Clock, Disk, Ids, Intake, Journal
+from bot.contracts.channel import Channel, Intake
+from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.journal import Journal
 from bot.dashboard.server import Dashboard, Part
 from bot.descriptors import RESERVE, limit
 from bot.gateway.delivery import Delivery

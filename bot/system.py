@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 from bot.descriptors import RESERVE
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -20,7 +20,7 @@ _DRAWN = 64
 
 
 class SystemClock:
-    """`contracts.Clock` on the machine's own time."""
+    """`contracts.environment.Clock` on the machine's own time."""
 
     def now(self) -> float:
         return time.time()
@@ -46,7 +46,7 @@ class Steady:
 
 
 class UlidSource:
-    """`contracts.Ids`: ULIDs that only grow (github.com/ulid/spec: 48 bits of ms, 80 random bits)."""
+    """`contracts.environment.Ids`: ULIDs that only grow (github.com/ulid/spec: 48 bits of ms, 80 random bits)."""
 
     def __init__(self, clock: Clock | None = None, rng: random.Random | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -80,7 +80,7 @@ class UlidSource:
 
 
 class SystemFile:
-    """`contracts.OpenFile`; `handle` is None for a file that does not exist."""
+    """`contracts.environment.OpenFile`; `handle` is None for a file that does not exist."""
 
     def __init__(self, handle: int | None) -> None:
         self._handle = handle
@@ -110,7 +110,7 @@ def read_link(path: str) -> str | None:
 
 
 class SystemDisk:
-    """`contracts.Disk` on the machine's own file system."""
+    """`contracts.environment.Disk` on the machine's own file system."""
 
     def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
         new = not path.exists()

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 CONTEXT = "turn_context"
 FILES = "attached_files"

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors
-from bot.contracts import Disk, Json, Log
+from bot.contracts.base import Json
+from bot.contracts.environment import Disk, Log
 from bot.hidden_paths import hidden
 from bot.instructing import Instructing, Said, Standing, digest, folded, instructing
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 CHAT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import aiohttp
 
 from bot import errors
-from bot.contracts import FILE_PIECE
+from bot.contracts.channel import FILE_PIECE
 
 HEADERS = {"Accept-Encoding": "identity"}
 """A file comes as it is: packed, a small one may be of any size."""
@@ -16,7 +16,7 @@ LOST = (aiohttp.ClientError, OSError)
 
 
 async def pieces(answer: aiohttp.ClientResponse, most: int, size: int | None) -> AsyncGenerator[bytes]:
-    """The body of an answer, as `contracts.Files.fetch` gives it; it has to have `size` bytes where that is known."""
+    """The body of an answer, as `contracts.channel.Files.fetch` gives it; it has to have `size` bytes where that is known."""
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise errors.FileUnreachable("the file came packed")
     came = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bot.contracts import Command
+from bot.contracts.inbound import Command
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 

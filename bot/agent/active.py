@@ -21,7 +21,13 @@ from bot.agent.view_changes import Reason, ViewChange, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
-from bot.contracts import ArchiveLine, ChatKey, Inbound, Json, Message, ModelReply, StepRecord, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import StepRecord
+from bot.contracts.model import ModelReply
 
 INJECTED_TOKENS = 30_000
 """Estimated tokens that injected history may take in one run."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bot.agent.steps import INTERRUPTED
 from bot.context import blocks
 from bot.context.store import Entry
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.tools.builtin.chat_send import ChatSend
 
 STOPPED = "(stopped)"

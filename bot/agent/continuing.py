@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from bot.agent.deps import AgentDeps
 from bot.context import blocks
-from bot.contracts import Json, Message, ModelReply
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelReply
 
 MAX_AGAIN = 3
 """Requests that the length limit and pauses may cost on top of the one that ended early."""

@@ -12,25 +12,16 @@ from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Promp
 from bot.context.budget import SOFT_TOKENS, Budget
 from bot.context.compaction import Policy
 from bot.context.estimate import Estimator
-from bot.contracts import (
-    Approvals,
-    Archive,
-    Artifacts,
-    ChatKey,
-    Clock,
-    Ids,
-    Json,
-    Log,
-    Model,
-    ModelReply,
-    ModelRequest,
-    Redact,
-    Skills,
-    Steps,
-    TaskEvents,
-    Unattended,
-    Unwatched,
-)
+from bot.contracts.approvals import Approvals, Unattended
+from bot.contracts.archive import Archive
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import Steps
+from bot.contracts.model import Model, ModelReply, ModelRequest
+from bot.contracts.tasks import TaskEvents, Unwatched
+from bot.contracts.tools import Skills
 from bot.history.memories import Memories
 from bot.history.transcript import Transcript
 from bot.llm.windows import Windows

@@ -16,7 +16,8 @@ from bot.agent.deps import AgentDeps
 from bot.agent.tally import Tally
 from bot.context import blocks, compaction, memory, repair, view
 from bot.context.memory import MemoryInvalid, SessionMemory
-from bot.contracts import Json, Message, ModelReply, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelReply, ModelRequest
 
 ANSWER_TOKENS = 8_192
 """Most tokens of a fork's answer; a memory takes less, an analysis before a summary takes its part."""

@@ -11,17 +11,11 @@ from bot.agent.deps import AgentDeps
 from bot.context import blocks, prompt, servers
 from bot.context.deletions import REMOVED, ids_of
 from bot.context.nested import Contents, Nested
-from bot.contracts import (
-    ORIGIN,
-    WORKSPACES,
-    Archive,
-    ArchiveLine,
-    HistoryQuery,
-    Inbound,
-    Message,
-    Quoted,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.base import Message
+from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.provenance import ORIGIN, WORKSPACES
 
 
 async def user_message(

@@ -10,7 +10,10 @@ from bot import errors
 from bot.agent import request_log, tally
 from bot.agent.request_log import RequestPrefix
 from bot.context import checkpoint
-from bot.contracts import ChatKey, Clock, Ids, Json, Log, Message, ModelReply
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply
 from bot.history.transcript import LineType, Loaded, Point, Transcript, TranscriptLine
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them

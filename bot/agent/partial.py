@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot import text
 from bot.agent.partial_json import PartialJSON
-from bot.contracts import ModelReply, TextDelta, ToolInputDelta
+from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.tools.builtin.chat_send import ChatSend
 
 

@@ -12,7 +12,9 @@ from bot.agent.claims.performed_actions import PerformedActions, recorded_action
 from bot.agent.deps import AgentDeps
 from bot.agent.runtime import AgentRuntime
 from bot.agent.sessions import Sessions
-from bot.contracts import ChatKey, Json, Message, Reply, TurnOutcome, TurnRequest
+from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
 
 BUDGET = 256 * 1024 * 1024
@@ -23,7 +25,7 @@ SHORT_IDLE = 60.0
 
 
 class AgentPool:
-    """`contracts.Agent`: a runtime for each chatKey, made on demand. Together they stay within `budget` bytes, as
+    """`contracts.agent.Agent`: a runtime for each chatKey, made on demand. Together they stay within `budget` bytes, as
     far as the idle ones reach: those used least recently go first, and their next turn fills them from disk.
     """
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bot.agent.deps import AgentDeps
 from bot.context import blocks, files_read, found, servers
 from bot.context.sections import Section, assemble
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.tools import excerpt
 from bot.tools.builtin.skills_load import SkillsLoad
 from bot.tools.builtin.tool_search import ToolSearch

@@ -16,7 +16,8 @@ from bot.agent import request_log
 from bot.context import blocks, deletions, repair, replay, view
 from bot.context.deletions import Deletions
 from bot.context.store import AgentContextStore
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 from bot.history import frames
 from bot.history.transcript import TranscriptLine
 from bot.llm import body

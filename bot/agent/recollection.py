@@ -9,7 +9,10 @@ from bot.agent.deps import AgentDeps
 from bot.context import memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.context.store import AgentContextStore
-from bot.contracts import NOBODYS, ChatKey, Message, Written
+from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.memory_files import Written
+from bot.contracts.provenance import NOBODYS
 from bot.history.memories import SavedMemory
 from bot.history.provenance import carried
 from bot.tools.permissions import taint

@@ -18,7 +18,8 @@ from bot.agent.view_changes import ViewChange
 from bot.context import blocks, estimate, repair, view
 from bot.context.memory import condensed
 from bot.context.validate import loose_thinking
-from bot.contracts import Json, ModelReply, ModelRequest
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest
 
 MAX_TRIES = 3
 """Attempts to make the prompt smaller before the turn gives up."""

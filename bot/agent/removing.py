@@ -12,7 +12,8 @@ from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChange, ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
-from bot.contracts import ChatKey, Json, Message
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
 
 
 class Removing:

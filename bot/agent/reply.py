@@ -10,7 +10,10 @@ from bot.agent.ledger import Ledger
 from bot.agent.steps import WRITTEN, written
 from bot.context import blocks
 from bot.context.replay import CutOff
-from bot.contracts import Json, Message, PriorReply, Reply, Sent, StepRecord, TurnRequest
+from bot.contracts.agent import PriorReply, Reply, TurnRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.journal import StepRecord
+from bot.contracts.outbound import Sent
 from bot.tools.builtin.chat_send import ChatSend
 
 LONGEST = 240.0
@@ -19,7 +22,7 @@ SOON = 60.0
 
 
 class TrackedReply:
-    """`contracts.Reply` that remembers what became of the last message, and shows none that is not on file.
+    """`contracts.agent.Reply` that remembers what became of the last message, and shows none that is not on file.
 
     `settled`: the person has an answer, or will have it, or may have it; none is to be sent on top. `attempted`: a
     message was begun of which it is not known that it surely did not arrive. `begun` is one that waits for the file.

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.context import blocks
-from bot.contracts import Json, Message, ModelReply, ModelRequest, Redact
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Redact
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.history import frames
 from bot.identity_cache import IdentityCache
 from bot.llm import body

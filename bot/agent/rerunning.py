@@ -15,7 +15,9 @@ from bot import errors
 from bot.agent.rebuilding import Call, Rebuilt
 from bot.agent.request_log import spent
 from bot.context import blocks, found, repair
-from bot.contracts import Json, Message, Model, ModelReply, ModelRequest, Redact
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Redact
+from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.tools.builtin.chat_send import ChatSend
 
 MAX_STEPS = 50

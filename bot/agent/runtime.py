@@ -22,7 +22,10 @@ from bot.context import blocks, prompt, replay
 from bot.context.assembly import Frozen
 from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery, Json, Reply, TurnOutcome, TurnRequest
+from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
 from bot.llm import prices
 from bot.telemetry.context import turn_scope
 
@@ -83,7 +86,7 @@ class AgentRuntime:
         return self._task is not None or bool(self._left)
 
     async def run(self, request: TurnRequest) -> TurnOutcome:
-        """One turn, as `contracts.Agent.run`."""
+        """One turn, as `contracts.agent.Agent.run`."""
         self._stopping = self._ending = False
         with turn_scope(chat_key=self.chat_key, request_id=request.request_id):
             self._task = asyncio.create_task(self._turn(request))
@@ -126,7 +129,7 @@ class AgentRuntime:
         return self._deps.choice.name
 
     async def choose(self, model: str | None, request_id: str) -> Json:
-        """As `contracts.Agent.choose_model`."""
+        """As `contracts.agent.Agent.choose_model`."""
         asked = True
         if model is not None:
             try:
@@ -161,7 +164,7 @@ class AgentRuntime:
             self._frozen, self.upkeep.system, self.view_changes.asked_at = None, (), None
 
     async def describe(self) -> Json:
-        """As `contracts.Agent.describe`."""
+        """As `contracts.agent.Agent.describe`."""
         await self.fill()
         deps, name = self._deps, self._deps.model_name
         return {
@@ -175,7 +178,7 @@ class AgentRuntime:
         }
 
     async def compact(self, focus: str) -> Json:
-        """As `contracts.Agent.compact`."""
+        """As `contracts.agent.Agent.compact`."""
         await self.fill()
         if not self.upkeep.system:
             # Not what the next turn will have: nobody knows yet from where it comes.
@@ -184,7 +187,7 @@ class AgentRuntime:
         return await self.upkeep.compact(focus)
 
     async def stats(self) -> Json:
-        """As `contracts.Agent.stats`."""
+        """As `contracts.agent.Agent.stats`."""
         await self.fill()
         deps, store = self._deps, self.store
         whole = deps.estimator.messages(deps.model_name, store.messages())
@@ -201,12 +204,12 @@ class AgentRuntime:
         }
 
     async def history(self) -> str:
-        """As `contracts.Agent.history`."""
+        """As `contracts.agent.Agent.history`."""
         await self.fill()
         return showing.history(self.store.messages(), self._deps.redact)
 
     async def undo(self) -> str | None:
-        """As `contracts.Agent.undo`."""
+        """As `contracts.agent.Agent.undo`."""
         await self.fill()
         await self.upkeep.stop()
         if not self.store.turns:
@@ -219,7 +222,7 @@ class AgentRuntime:
         return self._deps.redact(showing.said(entries[0].message))
 
     async def forget(self) -> None:
-        """As `contracts.Agent.forget`. A turn that begins meanwhile begins with what is left."""
+        """As `contracts.agent.Agent.forget`. A turn that begins meanwhile begins with what is left."""
         self._removing.due, running = True, self._task
         await self.fill()
         if running is not None:

@@ -13,7 +13,7 @@ from bot.agent.ledger import CHOSEN
 from bot.agent.runtime import AgentRuntime
 from bot.agent.tally import KEY
 from bot.context import deletions
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.history.transcript import TranscriptLine
 
 LISTED = 10
@@ -32,7 +32,7 @@ class Sessions:
         self._deps = deps
 
     async def listed(self) -> list[Json]:
-        """As `contracts.Agent.sessions`."""
+        """As `contracts.agent.Agent.sessions`."""
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         outlines = await self._transcript.outlines(self._chat_key, LISTED)
@@ -49,7 +49,7 @@ class Sessions:
         ]
 
     async def resume(self, asked: str) -> Json:
-        """As `contracts.Agent.resume`."""
+        """As `contracts.agent.Agent.resume`."""
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         current = await self._transcript.current(self._chat_key)
@@ -64,7 +64,7 @@ class Sessions:
         return self._done("an earlier session goes on", found[0], current, known)
 
     async def fork(self, request_id: str | None, back: int) -> Json:
-        """As `contracts.Agent.fork`."""
+        """As `contracts.agent.Agent.fork`."""
         await self._runtime.fill()
         await self._runtime.flush()
         points = await self._transcript.points(self._chat_key)

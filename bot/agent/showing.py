@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bot import tags, text
 from bot.context import quotes
-from bot.contracts import Message
+from bot.contracts.base import Message
 
 SHOWN = 2_000
 """Characters."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bot.contracts import Json, StepRecord, Usage
+from bot.contracts.base import Json
+from bot.contracts.journal import StepRecord
+from bot.contracts.model import Usage
 
 KEY = "totals"
 """Its place in the data of a transcript's line."""

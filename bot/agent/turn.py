@@ -16,7 +16,9 @@ from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
 from bot.agent.view_changes import ViewChange
 from bot.context import blocks
-from bot.contracts import Json, Message, ModelReply, TurnOutcome
+from bot.contracts.agent import TurnOutcome
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelReply
 from bot.telemetry.context import step_scope
 from bot.tools.context import ToolExecutionContext, tool_scope
 

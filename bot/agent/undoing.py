@@ -7,7 +7,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.view_changes import ViewChange, ViewChanges
 from bot.context import replay, undo
 from bot.context.checkpoint import Checkpoint
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 
 async def take_back(chat_key: ChatKey, declared: ViewChanges, deps: AgentDeps) -> None:

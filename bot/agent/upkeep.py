@@ -21,7 +21,9 @@ from bot.agent.recollection import Recollection
 from bot.agent.view_changes import Reason, ViewChange, ViewChanges
 from bot.context import blocks, compaction, estimate, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
-from bot.contracts import ChatKey, Json, Message, Usage
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import Usage
 from bot.history.memories import SavedMemory
 from bot.telemetry.context import turn_scope
 

@@ -12,7 +12,8 @@ from bot.agent.ledger import Ledger
 from bot.agent.tally import KEY, Tally
 from bot.context import blocks, checkpoint, deletions, masking, memory, replay
 from bot.context.store import AgentContextStore
-from bot.contracts import Json, Message, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Json, Message
 from bot.llm import prices
 from bot.tools import excerpt
 

@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from bot.config import Settings
-    from bot.contracts import Manifest
+    from bot.contracts.channel import Manifest
 
 HOME = ".ship"
 

@@ -12,13 +12,14 @@ from bot import errors
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, milliseconds, now, say, say_json, when
 
 if TYPE_CHECKING:
-    from bot.contracts import ArchiveLine, Level
+    from bot.contracts.archive import ArchiveLine
+    from bot.contracts.base import Level
     from bot.history.archive import ChatInfo, ChatStore
     from bot.history.searching import SearchedArchive
 
 
 class _Complaints:
-    """`contracts.Log` for a command: what an operator should know goes to stderr."""
+    """`contracts.environment.Log` for a command: what an operator should know goes to stderr."""
 
     def write(self, kind: str, message: str, *, level: Level = "info", **details: Any) -> None:
         del kind, details
@@ -94,7 +95,9 @@ async def _found(
     root: Path, text: str, search: str | None, window: dict[str, Any]
 ) -> list[tuple[ArchiveLine, float | None]]:
     """Lines with their scores, which only a search gives."""
-    from bot.contracts import ChatKey, HistoryQuery, RecallQuery
+    from bot.contracts.archive import HistoryQuery
+    from bot.contracts.identity import ChatKey
+    from bot.contracts.recall import RecallQuery
 
     if not await asyncio.to_thread((root / HOME / "chats").is_dir):
         return []

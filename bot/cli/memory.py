@@ -15,7 +15,7 @@ from bot import errors
 from bot.cli.common import HOME, AsJson, Dir, Here, now, say, say_json, when
 
 if TYPE_CHECKING:
-    from bot.contracts import MemoryFile, MemoryOwner, Written
+    from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
     from bot.history.memory_files import NoteStore
 
 app = typer.Typer(
@@ -100,14 +100,14 @@ def _store(root: Path) -> NoteStore:
 
 
 async def _owner(store: NoteStore, name: str) -> MemoryOwner:
-    from bot.contracts import MemoryOwner
+    from bot.contracts.memory_files import MemoryOwner
 
     person = MemoryOwner("person", name)
     return person if ":" in name and await store.sizes(person) else MemoryOwner("chat", name)
 
 
 async def _listed(root: Path) -> list[tuple[MemoryOwner, str, int]]:
-    from bot.contracts import MemoryOwner
+    from bot.contracts.memory_files import MemoryOwner
 
     store = _store(root)
     if not await asyncio.to_thread((root / HOME / "memory").is_dir):
@@ -139,7 +139,8 @@ async def _one(root: Path, name: str, path: str) -> tuple[MemoryOwner, str]:
 
 
 async def _put(root: Path, owner: MemoryOwner, path: str, words: str) -> None:
-    from bot.contracts import ChatKey, Written
+    from bot.contracts.identity import ChatKey
+    from bot.contracts.memory_files import Written
 
     chat_key = None
     if owner.kind == "chat":

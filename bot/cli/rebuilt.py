@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bot import errors
 from bot.cli.common import HOME
 from bot.cli.history import _Complaints
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 if TYPE_CHECKING:
     from bot.agent.rebuilding import Rebuilt

@@ -14,7 +14,7 @@ import typer
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, manifests, say, say_json, settings
 
 if TYPE_CHECKING:
-    from bot.contracts import Manifest
+    from bot.contracts.channel import Manifest
 
 
 def init(

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from bot.config.checks import token_keys, variable
-from bot.contracts import Manifest
+from bot.contracts.channel import Manifest
 
 AGENT = """\
 You are Shipmate, an assistant who works with people in their chats.

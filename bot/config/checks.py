@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from bot.config.filling import Filled
 from bot.config.findings import Loc, dotted, finding, is_secret_key, shown
 from bot.config.shape import NOT_BUILT, PROVIDERS_NOT_BUILT, Prompt, ShipFile
-from bot.contracts import ChannelSettings, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest
 
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
 

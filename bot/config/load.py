@@ -16,7 +16,7 @@ from bot import errors, hidden_paths, regular
 from bot.config import checks, shape
 from bot.config.filling import Filled, fill, lookup_in, read_env_file, read_text
 from bot.config.findings import Loc, dotted, finding, from_error, is_secret_key
-from bot.contracts import ChannelSettings, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest
 
 FILE = "ship.json"
 HOME = ".ship"

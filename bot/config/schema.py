@@ -10,7 +10,9 @@ from typing import Any
 from pydantic import Field, create_model
 
 from bot.config import shape
-from bot.contracts import ArchiveLine, Disk, LogLine, Manifest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Disk, LogLine
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -12,7 +12,10 @@ from bot import errors, text
 from bot.context import files, prompt, workspace_listing
 from bot.context.instructions import InstructionFiles, Instructions
 from bot.context.sections import Section, assemble
-from bot.contracts import ChatKey, Inbound, Log, Redact, Skills
+from bot.contracts.environment import Log, Redact
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.tools import Skills
 from bot.vetting import Vetting
 
 T = TypeVar("T")

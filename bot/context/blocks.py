@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bot import text
-from bot.contracts import Json, Message, Redact
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Redact
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})

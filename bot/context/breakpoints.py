@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 
 from bot.context import blocks
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 CACHE = {"type": "ephemeral"}
 MOST = 4

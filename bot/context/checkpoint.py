@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from bot import text
 from bot.context import blocks, deletions
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 KEY = "kept"
 """Its place in the data of a boundary."""

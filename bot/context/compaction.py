@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from bot.context import blocks
 from bot.context.store import Entry, Turn
-from bot.contracts import Clock, Message
+from bot.contracts.base import Message
+from bot.contracts.environment import Clock
 
 KEEP_TOKENS = 4_000
 CUT_KEEPS = 2_500

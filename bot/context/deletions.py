@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from bot.context import blocks, quotes
-from bot.contracts import ArchiveLine, Json, Message
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
 
 if TYPE_CHECKING:
     from bot.context.store import Entry

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bot.context import images
-from bot.contracts import Json, Learned, Message, ModelRequest, Usage
+from bot.contracts.base import Json, Message
+from bot.contracts.model import Learned, ModelRequest, Usage
 
 ASCII_PER_TOKEN = 3.3
 DATA_PER_TOKEN = 2.8

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot import errors
-from bot.contracts import Log
+from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
 from bot.instructing import INCLUDE, prose
 from bot.vetting import Vetting, Waits

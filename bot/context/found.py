@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from bot.context.servers import SAID
-from bot.contracts import ORIGIN, Json, Message
+from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ORIGIN
 from bot.identity_cache import IdentityCache
 
 KIND = "tool_reference"
 DEFINITION = "definition"
-"""Beside the name in what is kept (`contracts.Found`); never sent there."""
+"""Beside the name in what is kept (`contracts.tools.Found`); never sent there."""
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
 _UNSENT = frozenset({ORIGIN, SAID, TOOLS})

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from bot.context.files import Including, Unreadable
 from bot.context.hierarchy import Resolved, Source, resolve
-from bot.contracts import ChatKey, Log
+from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey
 from bot.hidden_paths import hidden
 from bot.vetting import Vetting
 

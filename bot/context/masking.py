@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bot.context import blocks, estimate
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 PREFIX = "[observation masked —"
 LEAST_KEPT = 3

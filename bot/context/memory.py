@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from bot import tags, text
 from bot.context import estimate, found, servers
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 FACTS, DECISIONS, PREFERENCES, OPEN_TASKS = "Facts", "Decisions", "Preferences", "Open tasks"
 SECTIONS = (FACTS, DECISIONS, PREFERENCES, OPEN_TASKS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot.context.files import Including, Unreadable
 from bot.context.instructions import NAME
-from bot.contracts import Log
+from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
 from bot.tags import CONTEXT, Tag
 from bot.vetting import Vetting

@@ -13,18 +13,12 @@ from pathlib import Path
 
 from bot import tags, text
 from bot.context import files_read, quotes
-from bot.contracts import (
-    ArchiveLine,
-    Attachment,
-    ChatKey,
-    Due,
-    Inbound,
-    Json,
-    Message,
-    SeenFile,
-    Skill,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Due, Inbound, SeenFile
+from bot.contracts.tools import Skill
 
 NAMED = 20
 """Files of a message that the model is told of one by one."""

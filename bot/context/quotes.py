@@ -9,7 +9,9 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable
 
 from bot import tags
-from bot.contracts import ArchiveLine, Json, Message, Quoted
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
+from bot.contracts.inbound import Quoted
 
 YOU = "you"
 """Name of the bot, to the model."""

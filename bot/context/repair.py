@@ -14,7 +14,8 @@ from bot import errors
 from bot.context import blocks, breakpoints
 from bot.context.store import Entry, without_thinking
 from bot.context.validate import SERVER_CALLS, block_problem, is_server_result, validate
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 
 UNANSWERED = "Interrupted by a restart: nothing is known of this call. It may have run, or not."
 LOST = "(A message that stood here could not be read.)"

@@ -12,7 +12,8 @@ from bot.context.checkpoint import Checkpoint, rebuilt
 from bot.context.deletions import Line
 from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
-from bot.contracts import ArchiveLine, Json, Message
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
 
 RESTORED = "restored"
 """In the data of a boundary: what it leaves (`bot.context.checkpoint`) is just what it names, whatever there was: something

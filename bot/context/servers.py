@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from bot import tags
-from bot.contracts import ANYBODYS, ORIGIN, Json, Message
+from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ANYBODYS, ORIGIN
 
 SAID = "instructions"
 """In a result that found tools: what their servers say, by server; never sent there."""

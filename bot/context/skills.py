@@ -15,7 +15,8 @@ import regex
 import yaml
 
 from bot import errors, regular, text
-from bot.contracts import Log, Skill
+from bot.contracts.environment import Log
+from bot.contracts.tools import Skill
 from bot.hidden_paths import hidden
 from bot.vetting import Vetting, Waits
 
@@ -39,7 +40,7 @@ class _Found:
 
 
 class SkillFolder:
-    """`contracts.Skills` over folders.
+    """`contracts.tools.Skills` over folders.
 
     A folder under `.claude/skills` counts only where it really lies in the project (links resolved) and is not hidden; a
     configured path may lie anywhere, since the operator named it. Of two skills with one name the first counts.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bot.context import blocks
 from bot.context.deletions import with_redactions
-from bot.contracts import Message
+from bot.contracts.base import Message
 
 
 @dataclass(frozen=True, slots=True)

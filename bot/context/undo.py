@@ -11,7 +11,7 @@ from bot.context import deletions, memory
 from bot.context.deletions import Line
 from bot.context.replay import replay
 from bot.context.store import AgentContextStore, Turn
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 UNDO = "undo"
 """The reason of the boundary that takes a turn back."""

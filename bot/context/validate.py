@@ -13,7 +13,8 @@ from typing import Any
 
 from bot import errors
 from bot.context import blocks
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache
 
 MAX_BREAKPOINTS = 4

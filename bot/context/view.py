@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.context import breakpoints, found
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 
 
 def render(

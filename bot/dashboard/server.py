@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from bot import errors
-from bot.contracts import HttpServer
+from bot.contracts.channel import HttpServer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _KNOWN = web.RequestKey("known", bool)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from bot import errors
-from bot.contracts import ChatType, Inbound, Manifest
+from bot.contracts.base import ChatType
+from bot.contracts.channel import Manifest
+from bot.contracts.inbound import Inbound
 
 EVERYONE = "*"
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.contracts import ChatKey, ChatType, Inbound
+from bot.contracts.base import ChatType
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,22 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import (
-    Approval,
-    ApprovalBook,
-    ApprovalRecord,
-    ChatKey,
-    Clock,
-    Ids,
-    Inbound,
-    Journal,
-    Log,
-    Manifest,
-    OpenQuestion,
-    Scope,
-    UserRef,
-    Verdict,
-)
+from bot.contracts.approvals import Approval, ApprovalBook, ApprovalRecord, OpenQuestion, Scope, Verdict
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.queueing import follows
@@ -78,7 +68,7 @@ class Floor:
 
 
 class ApprovalDesk:
-    """`contracts.Approvals` in the chats. Before it has a `floor` there is nobody to ask."""
+    """`contracts.approvals.Approvals` in the chats. Before it has a `floor` there is nobody to ask."""
 
     def __init__(
         self,
@@ -114,7 +104,7 @@ class ApprovalDesk:
     # ------------------------------------------------------------ the turn that waits
 
     async def decide(self, asked: Approval) -> Verdict:
-        """As `contracts.Approvals`. One question at a time in a chat: its turn has one place to lend."""
+        """As `contracts.approvals.Approvals`. One question at a time in a chat: its turn has one place to lend."""
         async with self.alone(asked.chat_key):
             return await self._decided(asked)
 

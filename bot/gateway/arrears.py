@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Unpack
 
 from bot import errors
-from bot.contracts import Inbound, Journal, Log, Outbound, OutboxFacts, OutboxState
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal, OutboxFacts, OutboxState
+from bot.contracts.outbound import Outbound
 
 Change = Callable[[], Awaitable[object]]
 
@@ -34,11 +37,11 @@ class Arrears:
         return bool(self._owed)
 
     async def claim(self, request_id: str) -> None:
-        """As `contracts.Inbox.claim`."""
+        """As `contracts.journal.Inbox.claim`."""
         await self._made(lambda: self._journal.claim(request_id))
 
     async def finish(self, request_id: str, outcome: str) -> None:
-        """As `contracts.Inbox.finish`."""
+        """As `contracts.journal.Inbox.finish`."""
 
         async def finished() -> None:
             await self._journal.finish(request_id, outcome)
@@ -48,15 +51,15 @@ class Arrears:
         await self._made(finished, closes=True)
 
     async def amend(self, inbound: Inbound) -> bool:
-        """As `contracts.Inbox.amend`; True too where that is owed."""
+        """As `contracts.journal.Inbox.amend`; True too where that is owed."""
         return await self._made(lambda: self._journal.amend(inbound)) is not False
 
     async def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
-        """As `contracts.Outbox.intend`."""
+        """As `contracts.journal.Outbox.intend`."""
         await self._made(lambda: self._journal.intend(messages, not_before=not_before))
 
     async def mark(self, outbound_id: str, state: OutboxState, **facts: Unpack[OutboxFacts]) -> None:
-        """As `contracts.Outbox.mark`."""
+        """As `contracts.journal.Outbox.mark`."""
         await self._made(lambda: self._journal.mark(outbound_id, state, **facts))
 
     async def settle(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.contracts import Attachment, Log, SeenFile
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Attachment, SeenFile
 
 NO_ROOM = "I am short of memory just now and cannot take files; please send it again later."
 FULL = "memory was short"

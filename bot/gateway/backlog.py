@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from bot import errors
-from bot.contracts import ChatKey, Clock, Inbound, Journal, Log, UserRef
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person
 from bot.gateway.stops import stops

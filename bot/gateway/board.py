@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from bot import text
-from bot.contracts import Card, CardState, TaskEvent
+from bot.contracts.outbound import Card, CardState
+from bot.contracts.tasks import TaskEvent
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]
 

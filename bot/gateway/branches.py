@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from bot import text
-from bot.contracts import Agent, Inbound, Json
+from bot.contracts.agent import Agent
+from bot.contracts.base import Json
+from bot.contracts.inbound import Inbound
 
 NONE_YET = "There is no conversation in this chat yet that I could go back to."
 _MOST_BACK = 6

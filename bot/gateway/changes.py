@@ -9,7 +9,8 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from bot.contracts import Inbound, Inbox, InboxRecord
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Inbox, InboxRecord
 from bot.gateway.arrears import Arrears
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person, same_message

@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from bot import errors
-from bot.contracts import Card, Clock, DeliveryRecord, Edits, Ids, Journal, Log, Outbound, OutboundKind
+from bot.contracts.channel import Edits
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.journal import DeliveryRecord, Journal
+from bot.contracts.outbound import Card, Outbound, OutboundKind
 from bot.gateway.address import Address
 from bot.gateway.outbox import Courier
 

@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from bot import errors, text
-from bot.contracts import Agent, Inbound, Json, Manifest
+from bot.contracts.agent import Agent
+from bot.contracts.base import Json
+from bot.contracts.channel import Manifest
+from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.branches import Branches

@@ -7,18 +7,11 @@ from dataclasses import replace
 from typing import Literal
 
 from bot import errors
-from bot.contracts import (
-    Archive,
-    ArchiveLine,
-    Clock,
-    DeliveryRecord,
-    HistoryQuery,
-    Log,
-    Outbound,
-    Outbox,
-    PriorReply,
-    Sent,
-)
+from bot.contracts.agent import PriorReply
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.environment import Clock, Log
+from bot.contracts.journal import DeliveryRecord, Outbox
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.items import Item, original

@@ -8,7 +8,10 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 
 from bot import errors
-from bot.contracts import Channel, ChatKey, Clock, DeliveryRecord, Journal, Log
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import DeliveryRecord, Journal
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.completion import Completion

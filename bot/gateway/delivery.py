@@ -9,21 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bot import errors, text
-from bot.contracts import (
-    Archive,
-    Channel,
-    Clock,
-    DeliveryRecord,
-    Edits,
-    Ids,
-    Journal,
-    Log,
-    Manifest,
-    Outbound,
-    PriorReply,
-    Redact,
-    Sent,
-)
+from bot.contracts.agent import PriorReply
+from bot.contracts.archive import Archive
+from bot.contracts.channel import Channel, Edits, Manifest
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.journal import DeliveryRecord, Journal
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.changing import Desk
@@ -256,7 +247,7 @@ class Delivery:
         return begun
 
     def preview(self, to: Address, words: Callable[[], str]) -> None:
-        """As `contracts.TurnRequest.preview`, where the channel can do that and is set to."""
+        """As `contracts.agent.TurnRequest.preview`, where the channel can do that and is set to."""
         self._previews.begin(to, words)
 
     async def ended(self, to: Address) -> None:
@@ -351,7 +342,7 @@ def _missed(lost: Iterable[str]) -> str:
 
 
 class ChatReply:
-    """`contracts.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
+    """`contracts.agent.Reply` to one chat. What stands in `below` goes below the next message: what could not be looked at.
     `delivered` is awaited after each message that people see, or will see without our doing.
     """
 

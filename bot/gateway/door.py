@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from bot.contracts import ArchiveLine, ChatKey, Inbound, OpenQuestion
+from bot.contracts.approvals import OpenQuestion
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.reports import Reports
 
 
 class Door:
-    """`contracts.Intake` in front of the gateway's."""
+    """`contracts.channel.Intake` in front of the gateway's."""
 
     def __init__(self, intake: GatewayIntake, reports: Reports, approvals: ApprovalDesk) -> None:
         self._intake = intake

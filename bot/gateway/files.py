@@ -15,22 +15,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from bot import errors, text
-from bot.contracts import (
-    Artifacts,
-    Attachment,
-    Channel,
-    Clock,
-    Files,
-    Inbound,
-    Json,
-    Level,
-    Log,
-    Manifest,
-    Redact,
-    SeenFile,
-    StepRecord,
-    Steps,
-)
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Json, Level
+from bot.contracts.channel import Channel, Files, Manifest
+from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.inbound import Attachment, Inbound, SeenFile
+from bot.contracts.journal import StepRecord, Steps
 from bot.gateway.attachments import FULL, may_hold_text
 
 STEP = "attachment"

@@ -8,7 +8,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts import ChatKey, Clock, UserRef
+from bot.contracts.environment import Clock
+from bot.contracts.identity import ChatKey, UserRef
 from bot.gateway.queueing import LONGEST_BURST
 
 

@@ -8,23 +8,11 @@ from typing import Any, Protocol, TypeVar
 
 from bot import errors, text
 from bot.context import prompt, quotes
-from bot.contracts import (
-    Archive,
-    ArchiveLine,
-    Attachment,
-    ChatKey,
-    Clock,
-    Command,
-    HistoryQuery,
-    Ids,
-    Inbound,
-    InboxRecord,
-    Journal,
-    Link,
-    Log,
-    Quoted,
-    Redact,
-)
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
+from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
 from bot.gateway.changes import as_changed, completed, on_file, withdrawn
@@ -47,7 +35,7 @@ class Pending(Protocol):
 
 
 class GatewayIntake:
-    """`contracts.Intake`. `queue` takes what was written down, with what is on file about its message, in the order in
+    """`contracts.channel.Intake`. `queue` takes what was written down, with what is on file about its message, in the order in
     which it came in each chat; `beside` takes work that nobody waits for; `halt` what cannot be written down, or not
     at once, since a stop does its work all the same.
     """

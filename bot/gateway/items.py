@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot import errors
-from bot.contracts import DeliveryRecord, Outbound
+from bot.contracts.journal import DeliveryRecord
+from bot.contracts.outbound import Outbound
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from bot.contracts import ChatKey, Clock, Inbound, Log, UserRef
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
 from bot.gateway.breath import Breath
 from bot.gateway.holds import Holds
 from bot.gateway.places import Places

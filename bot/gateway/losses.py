@@ -6,17 +6,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from bot import errors
-from bot.contracts import (
-    Archive,
-    ArchiveLine,
-    ChatType,
-    Clock,
-    HistoryQuery,
-    Journal,
-    Log,
-    Manifest,
-    Recalls,
-)
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.base import ChatType
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock, Log
+from bot.contracts.journal import Journal
+from bot.contracts.recall import Recalls
 from bot.gateway import queueing
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery

@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel, ChatKey, KnowsLinks, KnowsMembers, KnowsMoves, Log
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging, KnowsLinks, KnowsMembers, KnowsMoves
 
 SECONDS = 15.0
 """How long a platform may take to say who is where."""
 
 
 class Memberships:
-    """`contracts.Membership` by the channels that run; and the addresses that they know of messages."""
+    """`contracts.recall.Membership` by the channels that run; and the addresses that they know of messages."""
 
     def __init__(self, channels: Mapping[str, Channel], log: Log) -> None:
         self._channels = channels

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bot import errors
-from bot.contracts import Agent, ChatKey, DeliveryRecord, Inbound, InboxRecord, Journal, Log
+from bot.contracts.agent import Agent
+from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import DeliveryRecord, InboxRecord, Journal
 from bot.gateway.arrears import Arrears
 from bot.gateway.changes import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.commands import CUT_OFF, once

@@ -10,21 +10,11 @@ from dataclasses import replace
 from typing import Unpack, cast
 
 from bot import errors
-from bot.contracts import (
-    Channel,
-    ChatKey,
-    Clock,
-    Edits,
-    Ids,
-    Log,
-    Manifest,
-    Outbound,
-    Outbox,
-    OutboxFacts,
-    OutboxState,
-    Pace,
-    Sent,
-)
+from bot.contracts.channel import Channel, Edits, Manifest, Pace
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import Outbox, OutboxFacts, OutboxState
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.grace import to_its_end

@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bot.contracts import Clock, Pace
+from bot.contracts.channel import Pace
+from bot.contracts.environment import Clock
 
 SWEEP_ABOVE = 4_096
 """Budgets kept before those that are whole again are forgotten."""

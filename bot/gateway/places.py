@@ -6,7 +6,7 @@ import heapq
 import itertools
 from collections.abc import Iterable
 
-from bot.contracts import ChatKey, UserRef
+from bot.contracts.identity import ChatKey, UserRef
 
 
 class Places:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bot import text
-from bot.contracts import ChannelSettings, DeliveryRecord, Manifest, Redact, Streaming
+from bot.contracts.channel import ChannelSettings, Manifest, Streaming
+from bot.contracts.environment import Redact
+from bot.contracts.journal import DeliveryRecord
 from bot.gateway.address import Address
 from bot.gateway.changing import Changing, Desk
 from bot.gateway.waiting import Waiting

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from bot.contracts import Manifest, OutboundKind, TaskEvent
+from bot.contracts.channel import Manifest
+from bot.contracts.outbound import OutboundKind
+from bot.contracts.tasks import TaskEvent
 from bot.gateway.address import Address
 from bot.gateway.board import Board
 from bot.gateway.changing import Changing, Desk
@@ -32,7 +34,7 @@ class _Watched:
 
 
 class Progress:
-    """`contracts.TaskEvents` and `contracts.ToolWatch` for turns that a chat has caused. Whatever happens counts; what is
+    """`contracts.tasks.TaskEvents` and `contracts.tools.ToolWatch` for turns that a chat has caused. Whatever happens counts; what is
     shown is the newest, as fast as the budgets of the chat allow, and at last the summary.
     """
 

@@ -7,7 +7,10 @@ import contextlib
 from dataclasses import dataclass, replace
 
 from bot import errors
-from bot.contracts import Answer, ChatKey, Clock, Ids, Inbound, Log, Question
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.questions import Answer, Question
 from bot.gateway.address import Address
 from bot.gateway.approvals import SECONDS, ApprovalDesk
 from bot.gateway.delivery import Delivery
@@ -21,7 +24,7 @@ class _Waiting:
 
 
 class QuestionDesk:
-    """`contracts.Questions` in the chats, beside the approvals, whose floor it stands on. A question does not outlive its
+    """`contracts.questions.Questions` in the chats, beside the approvals, whose floor it stands on. A question does not outlive its
     process: nor does the call that it belongs to.
     """
 
@@ -37,7 +40,7 @@ class QuestionDesk:
         self._waiting: dict[ChatKey, _Waiting] = {}
 
     async def ask(self, question: Question) -> Answer:
-        """As `contracts.Questions`. One question at a time in a chat, approvals among them."""
+        """As `contracts.questions.Questions`. One question at a time in a chat, approvals among them."""
         async with self._approvals.alone(question.chat_key):
             return await self._asked(question)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.contracts import Inbound, UserRef
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Inbound
 from bot.gateway.attachments import may_hold_text
 
 LONGEST_BURST = 5

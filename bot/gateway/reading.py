@@ -8,7 +8,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bot import errors
-from bot.contracts import Agent, Channel, Inbound, Log, Quoted, SeenFile
+from bot.contracts.agent import Agent
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.gateway.attachments import unread
 from bot.gateway.files import FileReader
 from bot.gateway.running import Turn

@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from bot import text
-from bot.contracts import DeliveryRecord, Inbound, Inbox, InboxRecord, Json, Outbox, StepRecord, Steps
+from bot.contracts.base import Json
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import DeliveryRecord, Inbox, InboxRecord, Outbox, StepRecord, Steps
 from bot.gateway.completion import Expired
 from bot.gateway.files import STEP as FILE
 from bot.gateway.items import original

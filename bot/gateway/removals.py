@@ -11,23 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot import errors
-from bot.contracts import (
-    Agent,
-    Archive,
-    ArchiveLine,
-    Artifacts,
-    ChatKey,
-    Clock,
-    HistoryQuery,
-    Inbound,
-    InboxRecord,
-    Journal,
-    Log,
-    Manifest,
-    MemoryFiles,
-    MemoryOwner,
-    Role,
-)
+from bot.contracts.agent import Agent
+from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Role
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.gateway.access import Access
 
 DONE = (

@@ -7,7 +7,10 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from bot import errors
-from bot.contracts import Channel, Clock, Ids, Journal, Log, Manifest, UserRef
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import UserRef
+from bot.contracts.journal import Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 

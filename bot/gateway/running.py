@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.contracts import ChatKey, Inbound, SeenFile
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound, SeenFile
 from bot.gateway.lanes import Portion
 from bot.gateway.queueing import same_message
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from bot.contracts import Agent, ChatKey, Inbound
+from bot.contracts.agent import Agent
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
 from bot.gateway.queueing import person

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bot import errors
-from bot.contracts import Log, Outbox
+from bot.contracts.environment import Log
+from bot.contracts.journal import Outbox
 from bot.gateway.address import Address
 
 

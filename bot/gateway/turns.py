@@ -9,19 +9,12 @@ from functools import partial
 
 from bot import errors
 from bot.context.deletions import REMOVED
-from bot.contracts import (
-    Agent,
-    Channel,
-    Clock,
-    Inbound,
-    InboxRecord,
-    Journal,
-    Log,
-    Manifest,
-    PriorReply,
-    TurnRequest,
-    UserRef,
-)
+from bot.contracts.agent import Agent, PriorReply, TurnRequest
+from bot.contracts.channel import Channel, Manifest
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalDesk, Floor

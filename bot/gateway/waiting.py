@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import ChatKey, DeliveryRecord
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import DeliveryRecord
 from bot.gateway.address import Address
 
 

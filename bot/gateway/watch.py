@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.contracts import Channel, Clock, Health, Log, Manifest
+from bot.contracts.channel import Channel, Health, Manifest
+from bot.contracts.environment import Clock, Log
 from bot.gateway.reports import Reports
 
 LOOK_EVERY = 3.0

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from bot import errors, system
 from bot.batch import Batcher
-from bot.contracts import ArchiveLine, ChatKey, Clock, Disk, HistoryPage, HistoryQuery, Log, OpenFile
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.environment import Clock, Disk, Log, OpenFile
+from bot.contracts.identity import ChatKey
 from bot.history import jsonl, names, pieces, rotation
 from bot.history.revisions import Revisions, may_revise, revisions
 from bot.history.window import LineRange, Window, read_line
@@ -41,7 +43,7 @@ class _Entry:
 
 
 class ChatStore:
-    """`contracts.Archive` in a folder of JSONL files. Any number of stores and processes may share the folder.
+    """`contracts.archive.Archive` in a folder of JSONL files. Any number of stores and processes may share the folder.
 
     Lines of one chat stand in the order of `append`. Windows count in that order too: a line that arrives late
     stands where it arrived, whatever its `ts`.
@@ -108,7 +110,7 @@ class ChatStore:
         return page
 
     async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
-        """As `contracts.Archive.removals`."""
+        """As `contracts.archive.Archive.removals`."""
         try:
             found = await asyncio.to_thread(self._revisions, names.encode(chat_key))
         except OSError as error:

@@ -16,22 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import (
-    ANYBODYS,
-    ORIGIN,
-    ArtifactMatch,
-    ArtifactMatches,
-    ArtifactPage,
-    ChatKey,
-    Clock,
-    Disk,
-    Ids,
-    Json,
-    Log,
-    OpenFile,
-    Provenance,
-    unpacked,
-)
+from bot.contracts.artifacts import ArtifactMatch, ArtifactMatches, ArtifactPage
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.history import jsonl, names, pieces
 from bot.system import Steady
 
@@ -87,7 +76,7 @@ class ArtifactStore:
         artifact_id: str | None = None,
         origin: Provenance = ANYBODYS,
     ) -> str:
-        """As `contracts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
+        """As `contracts.artifacts.Artifacts.put`. Over `LARGEST` the middle goes, and the text says so."""
         about: Json = {
             "v": 1,
             "chatKey": str(chat_key),
@@ -105,7 +94,7 @@ class ArtifactStore:
         return artifact_id
 
     async def note(self, artifact_id: str, chat_key: ChatKey, lines: Sequence[Json]) -> None:
-        """As `contracts.Artifacts.note`."""
+        """As `contracts.artifacts.Artifacts.note`."""
         raw = b"".join(map(jsonl.dumps, lines))
         try:
             await asyncio.to_thread(self._note, self._path(chat_key, artifact_id), raw)
@@ -113,7 +102,7 @@ class ArtifactStore:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
 
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
-        """As `contracts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
+        """As `contracts.artifacts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
         one grapheme, however small the limit, but at the end.
         """
         return await self._reading(
@@ -123,20 +112,20 @@ class ArtifactStore:
     async def grep(
         self, artifact_id: str, chat_key: ChatKey, words: str, *, offset: int, limit: int
     ) -> ArtifactMatches:
-        """As `contracts.Artifacts.grep`. `words` are one line."""
+        """As `contracts.artifacts.Artifacts.grep`. `words` are one line."""
         return await self._reading(
             artifact_id, chat_key, lambda file, facts: _matches(file, facts, words, offset, limit)
         )
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """As `contracts.Artifacts.made`."""
+        """As `contracts.artifacts.Artifacts.made`."""
         try:
             return await asyncio.to_thread(self._made, chat_key, frozenset(requests))
         except OSError as error:
             raise errors.StorageError(f"artifacts cannot be read: {error}") from error
 
     async def forget(self, chat_key: ChatKey, requests: Collection[str]) -> int:
-        """As `contracts.Artifacts.forget`."""
+        """As `contracts.artifacts.Artifacts.forget`."""
         try:
             return await asyncio.to_thread(self._forget, chat_key, frozenset(requests))
         except OSError as error:

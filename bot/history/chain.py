@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 Role = Literal["user", "assistant"]
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bot.contracts import ArchiveLine
+from bot.contracts.archive import ArchiveLine
 from bot.history import analysis, literal
 from bot.history.ranking import PLACE_BITS, ROW_BITS, length_class
 from bot.history.revisions import is_edit, is_removal, moment_of

@@ -10,7 +10,7 @@ from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from bot.contracts import ArchiveLine
+from bot.contracts.archive import ArchiveLine
 from bot.history import analysis, ranking
 from bot.history.asking import Counts, QueryExecution
 from bot.history.filling import ROLES, Chat
@@ -27,7 +27,7 @@ from bot.history.window import read_line
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
     """A question to the index. `now` (milliseconds) and `zone` are those of the question; the rest narrows as in
-    `contracts.HistoryQuery`.
+    `contracts.archive.HistoryQuery`.
     """
 
     query: str

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Disk
+from bot.contracts.environment import Disk
 from bot.history import jsonl
 
 FOLDER = "frames"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bot import errors
-from bot.contracts import Disk
+from bot.contracts.environment import Disk
 from bot.history import indexfile
 from bot.history.filling import MOST_CHATS, Chat, Filling, line_hash
 from bot.history.ranking import PLACE_BITS, ROW_BITS

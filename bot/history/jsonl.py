@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bot import text
-from bot.contracts import Clock, Disk, Json, Log, OpenFile
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Disk, Log, OpenFile
 from bot.history import pieces
 
 LOCK = ".lock"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import jiter
 
-from bot.contracts import HistoryPage, HistoryQuery
+from bot.contracts.archive import HistoryPage, HistoryQuery
 from bot.history import indexfile, literal
 from bot.history.filling import ROLES, Chat
 from bot.history.index import Index, chat_named
@@ -30,7 +30,7 @@ class _Unlike(Exception):
 
 
 def page(index: Index, name: str, query: HistoryQuery) -> HistoryPage | None:
-    """The window that `query` asks for, as `contracts.Archive.search` gives it, with the exact number of matches unless
+    """The window that `query` asks for, as `contracts.archive.Archive.search` gives it, with the exact number of matches unless
     they are very many and it is not `counted`; None where the index does not narrow it down, so that lines have to be
     read one after the other.
     """

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors, text
-from bot.contracts import ANYBODYS, ORIGIN, ChatKey, Disk, Json, Provenance, Written, unpacked
+from bot.contracts.base import Json
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.contracts.memory_files import Written
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.history import jsonl, names
 from bot.history.provenance import noted, sources
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import Disk, MemoryFile, MemoryOwner, Redact, UserRef, Written
+from bot.contracts.environment import Disk, Redact
+from bot.contracts.identity import UserRef
+from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
 from bot.history import jsonl, names
 from bot.history.provenance import MOST, carried, noted, sources
 
@@ -34,7 +36,7 @@ _R = TypeVar("_R")
 
 
 class NoteStore:
-    """`contracts.MemoryFiles` in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`."""
+    """`contracts.memory_files.MemoryFiles` in `folder/<encoded chatKey>/files/` and `folder/people/<channel>-<encoded id>/`."""
 
     def __init__(
         self,

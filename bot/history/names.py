@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 LONGEST = 200
 _KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 
-from bot.contracts import OpenFile
+from bot.contracts.environment import OpenFile
 
 PIECE = 64 * 1024
 """Bytes that are read at once. A line that is longer is put together of several."""

@@ -7,7 +7,10 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bot.contracts import ChatKey, Json, Taint, Written
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.memory_files import Written
+from bot.contracts.provenance import Taint
 from bot.history import jsonl
 
 MOST = 50

@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from bot.contracts import ChatKey, Frozen, Json, Message, OpenFile
+from bot.contracts.base import Frozen, Json, Message
+from bot.contracts.environment import OpenFile
+from bot.contracts.identity import ChatKey
 from bot.history import chain, jsonl, pieces
 
 LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]

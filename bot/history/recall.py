@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bot.contracts import ArchiveLine, ChatKey, Disk, Hit
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Hit
 from bot.history import indexfile, names, ranking
 from bot.history.finding import Finder, Place, SearchQuery
 from bot.history.index import Index

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bot.contracts import ArchiveLine
+from bot.contracts.archive import ArchiveLine
 
 _MARKS = (b'"edited":', b'"deleted":')
 

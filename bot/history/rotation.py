@@ -16,7 +16,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from bot.contracts import Disk
+from bot.contracts.environment import Disk
 from bot.history import jsonl, names, pieces
 
 MAIN = ".jsonl"

@@ -11,17 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors
-from bot.contracts import (
-    ArchiveLine,
-    ChatKey,
-    Disk,
-    HistoryPage,
-    HistoryQuery,
-    Hit,
-    Log,
-    Recalled,
-    RecallQuery,
-)
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.environment import Disk, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Hit, Recalled, RecallQuery
 from bot.history import indexfile, matching, names, rotation
 from bot.history.archive import ChatInfo, ChatStore
 from bot.history.finding import SearchQuery, understood
@@ -42,7 +35,7 @@ T = TypeVar("T")
 
 
 class SearchedArchive:
-    """`contracts.Archive` and `contracts.Recalls`: a `ChatStore` and its index in `path`, which can be lost without harm.
+    """`contracts.archive.Archive` and `contracts.recall.Recalls`: a `ChatStore` and its index in `path`, which can be lost without harm.
 
     An append never waits for the index. `tend` finds what a crash, another process or a lost index left behind.
     """
@@ -81,7 +74,7 @@ class SearchedArchive:
         self._touch(names.encode(line.chat_key))
 
     async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage:
-        """As `contracts.Archive.search`: literal text by the index, where that narrows it down."""
+        """As `contracts.archive.Archive.search`: literal text by the index, where that narrows it down."""
         if query.keyword and not query.everything:
             try:
                 page = await self._on_thread(lambda: self._matching(names.encode(chat_key), query))
@@ -120,7 +113,7 @@ class SearchedArchive:
     # Searching
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """As `contracts.Recalls.recall`."""
+        """As `contracts.recall.Recalls.recall`."""
         if not _says_something(query):
             return await self._literally(chat_keys, query)
         try:
@@ -134,7 +127,7 @@ class SearchedArchive:
             raise errors.StorageError(f"the archive cannot be searched: {error}") from error
 
     async def kept(self, channel: str) -> list[ChatKey]:
-        """As `contracts.Recalls.kept`, the ones last spoken in first as far as that is known."""
+        """As `contracts.recall.Recalls.kept`, the ones last spoken in first as far as that is known."""
         found = await asyncio.to_thread(self._names)
         try:
             times = await self._on_thread(self._times)

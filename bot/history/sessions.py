@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import Disk, OpenFile
+from bot.contracts.environment import Disk, OpenFile
 from bot.history import jsonl, pieces, reading
 from bot.history.reading import TranscriptLine
 

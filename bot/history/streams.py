@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import Disk, OpenFile
+from bot.contracts.environment import Disk, OpenFile
 from bot.history import jsonl
 from bot.history.pieces import PIECE
 from bot.history.rotation import Shelf

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot import errors
-from bot.contracts import ChatKey, Disk, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 from bot.history import artifacts, jsonl, names, pieces
 
 TOOL = "task"

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 from bot import errors
 from bot.batch import Batcher
-from bot.contracts import ChatKey, Clock, Disk, Ids, Json, Log, OpenFile
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
+from bot.contracts.identity import ChatKey
 from bot.history import frames, jsonl, names, reading, sessions
 from bot.history.reading import LineType, Loaded, TranscriptLine
 from bot.history.sessions import Outline, Point

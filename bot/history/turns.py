@@ -8,7 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import ChatKey, Disk
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 from bot.history import frames, pieces, reading
 from bot.history.reading import TranscriptLine
 

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot import errors, text
-from bot.contracts import ArchiveLine, ChatKey, HistoryPage, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history import jsonl
 from bot.history.revisions import Revisions
 

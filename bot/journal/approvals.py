@@ -8,7 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Approval, ApprovalRecord, ChatKey, Ended, Scope, Verdict
+from bot.contracts.approvals import Approval, ApprovalRecord, Ended, Scope, Verdict
+from bot.contracts.identity import ChatKey
 from bot.journal.part import Part, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
@@ -27,7 +28,7 @@ _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | No
 
 
 class SqliteApprovals(Part):
-    """`contracts.ApprovalBook`."""
+    """`contracts.approvals.ApprovalBook`."""
 
     def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:
         values = (

@@ -11,7 +11,8 @@ from typing import Any
 
 from bot import errors
 from bot.batch import Batcher
-from bot.contracts import Clock, Log, Lost
+from bot.contracts.environment import Clock, Log
+from bot.contracts.journal import Lost
 from bot.journal import file, salvage, schema
 from bot.reserve import Reserve
 
@@ -68,7 +69,7 @@ class Database:
         self._damaged = False
         """Whether a loss was found that is not on file yet."""
         self.lost: Lost | None = None
-        """As `contracts.Journal.lost`."""
+        """As `contracts.journal.Journal.lost`."""
 
     def run(
         self, work: Work, *, undo: Work | None = None, hurry: bool = True, new: bool = False

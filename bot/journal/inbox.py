@@ -9,7 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot import errors, text
-from bot.contracts import ChatKey, Inbound, InboxRecord
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxRecord
 from bot.journal.part import Part, done, dumps, held
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
@@ -33,7 +35,7 @@ _UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_
 
 
 class SqliteInbox(Part):
-    """`contracts.Inbox`."""
+    """`contracts.journal.Inbox`."""
 
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
         now = self._clock.now()

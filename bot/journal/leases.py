@@ -17,7 +17,7 @@ _RELEASE = "UPDATE leases SET holder = NULL WHERE name = ? AND holder = ?"
 
 
 class SqliteLeases(Part):
-    """`contracts.Leases`."""
+    """`contracts.journal.Leases`."""
 
     def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:
         key, who, now = text.clean(name), text.clean(holder), self._clock.now()

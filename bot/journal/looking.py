@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.contracts import Clock, Log
+from bot.contracts.environment import Clock, Log
 from bot.journal.database import Looked
 from bot.journal.inbox import SqliteInbox
 from bot.journal.outbox import SqliteOutbox

@@ -8,7 +8,9 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Unpack
 
 from bot import text
-from bot.contracts import ChatKey, DeliveryRecord, Outbound, OutboxFacts
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import DeliveryRecord, OutboxFacts
+from bot.contracts.outbound import Outbound
 from bot.journal.part import Part, clean, done, dumps, loads, read_key
 
 _INTEND = """INSERT INTO outbox
@@ -41,7 +43,7 @@ _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 
 
 class SqliteOutbox(Part):
-    """`contracts.Outbox`."""
+    """`contracts.journal.Outbox`."""
 
     def intend(
         self, messages: Sequence[Outbound], *, not_before: float | None = None

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import ChatKey, Clock, Log
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
 from bot.journal.database import Database
 
 

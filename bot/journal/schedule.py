@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from bot.contracts import Job
+from bot.contracts.journal import Job
 from bot.journal.part import Part, done, dumps, held, loads, read_key
 
 # A job that is put again keeps its place.
@@ -14,7 +14,7 @@ _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
 
 
 class SqliteSchedule(Part):
-    """`contracts.Schedule`."""
+    """`contracts.journal.Schedule`."""
 
     def put_job(self, job: Job) -> Coroutine[Any, Any, None]:
         return done(self._change(_PUT, (job.id, str(job.chat_key or ""), dumps(job.spec))))

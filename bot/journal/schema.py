@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import cache
 
 from bot import errors
-from bot.contracts import Lost
+from bot.contracts.journal import Lost
 
 Migration = Callable[[sqlite3.Connection], None]
 

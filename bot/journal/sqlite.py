@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Clock, Log, Lost
+from bot.contracts.environment import Clock, Log
+from bot.contracts.journal import Lost
 from bot.journal.approvals import SqliteApprovals
 from bot.journal.database import Database
 from bot.journal.inbox import SqliteInbox
@@ -51,7 +52,7 @@ _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until <
 
 
 class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteApprovals):
-    """`contracts.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
+    """`contracts.journal.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
 
     def __init__(
         self,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from bot.contracts import Json, StepRecord
+from bot.contracts.base import Json
+from bot.contracts.journal import StepRecord
 from bot.journal.part import Part, done, dumps, loads
 
 _BEGIN = """INSERT INTO steps (request_id, id, kind, name, began_at, ended_at, result) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -16,7 +17,7 @@ _STEPS = """SELECT request_id, id, kind, name, began_at, ended_at, result FROM s
 
 
 class SqliteSteps(Part):
-    """`contracts.Steps`. Steps are in no hurry: what is more urgent takes them along."""
+    """`contracts.journal.Steps`. Steps are in no hurry: what is more urgent takes them along."""
 
     def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:
         result = None if step.result is None else dumps(step.result)

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from bot.contracts import Json, ModelRequest
+from bot.contracts.base import Json
+from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache
 
 COMPACTION = {"anthropic-beta": "compact-2026-09-04"}

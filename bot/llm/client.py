@@ -18,7 +18,9 @@ import anthropic
 import httpx2
 
 from bot import errors
-from bot.contracts import Clock, Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
 from bot.llm.body import COMPACTION, body_of, headers_of
 from bot.llm.discretion import discreet
@@ -69,10 +71,10 @@ conversation does not begin with a new connection at every message.
 
 
 class AnthropicModel:
-    """`contracts.Model` over the Messages API: one call, one request; every failure an `errors.ModelError`.
+    """`contracts.model.Model` over the Messages API: one call, one request; every failure an `errors.ModelError`.
 
     `base_url` is the root of a compatible endpoint. The environment's settings for the library are not looked at:
-    what is configured is what holds. `pace` is as in `contracts.Surroundings`.
+    what is configured is what holds. `pace` is as in `contracts.channel.Surroundings`.
     """
 
     def __init__(

@@ -10,7 +10,8 @@ import json
 from collections.abc import AsyncIterator, Iterator
 
 from bot import errors
-from bot.contracts import Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
+from bot.contracts.base import Json
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.llm import demo_words
 from bot.llm.demo_turn import Turn, read
 
@@ -21,7 +22,7 @@ LAST_STEP = 5
 
 
 class DemoModel:
-    """`contracts.Model` without a provider."""
+    """`contracts.model.Model` without a provider."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
         block = _answer(request)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bot import tags
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 _HISTORY = re.compile(
     r"what did (?:i|we|you) (?:say|write|tell|ask|talk)|\b(?:history|earlier|old|older|remember|before|previously)\b"

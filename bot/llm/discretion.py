@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from bot.contracts import ModelRequest
+from bot.contracts.model import ModelRequest
 
 WITHHELD = "(the provider's words repeat the conversation and are withheld)"
 WINDOW = 16

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from bot import errors
-from bot.contracts import Clock, Ids, Log, Model
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.model import Model
 from bot.llm.log import LoggedModel
 from bot.llm.retry import RetryingModel
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from bot import errors
-from bot.contracts import Clock, Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.environment import Clock
+from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.closing import closing
 
 AWAY = (

@@ -10,7 +10,7 @@ import json
 import math
 from pathlib import Path
 
-from bot.contracts import Disk, Log
+from bot.contracts.environment import Disk, Log
 
 FORMAT = 1
 MOST_MODELS = 200
@@ -18,7 +18,7 @@ LARGEST = 1024 * 1024  # bytes
 
 
 class LearnedFile:
-    """`contracts.Learned`, of one provider, in a file that all providers share. `save` writes what is new."""
+    """`contracts.model.Learned`, of one provider, in a file that all providers share. `save` writes what is new."""
 
     def __init__(self, path: Path, provider: str, *, disk: Disk, log: Log) -> None:
         self._path = path

@@ -7,20 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import (
-    Clock,
-    Ids,
-    Json,
-    Log,
-    Message,
-    Model,
-    ModelFacts,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ToolInputDelta,
-    Usage,
-)
+from bot.contracts.base import Json, Message
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.identity_cache import IdentityCache
 from bot.llm.closing import closing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from bot.contracts import Usage
+from bot.contracts.model import Usage
 
 
 @dataclass(frozen=True, slots=True)

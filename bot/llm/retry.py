@@ -6,7 +6,8 @@ import random
 from collections.abc import AsyncIterator
 
 from bot import errors
-from bot.contracts import Clock, Log, Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.environment import Clock, Log
+from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.closing import closing
 
 ATTEMPTS = 3  # in all

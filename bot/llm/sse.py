@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from bot import errors
-from bot.contracts import Json
+from bot.contracts.base import Json
 
 MAX_BYTES = 64 * 1024 * 1024
 """Of one stream, with all its framing: some hundred bytes for each token of the largest answers there are."""

@@ -12,7 +12,8 @@ import math
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Json, TextDelta, ToolInputDelta, Usage
+from bot.contracts.base import Json
+from bot.contracts.model import TextDelta, ToolInputDelta, Usage
 from bot.llm.sse import endless
 
 MAX_CHARACTERS = 8 * 1024 * 1024

@@ -7,7 +7,8 @@ table of models stands here: it would be wrong by next month.
 from __future__ import annotations
 
 from bot import errors
-from bot.contracts import Learned, Log, Model
+from bot.contracts.environment import Log
+from bot.contracts.model import Learned, Model
 
 SMALLEST = 500
 LARGEST = 100_000_000
@@ -126,7 +127,7 @@ class Windows:
 
 
 class Remembered:
-    """`contracts.Learned` in memory alone."""
+    """`contracts.model.Learned` in memory alone."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], float] = {}

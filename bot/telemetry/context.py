@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bot.contracts import Level, Log
+from bot.contracts.base import Level
+from bot.contracts.environment import Log
 from bot.normalize import describe
 
 # At INFO these print addresses that contain a token.

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bot import text
-from bot.contracts import ChatKey, Clock, Disk, Ids, Level
+from bot.contracts.base import Level
+from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.identity import ChatKey
 from bot.normalize import normalize_to_size
 from bot.sizes import size_of
 from bot.telemetry import context, details
@@ -36,7 +38,7 @@ Line = dict[str, Any]
 
 
 class JsonlLog:
-    """`contracts.Log` on disk. `write` only copies and queues; under pressure debug lines go first, and the
+    """`contracts.environment.Log` on disk. `write` only copies and queues; under pressure debug lines go first, and the
     log says how many it dropped. A disk that fails is told of once on stderr and never to the caller.
     """
 

@@ -169,7 +169,7 @@ def _read(unit: str) -> str:
 
 
 class Redactor:
-    """`contracts.Redact`: replaces each known secret by `[redacted]`."""
+    """`contracts.environment.Redact`: replaces each known secret by `[redacted]`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         secrets = frozenset(secrets)

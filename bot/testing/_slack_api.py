@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing._slack_world import ApiError, Post, Room, World
 
 MARKDOWN_LIMIT = 12_000

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing._slack_trouble import Troubled
 from bot.testing._slack_world import World
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from bot.contracts import Clock, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 
 ACK_SECONDS = 3.0
 RETRIES = (0.0, 60.0, 300.0)

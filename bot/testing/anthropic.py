@@ -13,7 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.contracts import Clock, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.testing import anthropic_compaction as compaction
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, PromptCache, check_breakpoints, count_characters, tokens_of

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bot.contracts import Clock, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.testing.anthropic_rules import Refused, blocks_of, deferred, references_of, system_of, unmarked
 
 LOOK_BACK = 20

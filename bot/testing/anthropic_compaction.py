@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.testing.anthropic_cache import plain
 from bot.testing.anthropic_rules import Refused, blocks_of, unmarked
 from bot.testing.anthropic_script import Reply

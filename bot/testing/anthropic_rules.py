@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 MAX_BYTES = 32 * 1024 * 1024

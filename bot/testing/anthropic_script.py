@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 
 AUTO = "auto"
 """The stop reason that fits the blocks."""

@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from typing import Literal, Self, get_args
 
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 
 Fate = Literal["cut", "half closed", "deaf", "slow"]
 """`cut`: both ends are reset. `half closed`: one end is told that no more comes, the other goes on. `deaf`: it stands,

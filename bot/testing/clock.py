@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 
 
 class FakeClock:
-    """`contracts.Clock` whose time is set by the test; `advance` wakes the sleepers that are due, in order."""
+    """`contracts.environment.Clock` whose time is set by the test; `advance` wakes the sleepers that are due, in order."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self._now = now
@@ -59,7 +59,7 @@ class FakeClock:
 
 
 class SteeredClock:
-    """`contracts.Clock` that runs as another one does and can be moved besides."""
+    """`contracts.environment.Clock` that runs as another one does and can be moved besides."""
 
     def __init__(self, inner: Clock) -> None:
         self._inner = inner
@@ -99,7 +99,7 @@ class SteeredClock:
 
 
 class FastClock:
-    """`contracts.Clock` on which `speed` seconds go by in one of another; at `since` (epoch seconds) both show the same."""
+    """`contracts.environment.Clock` on which `speed` seconds go by in one of another; at `since` (epoch seconds) both show the same."""
 
     def __init__(self, inner: Clock, speed: float, since: float) -> None:
         self._inner = inner

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bot.contracts import Disk, OpenFile
+from bot.contracts.environment import Disk, OpenFile
 from bot.testing.due import due
 
 Kind = Literal["append", "read", "replace", "rename", "truncate", "remove", "size", "names", "write", "*"]
@@ -51,7 +51,7 @@ def kill() -> None:
 
 
 class FaultyDisk:
-    """`contracts.Disk` around another one. `done` lists the operations that were begun, as (kind, file name), of
+    """`contracts.environment.Disk` around another one. `done` lists the operations that were begun, as (kind, file name), of
     which `seen` hears at once; `die` is what a failure with `kill` does.
     """
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bot import errors
-from bot.contracts import Disk, Journal
+from bot.contracts.environment import Disk
+from bot.contracts.journal import Journal
 from bot.testing.disk import Failure, FaultyDisk, kill
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 

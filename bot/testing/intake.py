@@ -7,7 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.contracts import ArchiveLine, ChatKey, Inbound, OpenQuestion
+from bot.contracts.approvals import OpenQuestion
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Buried:
 
 
 class RecordingIntake:
-    """`contracts.Intake` in memory: accepts everyone, refuses an inbound of which it saw a key before.
+    """`contracts.channel.Intake` in memory: accepts everyone, refuses an inbound of which it saw a key before.
 
     `offered` holds every call of `accept`, `accepted` those that were taken in. While `failure` is set
     (`errors.StorageError()` says that the disk is full), `accept` raises it and takes nothing in.

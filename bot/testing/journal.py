@@ -8,22 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from bot import errors
-from bot.contracts import (
-    Approval,
-    ApprovalRecord,
-    ChatKey,
-    DeliveryRecord,
-    Inbound,
-    InboxRecord,
-    Job,
-    Journal,
-    Json,
-    Lost,
-    Outbound,
-    OutboxFacts,
-    StepRecord,
-    Verdict,
-)
+from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import DeliveryRecord, InboxRecord, Job, Journal, Lost, OutboxFacts, StepRecord
+from bot.contracts.outbound import Outbound
 from bot.testing.disk import kill
 from bot.testing.due import due
 
@@ -58,7 +48,7 @@ class JournalFailure:
 
 
 class FaultyJournal:
-    """`contracts.Journal` around another one. `done` lists the calls that were begun, of which `seen` hears at
+    """`contracts.journal.Journal` around another one. `done` lists the calls that were begun, of which `seen` hears at
     once; `die` is what a failure with `kill` does.
     """
 

@@ -6,7 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.contracts import ChatKey, Level
+from bot.contracts.base import Level
+from bot.contracts.identity import ChatKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Entry:
 
 
 class MemoryLog:
-    """`contracts.Log` for tests: `entries` holds every line, oldest first."""
+    """`contracts.environment.Log` for tests: `entries` holds every line, oldest first."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 
 
 class _RealClock:

@@ -9,24 +9,22 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack, get_args
 
 from bot import errors, text
-from bot.contracts import (
-    Approval,
-    ApprovalRecord,
-    ChatKey,
-    Clock,
+from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import (
     DeliveryRecord,
-    Inbound,
     InboxRecord,
     Job,
-    Json,
     Lost,
-    Outbound,
     OutboxFacts,
     OutboxState,
     StepKind,
     StepRecord,
-    Verdict,
 )
+from bot.contracts.outbound import Outbound
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +54,7 @@ def at_once(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 class MemoryJournal:
-    """`contracts.Journal` that is kept as long as the object is; `close` loses nothing."""
+    """`contracts.journal.Journal` that is kept as long as the object is; `close` loses nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from bot.contracts import Json, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.base import Json
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 
 _ids = itertools.count(1)
 
@@ -34,7 +35,7 @@ Answer = ModelReply | Exception | Callable[[ModelRequest], "ModelReply | Excepti
 
 
 class ScriptedModel:
-    """`contracts.Model`: answers from a queue, then echoes through `chat_send`; `requests` holds what it was asked.
+    """`contracts.model.Model`: answers from a queue, then echoes through `chat_send`; `requests` holds what it was asked.
 
     An answer is a `ModelReply`, an exception to raise, or a function of the request that gives one of these.
     While `hold` is set to an unset event, calls wait for it; `asked` is set at each call.

@@ -24,7 +24,8 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-from bot.contracts import Clock, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.testing._slack_api import WebApi, changed, deleted
 from bot.testing._slack_files import Filed
 from bot.testing._slack_link import Delivery, Link

@@ -1,10 +1,10 @@
-"""A `contracts.TaskEvents` that remembers."""
+"""A `contracts.tasks.TaskEvents` that remembers."""
 
 from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import TaskEvent
+from bot.contracts.tasks import TaskEvent
 
 
 class MemoryTaskEvents:

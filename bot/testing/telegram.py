@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import telegram_rules as rules
 from bot.testing import telegram_world as world
 from bot.testing.telegram_service import Service

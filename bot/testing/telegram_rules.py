@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 
 TEXT_LIMIT = 4096
 ENTITY_LIMIT = 100

@@ -10,7 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.contracts import Clock, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.testing import telegram_rules as rules
 from bot.testing import telegram_world as world
 from bot.testing.loopback import Loopback

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bot.contracts import Clock, Json
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
 from bot.testing import telegram_rules as rules
 
 Media = Literal["photo", "voice", "audio", "video", "video_note", "document", "sticker", "animation"]

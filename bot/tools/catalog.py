@@ -13,7 +13,8 @@ from typing import Protocol, runtime_checkable
 
 import regex
 
-from bot.contracts import Json, Tool
+from bot.contracts.base import Json
+from bot.contracts.tools import Tool
 
 NAME, WORDS, FIELD = 3.0, 1.0, 0.5
 """Weights of a word in the name of a tool, in its description and in the name of an argument."""

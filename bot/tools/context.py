@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from bot import errors
-from bot.contracts import Approvals, ArchiveLine, ChatKey, Inbound, Json, Message, Provenance, Reply
+from bot.contracts.agent import Reply
+from bot.contracts.approvals import Approvals
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.provenance import Provenance
 
 TaskMode = Literal["fresh", "fork"]
 

@@ -16,19 +16,11 @@ from typing import Any, Protocol
 import pydantic
 
 from bot import errors, text
-from bot.contracts import (
-    NOBODYS,
-    ORIGIN,
-    Artifacts,
-    Clock,
-    Effect,
-    Found,
-    Json,
-    Log,
-    Provenance,
-    Redact,
-    Tool,
-)
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.provenance import NOBODYS, ORIGIN, Provenance
+from bot.contracts.tools import Effect, Found, Tool
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.permissions import taint

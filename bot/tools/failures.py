@@ -15,7 +15,7 @@ from typing import Any
 import pydantic
 
 from bot import errors, text
-from bot.contracts import Redact
+from bot.contracts.environment import Redact
 from bot.normalize import describe, normalize_to_size
 from bot.telemetry.redaction import LogRedactor
 from bot.tools import excerpt

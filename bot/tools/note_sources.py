@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 
 from bot import tags
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 _LONGEST = 20_000
 """Characters of a message that are looked at."""

@@ -17,7 +17,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import ANYBODYS, NOBODYS, Disk, Json, Provenance, Taint, unpacked
+from bot.contracts.base import Json
+from bot.contracts.environment import Disk
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint, unpacked
 from bot.hidden_paths import is_hidden
 from bot.system import SystemDisk
 from bot.tools import context

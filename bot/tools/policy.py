@@ -13,20 +13,11 @@ from typing import Any
 import pydantic
 
 from bot import errors, text
-from bot.contracts import (
-    NOBODYS,
-    ORIGIN,
-    Approval,
-    Approvals,
-    Clock,
-    Json,
-    Log,
-    Redact,
-    Taint,
-    Tool,
-    Unattended,
-    Verdict,
-)
+from bot.contracts.approvals import Approval, Approvals, Unattended, Verdict
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
+from bot.contracts.tools import Tool
 from bot.tools import context
 from bot.tools.catalog import Defined
 from bot.tools.context import ToolExecutionContext

@@ -11,19 +11,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bot.contracts import (
-    Archive,
-    ArchiveLine,
-    Artifacts,
-    Clock,
-    Jobs,
-    Json,
-    Membership,
-    MemoryFiles,
-    Recalls,
-    Skills,
-    Tool,
-)
+from bot.contracts.archive import Archive, ArchiveLine
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock
+from bot.contracts.jobs import Jobs
+from bot.contracts.memory_files import MemoryFiles
+from bot.contracts.recall import Membership, Recalls
+from bot.contracts.tools import Skills, Tool
 from bot.tools import builtin
 from bot.tools.catalog import NOTHING, Catalog
 from bot.tools.isolation import Isolation

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot import errors
-from bot.contracts import ANYBODYS, ORIGIN, Artifacts, Json, Log, Provenance, unpacked
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Json
+from bot.contracts.environment import Log
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.sizes import fair_cap
 from bot.tools import context, excerpt
 from bot.tools.registry import Registry

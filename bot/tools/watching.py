@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bot.contracts import Effect, Json, ToolWatch
+from bot.contracts.base import Json
+from bot.contracts.tools import Effect, ToolWatch
 from bot.tools import context
 from bot.tools.dispatch import Around
 from bot.tools.registry import Registry

@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Health, Inbound, Intake, Outbound, Quoted, Sent, Surroundings
+from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
 from channels import slash
 from channels.console import place
 from channels.console.settings import KEYS, NAME
@@ -45,7 +47,7 @@ class _Chat:
 
 
 class ConsoleChannel:
-    """`contracts.Channel` for terminals on this machine."""
+    """`contracts.channel.Channel` for terminals on this machine."""
 
     name = NAME
 

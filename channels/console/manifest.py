@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bot.contracts import Channel, Manifest, Surroundings
+from bot.contracts.channel import Channel, Manifest, Surroundings
 from channels.console.settings import KEYS, NAME, ConsoleSettings
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import ChannelSettings
+from bot.contracts.channel import ChannelSettings
 from channels.local import LocalKeys
 
 NAME = "console"

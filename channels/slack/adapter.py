@@ -15,20 +15,13 @@ from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
-from bot.contracts import (
-    ArchiveLine,
-    Attachment,
-    Belonging,
-    ChatKey,
-    Health,
-    Inbound,
-    Intake,
-    Json,
-    Outbound,
-    Quoted,
-    Sent,
-    Surroundings,
-)
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
+from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.recall import Belonging
 from bot.text import clean
 from channels.slack import buttons, cards, download, events, failures, members, render
 from channels.slack import inbound as incoming
@@ -52,7 +45,7 @@ METADATA = "shipmate_message"
 
 
 class SlackChannel:
-    """One workspace. See `contracts.Channel` for what each method promises."""
+    """One workspace. See `contracts.channel.Channel` for what each method promises."""
 
     name = "slack"
 
@@ -280,7 +273,7 @@ class SlackChannel:
         return tuple(one.model_copy(update={"user_name": named(one.user_id)}) for one in newest)
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
-        """As `contracts.KnowsMembers`."""
+        """As `contracts.recall.KnowsMembers`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")
         try:
@@ -289,7 +282,7 @@ class SlackChannel:
             raise failures.of_start(error) from None
 
     async def zone_of(self, user_id: str) -> str | None:
-        """As `contracts.KnowsZones`."""
+        """As `contracts.jobs.KnowsZones`."""
         if self._client is None:
             raise errors.ChannelUnreachable("Slack is not connected")
         try:
@@ -298,13 +291,13 @@ class SlackChannel:
             raise failures.of_start(error) from None
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """As `contracts.Files`."""
+        """As `contracts.channel.Files`."""
         if self._client is None or self._session is None:
             raise errors.FileUnreachable("Slack is not connected")
         return download.fetch(self._client, self._session, attachment, most=most, patience=self._call_seconds)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """As `contracts.KnowsLinks`."""
+        """As `contracts.recall.KnowsLinks`."""
         return members.permalink(self._site, line)
 
     # Out
@@ -344,7 +337,7 @@ class SlackChannel:
         return Sent(message_id=ts)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.Edits`."""
+        """As `contracts.channel.Edits`."""
         if self._client is None:
             raise errors.DeliveryFailed("Slack is not connected")
         markdown = render.render(message.text)

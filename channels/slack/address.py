@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 _PART = re.compile(r"[^:\s]+")
 _ID = re.compile(r"[UWCDG][A-Z0-9]{2,}")

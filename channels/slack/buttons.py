@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bot.contracts import Command, Inbound, Json
+from bot.contracts.base import Json
+from bot.contracts.inbound import Command, Inbound
 from channels.slack import address
 from channels.slack.inbound import ChannelId, Label, Me, Ts, Unreadable, UserId
 

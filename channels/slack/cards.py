@@ -8,7 +8,9 @@ from typing import Any
 from slack_sdk.errors import SlackApiError
 
 from bot import text
-from bot.contracts import Card, Json, Log, Outbound
+from bot.contracts.base import Json
+from bot.contracts.environment import Log
+from bot.contracts.outbound import Card, Outbound
 from channels.slack import buttons, failures
 
 FALLBACK = 3_000

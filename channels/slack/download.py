@@ -12,7 +12,7 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
-from bot.contracts import Attachment
+from bot.contracts.inbound import Attachment
 from channels import pieces
 from channels.slack import failures
 
@@ -36,7 +36,7 @@ async def fetch(
     most: int,
     patience: float,
 ) -> AsyncGenerator[bytes]:
-    """As `contracts.Files.fetch`; `patience` bounds each wait for the network, in seconds."""
+    """As `contracts.channel.Files.fetch`; `patience` bounds each wait for the network, in seconds."""
     file = await _described(client, attachment.ref or "")
     address, size = file.get("url_private_download"), file.get("size")
     own = hosts(str(client.base_url))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.contracts import Log
+from bot.contracts.environment import Log
 
 MOST_STRANGE = 100
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal
 
 from bot import text
-from bot.contracts import Attachment
+from bot.contracts.inbound import Attachment
 
 MOST = 50
 """Files read of one message; Slack itself allows ten."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from channels.slack.settings import LOOPBACK
 
 MOST = 500

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bot import text
-from bot.contracts import Command, Inbound, Json, Quoted
+from bot.contracts.base import Json
+from bot.contracts.inbound import Command, Inbound, Quoted
 from channels.slack import address, blocks, events, shares
 from channels.slack.files import attachments
 from channels.slack.shares import unescape

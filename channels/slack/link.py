@@ -23,7 +23,8 @@ from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import Clock, Json, Log
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Log
 from channels.slack import failures
 from channels.slack.settings import LOOPBACK
 

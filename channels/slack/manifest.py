@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import Channel, EditPace, Manifest, Pace, Surroundings
+from bot.contracts.channel import Channel, EditPace, Manifest, Pace, Surroundings
 from channels.slack import address
 from channels.slack.settings import SlackSettings
 

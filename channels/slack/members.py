@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import ArchiveLine, Belonging, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from channels.slack import address
 
 _PAGE = 200

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import text
-from bot.contracts import Log
+from bot.contracts.environment import Log
 from channels.slack import failures
 
 MOST = 1_000

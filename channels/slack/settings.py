@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from bot.contracts import ChannelSettings, Streaming
+from bot.contracts.channel import ChannelSettings, Streaming
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot import text
-from bot.contracts import Attachment, Origin, Quoted
+from bot.contracts.inbound import Attachment, Origin, Quoted
 from channels.slack import blocks, files
 
 MOST = 20

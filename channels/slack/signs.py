@@ -6,7 +6,7 @@ import asyncio
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import Log
+from bot.contracts.environment import Log
 from channels.slack import failures
 
 LINE = "is thinking…"

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TypeVar
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 
 HOLD = 0.5
 """Seconds of the network's own time for which a mention without files waits for the whole message. Slack's patience is 3."""

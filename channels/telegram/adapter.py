@@ -11,19 +11,12 @@ from telegram import BotCommand, LinkPreviewOptions, MessageEntity, ReplyParamet
 from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
-from bot.contracts import (
-    ArchiveLine,
-    Attachment,
-    Belonging,
-    ChatKey,
-    Health,
-    Inbound,
-    Intake,
-    Outbound,
-    Quoted,
-    Sent,
-    Surroundings,
-)
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.recall import Belonging
 from channels.telegram import address, buttons, download, members, render, wire
 from channels.telegram.moves import Moves
 from channels.telegram.poll import Poll
@@ -60,7 +53,7 @@ _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
 
 
 class TelegramChannel:
-    """`contracts.Channel` of one bot. `patience` bounds each request, in seconds of the network's own time."""
+    """`contracts.channel.Channel` of one bot. `patience` bounds each request, in seconds of the network's own time."""
 
     name = "telegram"
     addresses: tuple[str, ...] = ()
@@ -125,23 +118,23 @@ class TelegramChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
-        """As `contracts.KnowsMembers`."""
+        """As `contracts.recall.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
         return await self._groups.chats_of(self._bot, user_id, chat_keys, direct=direct)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """As `contracts.Files`."""
+        """As `contracts.channel.Files`."""
         if self._bot is None:
             raise errors.FileUnreachable("Telegram is not connected")
         return download.fetch(self._bot, attachment, most=most)
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """As `contracts.KnowsLinks`."""
+        """As `contracts.recall.KnowsLinks`."""
         return members.permalink(line)
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
-        """As `contracts.KnowsMoves`."""
+        """As `contracts.recall.KnowsMoves`."""
         return self._moves.same(chat_id)
 
     # -- going out -------------------------------------------------------------------------------------------
@@ -190,7 +183,7 @@ class TelegramChannel:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.Edits`."""
+        """As `contracts.channel.Edits`."""
         bot, shown = self._connected(), _shown(message)
         place, number = self._moves.place(message.target), message_id.rpartition("/")[2]
         if not number.isdecimal():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 _ID = re.compile(r"-?[1-9][0-9]{0,18}")
 _TOPIC = re.compile(r"[1-9][0-9]{0,18}")

@@ -17,7 +17,8 @@ from telegram import (
 )
 
 from bot import text
-from bot.contracts import Json, Link, Origin
+from bot.contracts.base import Json
+from bot.contracts.inbound import Link, Origin
 
 MOST_OPTIONS = 100
 """Options of a poll, or tasks of a list, that are named; Telegram has fewer."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from telegram.error import TelegramError
 
 from bot import errors
-from bot.contracts import Attachment
+from bot.contracts.inbound import Attachment
 from channels import pieces
 from channels.telegram import wire
 
@@ -18,7 +18,7 @@ _ELSEWHERE = {"", ".", ".."}
 
 
 async def fetch(bot: wire.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-    """As `contracts.Files.fetch`."""
+    """As `contracts.channel.Files.fetch`."""
     path, size = await _described(bot, attachment.ref or "")
     try:
         async with bot.download(path) as answer:

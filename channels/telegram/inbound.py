@@ -12,7 +12,8 @@ import telegram
 from telegram import ExternalReplyInfo, Message, MessageEntity, Update, User
 
 from bot import text
-from bot.contracts import Attachment, Command, Inbound, Json, Origin, Quoted
+from bot.contracts.base import Json
+from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
 from channels.telegram import address, content, kinds
 from channels.telegram.content import name, number, part, string
 from channels.telegram.wire import GARBLED

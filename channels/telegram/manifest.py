@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import Channel, EditPace, Manifest, Pace, Surroundings
+from bot.contracts.channel import Channel, EditPace, Manifest, Pace, Surroundings
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 

@@ -10,7 +10,10 @@ from telegram import Bot
 from telegram.error import ChatMigrated, TelegramError
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, ChatKey, Clock
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.environment import Clock
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from channels.telegram import address, wire
 from channels.telegram.moves import Moves
 

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot import errors
-from bot.contracts import Inbound, Json, Log
+from bot.contracts.base import Json
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Inbound
 from channels.telegram import address
 
 FILE = "telegram-groups.json"

@@ -15,7 +15,9 @@ from typing import Any
 from telegram.error import Conflict, InvalidToken, TelegramError
 
 from bot import errors
-from bot.contracts import ChatKey, Health, Intake, Json, Surroundings
+from bot.contracts.base import Json
+from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.identity import ChatKey
 from channels.telegram import inbound, kinds
 from channels.telegram.known import Known
 from channels.telegram.moves import Moves

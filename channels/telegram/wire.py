@@ -20,7 +20,7 @@ from telegram.error import ChatMigrated, Forbidden, NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
 from bot import errors, text
-from bot.contracts import Json
+from bot.contracts.base import Json
 from channels import pieces
 
 UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)

@@ -10,18 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts import (
-    Belonging,
-    ChatKey,
-    Health,
-    HttpServer,
-    Inbound,
-    Intake,
-    Outbound,
-    Quoted,
-    Sent,
-    Surroundings,
-)
+from bot.contracts.channel import Health, HttpServer, Intake, Surroundings
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.recall import Belonging
 from channels import slash
 from channels.local import CHAT_ID
 from channels.web import guard, own, pages
@@ -36,7 +29,7 @@ _BEAT = 15.0
 
 
 class WebChannel:
-    """`contracts.Channel` for browsers."""
+    """`contracts.channel.Channel` for browsers."""
 
     name = NAME
 
@@ -80,7 +73,7 @@ class WebChannel:
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:
-        """As `contracts.Invites`."""
+        """As `contracts.channel.Invites`."""
         return await self._kept(own.invite)
 
     async def _kept(self, read: Callable[[Path], T]) -> T:
@@ -129,7 +122,7 @@ class WebChannel:
         return Sent(message.id)
 
     async def edit(self, message: Outbound, message_id: str) -> None:
-        """As `contracts.Edits`."""
+        """As `contracts.channel.Edits`."""
         chat = self._chat(message.target)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
@@ -147,7 +140,7 @@ class WebChannel:
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
-        """As `contracts.KnowsMembers`: each browser has one chat, and that is its own."""
+        """As `contracts.recall.KnowsMembers`: each browser has one chat, and that is its own."""
         own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
         return Belonging([key for key in chat_keys if key == own])
 

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 from channels.web.own import Own
 from channels.web.settings import NAME
 
@@ -81,7 +81,7 @@ class Visitor:
 
 
 class Guard:
-    """`user_of` and `operators` as `contracts.Surroundings` has them."""
+    """`user_of` and `operators` as `contracts.channel.Surroundings` has them."""
 
     def __init__(
         self,

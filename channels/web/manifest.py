@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bot.contracts import Channel, EditPace, Manifest, Surroundings
+from bot.contracts.channel import Channel, EditPace, Manifest, Surroundings
 from channels.web.settings import KEYS, NAME, WebSettings
 
 

@@ -16,7 +16,9 @@ from typing import Any
 from aiohttp import web
 
 from bot import errors, text
-from bot.contracts import ArchiveLine, Intake, OpenQuestion, Surroundings
+from bot.contracts.approvals import OpenQuestion
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Intake, Surroundings
 from channels.web import own
 from channels.web.guard import Guard, Tries, Visitor
 from channels.web.rooms import STREAMS, Rooms, Said, Stream, event

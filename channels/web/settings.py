@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bot.contracts import ChannelSettings, Streaming
+from bot.contracts.channel import ChannelSettings, Streaming
 from channels.local import LocalKeys
 
 NAME = "web"

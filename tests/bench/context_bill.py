@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from bot.contracts import Usage
+from bot.contracts.model import Usage
 from bot.llm import prices
 
 MODEL = "claude-sonnet-5-5"

@@ -23,18 +23,13 @@ from bot.chores import IDLE_SECONDS, TEND_SECONDS
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import (
-    ChatKey,
-    Effect,
-    Inbound,
-    Json,
-    ModelFacts,
-    ModelReply,
-    ModelRequest,
-    Sent,
-    TurnRequest,
-    Usage,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, Usage
+from bot.contracts.outbound import Sent
+from bot.contracts.tools import Effect
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
@@ -66,7 +61,7 @@ LOOKED_UNTIL = 310.0
 
 
 class Provider:
-    """`contracts.Model` that answers what `answers` holds and refuses what the provider refuses. One that `compacts`
+    """`contracts.model.Model` that answers what `answers` holds and refuses what the provider refuses. One that `compacts`
     writes summaries itself when it is asked to.
     """
 
@@ -172,7 +167,7 @@ class Look:
 
 
 class Screen:
-    """`contracts.Reply` that keeps nothing."""
+    """`contracts.agent.Reply` that keeps nothing."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from tests.bench.programs import Program, Shipmate
 from tests.bench.servers import Board, Flight, TimedModel
 

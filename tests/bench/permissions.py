@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.system import read_link
 from bot.tools.permissions import Call, Now, Paths, Rules, Subject
 

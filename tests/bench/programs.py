@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY, AnthropicServer
 from bot.testing.slack import APP_TOKEN, BOT_TOKEN, SlackServer

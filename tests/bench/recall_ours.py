@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history import names, ranking
 from bot.history.index import Index
 from bot.history.ranking import Weights

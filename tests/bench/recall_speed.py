@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery, RecallQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import RecallQuery
 from bot.history import index, jsonl
 from bot.history.archive import ChatStore
 from bot.history.names import encode

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from bot.context import prompt, view
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import Surroundings
+from bot.contracts.channel import Surroundings
 from bot.llm.client import body_of
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog

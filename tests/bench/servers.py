@@ -17,7 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import anthropic_script as script
 from bot.testing import telegram_rules as rules
 from bot.testing import telegram_world as world

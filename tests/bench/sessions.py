@@ -12,7 +12,7 @@ from bot.agent import view_changes
 from bot.agent.ledger import Ledger
 from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history.reading import TranscriptLine
 from bot.history.transcript import Transcript
 from bot.sizes import size_of

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import HistoryQuery, Json
+from bot.contracts.archive import HistoryQuery
+from bot.contracts.base import Json
 from bot.history import names
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk

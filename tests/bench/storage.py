@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.contracts import ArchiveLine, Inbound
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.inbound import Inbound
 from bot.history.archive import ChatStore
 from bot.journal import SqliteJournal
 from bot.system import SystemClock, SystemDisk

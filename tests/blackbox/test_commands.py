@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
 from tests.unit.tools.walls import bubblewrap_works, landlock_works

@@ -21,7 +21,7 @@ import pytest
 from aiohttp import web
 
 from bot import app, text
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.history.names import encode, is_hashed
 from bot.testing import telegram_service
 from bot.testing.anthropic import KEY as API_KEY

@@ -15,7 +15,8 @@ from tests.blackbox.conftest import Process
 PROJECT = Path(__file__).parents[2]
 
 MANIFEST = """
-from bot.contracts import ChannelSettings, ChatKey, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest
+from bot.contracts.identity import ChatKey
 
 
 class Settings(ChannelSettings):
@@ -43,7 +44,10 @@ import asyncio
 import itertools
 
 from bot import text
-from bot.contracts import ChatKey, Health, Inbound, Sent
+from bot.contracts.channel import Health
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Sent
 
 
 class Parrot:

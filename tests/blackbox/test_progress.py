@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import ANN, PERSON, World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import ANN, BOB, ROOM, World
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from bot.agent.subagents import wording
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
 from tests.blackbox.conftest import World, eventually

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.blackbox.conftest import PERSON, World, eventually
 

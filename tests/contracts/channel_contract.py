@@ -21,7 +21,11 @@ from hypothesis import strategies as st
 
 from bot import errors, ports, text
 from bot.connections import Connections
-from bot.contracts import Channel, ChatKey, Clock, Files, Inbound, Manifest, Outbound, Surroundings
+from bot.contracts.channel import Channel, Files, Manifest, Surroundings
+from bot.contracts.environment import Clock
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Outbound
 from bot.system import SystemClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog

@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 
 from bot import errors
-from bot.contracts import Edits, Inbound, Manifest
+from bot.contracts.channel import Edits, Manifest
+from bot.contracts.inbound import Inbound
 from tests.contracts.channel_contract import Rig, reply
 
 

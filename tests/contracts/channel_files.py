@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 import pytest
 
 from bot import errors
-from bot.contracts import FILE_PIECE, Attachment, Files, Inbound, Manifest
+from bot.contracts.channel import FILE_PIECE, Files, Manifest
+from bot.contracts.inbound import Attachment, Inbound
 from tests.contracts.channel_contract import Rig
 
 BYTES = bytes(range(256)) * 1_000

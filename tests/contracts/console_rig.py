@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Channel
+from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
 from channels.console import place
 from channels.console.manifest import MANIFEST

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from bot.contracts import Approval, ApprovalRecord, ChatKey, Journal, Verdict
+from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
 

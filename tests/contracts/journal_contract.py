@@ -8,7 +8,9 @@ import dataclasses
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, ChatKey, Command, Journal, Quoted
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command, Quoted
+from bot.contracts.journal import Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_approvals import ApprovalsContract
 from tests.contracts.journal_records import RecordsContract

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, InboxRecord, Journal, Quoted
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Quoted
+from bot.contracts.journal import InboxRecord, Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound, outbound, step
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Inbound, Journal, Outbound, StepRecord
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal, StepRecord
+from bot.contracts.outbound import Outbound
 from bot.testing.clock import FakeClock
 
 DAY = 86_400.0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import ChatKey, Due, Job, Journal
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Due
+from bot.contracts.journal import Job, Journal
 from bot.testing.clock import FakeClock
 from tests.contracts.journal_rig import DAY, JournalRig, inbound
 

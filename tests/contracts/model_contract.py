@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Json, Message, Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.base import Json, Message
+from bot.contracts.model import Model, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.testing import anthropic_rules
 
 EVERYDAY = (

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.contracts import Json, Model
+from bot.contracts.base import Json
+from bot.contracts.model import Model
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script

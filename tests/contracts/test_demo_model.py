@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts import Model
+from bot.contracts.model import Model
 from bot.llm.demo import DemoModel
 from tests.contracts.model_contract import ModelContract
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts import Journal
+from bot.contracts.journal import Journal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal
 from bot.testing.memory_journal import MemoryJournal

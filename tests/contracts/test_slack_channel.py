@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 
-from bot.contracts import Channel
+from bot.contracts.channel import Channel
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.slack import SlackServer

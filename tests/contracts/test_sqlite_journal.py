@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Journal
+from bot.contracts.journal import Journal
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

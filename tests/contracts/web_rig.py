@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from bot.contracts import Channel
+from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
 from channels.web.manifest import MANIFEST
 from channels.web.settings import WebSettings

@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic import AnthropicServer
 from bot.testing.anthropic_script import Reply, reply, tool_use
 

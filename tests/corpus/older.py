@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.journal import schema
 from tests.corpus.make import JOURNALS
 from tests.corpus.stage import described, rows_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot import errors, text
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.delivery import MISSED
 from bot.gateway.losses import WORDS as LOST

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.system import SystemClock
 from bot.testing._slack_world import Post
 from bot.testing.clock import SteeredClock

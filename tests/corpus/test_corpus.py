@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.journal import schema
 from tests.corpus.make import JOURNALS, expected, make
 from tests.corpus.scenes import SCENES

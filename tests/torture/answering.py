@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from bot.contracts import Json, ModelReply, ModelRequest
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 
 NAME = re.compile(r"\bm\d+\b")

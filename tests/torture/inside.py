@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot import app, serving
-from bot.contracts import Clock
+from bot.contracts.environment import Clock
 from bot.gateway import grace
 from bot.serving import Gateway, Outside
 from bot.system import SystemClock, SystemDisk, UlidSource

@@ -20,7 +20,9 @@ from typing import Any, Literal
 import pytest
 
 from bot import errors
-from bot.contracts import Inbound, ModelReply, ModelRequest, Outbound, Sent, TextDelta
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelReply, ModelRequest, TextDelta
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import REPEATED
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript

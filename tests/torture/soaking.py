@@ -14,19 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bot import app, config, discovery, errors, text
-from bot.contracts import (
-    Channel,
-    Command,
-    Health,
-    Inbound,
-    Intake,
-    ModelFacts,
-    ModelReply,
-    ModelRequest,
-    Outbound,
-    Quoted,
-    Sent,
-)
+from bot.contracts.channel import Channel, Health, Intake
+from bot.contracts.inbound import Command, Inbound, Quoted
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
+from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
 from bot.rss_monitor import one_heap
 from bot.serving import Gateway, Outside, serving
@@ -78,7 +69,7 @@ class Once:
 
 
 class Parrot:
-    """`contracts.Model` that repeats the question, now and then by `chat_send`, and remembers nothing."""
+    """`contracts.model.Model` that repeats the question, now and then by `chat_send`, and remembers nothing."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -114,7 +105,7 @@ def _asked(request: ModelRequest) -> list[str]:
 
 
 class Platform:
-    """`contracts.Channel` that forgets what it sent, but for how often what is `due` was answered."""
+    """`contracts.channel.Channel` that forgets what it sent, but for how often what is `due` was answered."""
 
     addresses: tuple[str, ...] = ()
 

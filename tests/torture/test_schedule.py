@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.gateway.jobs.due import MERGED
 from bot.gateway.outbox import REPEATED
 from bot.testing.anthropic_script import Reply, reply, tool_use

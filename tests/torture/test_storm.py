@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Answer, Failure, Frame, Halt, Reply, reply, tool_use
 from bot.testing.loopback import Fault
 from bot.testing.telegram import refusal

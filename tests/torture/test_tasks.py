@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests.torture import chaotic, scene
 from tests.torture.chaotic import Net, net

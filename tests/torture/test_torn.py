@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemClock, SystemDisk, UlidSource

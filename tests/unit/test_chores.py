@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.chores import KEEP_ARTIFACT_DAYS, KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, KEEP_SECONDS, Chores
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel

@@ -9,7 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ArchiveLine, ChatKey, Frozen, UserRef
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Frozen
+from bot.contracts.identity import ChatKey, UserRef
 
 PARTS = st.text(st.characters(exclude_characters=":"), min_size=1)
 KEYS = st.builds(ChatKey, PARTS, PARTS, st.none() | PARTS, PARTS)

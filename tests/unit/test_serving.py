@@ -13,7 +13,11 @@ import pytest
 
 from bot import app, chores, config, discovery, errors, stops
 from bot import serving as serving_module
-from bot.contracts import Channel, ChatKey, Health, Inbound, Intake, ModelFacts, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.channel import Channel, Health, Intake
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelFacts
 from bot.instance import prepare_home
 from bot.serving import Gateway, Outside, serving
 from bot.system import SystemDisk

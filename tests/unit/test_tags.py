@@ -13,19 +13,12 @@ from bot import tags
 from bot.agent import showing
 from bot.context import files_read, memory, prompt, quotes, replay
 from bot.context.store import AgentContextStore
-from bot.contracts import (
-    ANYBODYS,
-    NOBODYS,
-    ArchiveLine,
-    Attachment,
-    ChatKey,
-    Inbound,
-    Message,
-    Provenance,
-    Quoted,
-    SeenFile,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted, SeenFile
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import text, tool_use
 from bot.tools.note_sources import NoteSources
 from bot.tools.permissions import narrowing, taint

@@ -10,7 +10,11 @@ from bot.agent.claims import performed_actions, reading
 from bot.agent.claims.performed_actions import PerformedAction, PerformedActions
 from bot.agent.claims.reading import Claim
 from bot.context import memory
-from bot.contracts import Log, Message, Reply, Sent, StepRecord, Steps, TurnRequest
+from bot.contracts.agent import Reply, TurnRequest
+from bot.contracts.base import Message
+from bot.contracts.environment import Log
+from bot.contracts.journal import StepRecord, Steps
+from bot.contracts.outbound import Sent
 from bot.tools import context
 from bot.tools.registry import Registry
 
@@ -21,7 +25,7 @@ SHOWN = 120
 
 
 class CheckedReply:
-    """`contracts.Reply` that lets nothing out which says that something was done when no tool did it.
+    """`contracts.agent.Reply` that lets nothing out which says that something was done when no tool did it.
 
     The first time the model is told instead (`errors.ClaimUnfounded`), where it is a tool that sends and so can be told;
     after that such a message goes out with a note.
@@ -46,7 +50,7 @@ class CheckedReply:
         self._corrected = False
 
     async def send(self, words: str) -> list[Sent]:
-        """Deliver, as `contracts.Reply.send`. Raises also `errors.ClaimUnfounded`."""
+        """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""
         if len(words) <= SHORT and not reading.claims(words, self._person()):
             return await self._inner.send(words)
         looking = asyncio.ensure_future(self._unfounded(words))

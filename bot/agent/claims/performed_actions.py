@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import regex
 
 from bot.agent.claims.language import Kind
-from bot.contracts import Effect, Json, Message
+from bot.contracts.base import Json, Message
+from bot.contracts.tools import Effect
 from bot.tools.builtin.chat_send import ChatSend
 from bot.tools.dispatch import Around
 from bot.tools.registry import Registry

@@ -19,7 +19,10 @@ from bot.agent.subagents.record import Record, Start
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
 from bot.context import blocks, masking, repair, view
-from bot.contracts import Approval, Approvals, Json, Message, ModelReply, ModelRequest, Provenance, Verdict
+from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.provenance import Provenance
 from bot.tools import excerpt
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Around
@@ -388,7 +391,7 @@ def _pointer(words: str) -> masking.Pointer | None:
 
 
 class _Asked:
-    """`contracts.Approvals` as a task asks: the person is told which task it is for."""
+    """`contracts.approvals.Approvals` as a task asks: the person is told which task it is for."""
 
     def __init__(self, approvals: Approvals, child: Child) -> None:
         self._approvals = approvals

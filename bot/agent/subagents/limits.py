@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from bot import errors
-from bot.contracts import ModelReply, TaskTotals, Usage
+from bot.contracts.model import ModelReply, Usage
+from bot.contracts.tasks import TaskTotals
 from bot.llm import prices
 
 ANSWER_TOKENS = 1_024

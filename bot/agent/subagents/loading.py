@@ -9,7 +9,9 @@ from bot.agent.active import INJECTED_LINE, INJECTED_TOKENS, injected_key
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.context import estimate, prompt
-from bot.contracts import ArchiveLine, ChatKey, Json, Message
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
 from bot.tools.context import Injection
 
 

@@ -13,7 +13,7 @@ from bot.agent.subagents.findings import Overview, Prepared, Result
 from bot.agent.subagents.limits import Allowance
 from bot.agent.tally import Tally
 from bot.context import blocks
-from bot.contracts import ModelReply, ModelRequest
+from bot.contracts.model import ModelReply, ModelRequest
 
 PURPOSE = "synthesis"
 SECONDS = 60.0

@@ -10,7 +10,7 @@ from bot.agent import rebuilding, request_log
 from bot.agent.rebuilding import Call, Part, Rebuilt
 from bot.context import blocks, deletions
 from bot.context.deletions import Deletions
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.history.tasks import HEAD
 
 Shown = Callable[[str], tuple[list[Message], bool] | None]

@@ -17,7 +17,8 @@ from bot.agent.deps import AgentDeps
 from bot.agent.request_log import NO_PREFIX
 from bot.agent.subagents.loading import Loading
 from bot.agent.subagents.report import Order
-from bot.contracts import Json, Message, ModelReply, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.tasks import HEAD
 
 

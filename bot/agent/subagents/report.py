@@ -6,17 +6,11 @@ from dataclasses import dataclass, replace
 
 from bot.agent.subagents import limits
 from bot.agent.subagents.limits import Limits
-from bot.contracts import (
-    ChatKey,
-    Clock,
-    Json,
-    Log,
-    ModelReply,
-    TaskEvent,
-    TaskEventKind,
-    TaskEvents,
-    TaskTotals,
-)
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply
+from bot.contracts.tasks import TaskEvent, TaskEventKind, TaskEvents, TaskTotals
 from bot.llm.log import usage_object
 
 

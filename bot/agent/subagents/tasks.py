@@ -19,7 +19,9 @@ from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.record import Start
 from bot.agent.subagents.report import Order, Report
 from bot.context import blocks, prompt
-from bot.contracts import NOBODYS, ORIGIN, Json, TurnRequest, unpacked
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Json
+from bot.contracts.provenance import NOBODYS, ORIGIN, unpacked
 from bot.telemetry.context import task_scope
 from bot.tools import context
 from bot.tools.context import TaskMode

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from bot.context import blocks
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 
 def rendered(head: str, messages: Iterable[Message]) -> str:

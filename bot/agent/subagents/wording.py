@@ -6,7 +6,8 @@ from pathlib import Path
 
 from bot import text
 from bot.agent.subagents.limits import tokens
-from bot.contracts import Json, Message, TaskTotals
+from bot.contracts.base import Json, Message
+from bot.contracts.tasks import TaskTotals
 
 PLACEHOLDER = "A worker of its own carries this out."
 """Stands for every result of the step in which tasks were forked: the same words, so that all forks share them."""

@@ -6,21 +6,13 @@ import asyncio
 from collections.abc import Mapping
 
 from bot import errors, text
-from bot.contracts import (
-    Channel,
-    Clock,
-    Ids,
-    Inbound,
-    JobList,
-    JobRequest,
-    Journal,
-    KnowsZones,
-    Log,
-    Provenance,
-    Redact,
-    Taint,
-    UserRef,
-)
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.jobs import JobList, JobRequest, KnowsZones
+from bot.contracts.journal import Journal
+from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.due import ASK_SECONDS, DueJobs, JobLimits, title
@@ -39,7 +31,7 @@ HOW = "Say jobs, or jobs pause, resume or cancel with the name of one."
 
 
 class JobDesk:
-    """`contracts.Jobs`, and the command `/jobs`."""
+    """`contracts.jobs.Jobs`, and the command `/jobs`."""
 
     def __init__(
         self,

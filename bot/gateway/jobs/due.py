@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bot import errors, text
-from bot.contracts import Channel, Clock, Due, Ids, Inbound, Inbox, Json, KnowsMembers, Level, Log
+from bot.contracts.base import Json, Level
+from bot.contracts.channel import Channel
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.inbound import Due, Inbound
+from bot.contracts.journal import Inbox
+from bot.contracts.recall import KnowsMembers
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery

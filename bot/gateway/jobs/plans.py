@@ -13,7 +13,7 @@ from datetime import date, datetime, tzinfo
 from typing import Literal
 
 from bot import errors, text
-from bot.contracts import Frozen
+from bot.contracts.base import Frozen
 from bot.gateway.jobs import zones
 from bot.gateway.jobs.cron import Cron
 
@@ -100,7 +100,7 @@ class Plan(Frozen):
 
 
 def read(when: str, *, zone: str, now: float, least: float) -> Plan:
-    """What was asked for (`contracts.JobRequest`), as a plan in a zone that exists. `least` is the shortest pause in
+    """What was asked for (`contracts.jobs.JobRequest`), as a plan in a zone that exists. `least` is the shortest pause in
     seconds. Raises `errors.ToolInputInvalid`, which says what is expected.
     """
     words = " ".join(when.split())

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from bot import errors
-from bot.contracts import (
-    ANYBODYS,
-    ChatKey,
-    ChatType,
-    Frozen,
-    Inbound,
-    Job,
-    Log,
-    Provenance,
-    Schedule,
-    Taint,
-    UserRef,
-)
+from bot.contracts.base import ChatType, Frozen
+from bot.contracts.environment import Log
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Job, Schedule
+from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 from bot.gateway.jobs.plans import Plan
 
 MOST_SPANS = 20

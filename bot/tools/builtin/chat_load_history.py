@@ -10,7 +10,11 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, ChatKey, Effect, HistoryQuery, Hit, Json, RecallQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging, Hit, RecallQuery
+from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import ToolPorts

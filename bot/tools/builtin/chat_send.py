@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import Effect
+from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.registry import ToolPorts
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import Effect
+from bot.contracts.tools import Effect
 from bot.tools import context, decoding
 from bot.tools.origins import whose
 from bot.tools.project import Place, stamp

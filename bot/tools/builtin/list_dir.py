@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.contracts import WORKSPACES, Effect
+from bot.contracts.provenance import WORKSPACES
+from bot.contracts.tools import Effect
 from bot.tools import context, excerpt
 from bot.tools.project import Entry, Place, Walk
 from bot.tools.registry import ToolPorts

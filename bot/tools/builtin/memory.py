@@ -11,7 +11,9 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import ANYBODYS, Effect, MemoryFile, MemoryOwner, Provenance, Taint, Written
+from bot.contracts.memory_files import MemoryFile, MemoryOwner, Written
+from bot.contracts.provenance import ANYBODYS, Provenance, Taint
+from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.note_sources import NoteSources

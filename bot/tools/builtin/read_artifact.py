@@ -7,7 +7,8 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import ArtifactMatches, ArtifactPage, Effect
+from bot.contracts.artifacts import ArtifactMatches, ArtifactPage
+from bot.contracts.tools import Effect
 from bot.tools import context, excerpt
 from bot.tools.registry import ToolPorts
 

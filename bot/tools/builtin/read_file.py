@@ -12,7 +12,8 @@ from typing import ClassVar, TextIO
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import WORKSPACES, Effect
+from bot.contracts.provenance import WORKSPACES
+from bot.contracts.tools import Effect
 from bot.tools import context, decoding, excerpt
 from bot.tools.project import Place
 from bot.tools.registry import ToolPorts

@@ -9,7 +9,7 @@ import secrets
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import Effect
+from bot.contracts.tools import Effect
 from bot.tools import context, processes
 from bot.tools.isolation import Isolation, described
 from bot.tools.origins import Origins, whose

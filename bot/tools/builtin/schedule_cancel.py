@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.contracts import Effect, Jobs
+from bot.contracts.jobs import Jobs
+from bot.contracts.tools import Effect
 from bot.tools.builtin.schedule_create import asked_in
 from bot.tools.registry import ToolPorts
 

@@ -7,7 +7,9 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
-from bot.contracts import Effect, Inbound, JobRequest, Jobs
+from bot.contracts.inbound import Inbound
+from bot.contracts.jobs import JobRequest, Jobs
+from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts

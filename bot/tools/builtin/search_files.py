@@ -13,7 +13,9 @@ import regex
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import WORKSPACES, Clock, Effect
+from bot.contracts.environment import Clock
+from bot.contracts.provenance import WORKSPACES
+from bot.contracts.tools import Effect
 from bot.tools import context, decoding, excerpt
 from bot.tools.ignoring import Ignore
 from bot.tools.project import Entry, Place

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.contracts import Effect
+from bot.contracts.tools import Effect
 from bot.tools.registry import ToolPorts
 
 

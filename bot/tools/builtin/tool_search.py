@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.contracts import ANYBODYS, Effect, Found
+from bot.contracts.provenance import ANYBODYS
+from bot.contracts.tools import Effect, Found
 from bot.tools import context
 from bot.tools.catalog import Offer, ranked
 from bot.tools.registry import ToolPorts

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors, text
-from bot.contracts import Effect
+from bot.contracts.tools import Effect
 from bot.tools.html import text_of
 from bot.tools.registry import ToolPorts
 from bot.tools.web import Page

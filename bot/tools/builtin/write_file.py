@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.contracts import Effect
+from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.origins import whose
 from bot.tools.project import Place

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bot import errors
-from bot.contracts import Answer, Json, Question, Questions
+from bot.contracts.base import Json
+from bot.contracts.questions import Answer, Question, Questions
 from bot.tools.context import ToolExecutionContext, current
 from bot.tools.mcp import shapes
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bot import text
-from bot.contracts import Json
+from bot.contracts.base import Json
 
 LONGEST = 4_000_000
 """Characters of a result that are looked at; what does not fit the view goes into an artifact."""

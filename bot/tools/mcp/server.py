@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bot import errors, text
 from bot.config.shape import McpServer
-from bot.contracts import Clock, Json, Log, Redact
+from bot.contracts.base import Json
+from bot.contracts.environment import Clock, Log, Redact
 from bot.tools.catalog import Offer
 from bot.tools.mcp import pipes, remote, shapes
 from bot.tools.mcp.asking import Elicitations

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bot.config.shape import Mcp
-from bot.contracts import Clock, Log, Questions, Redact, Tool
+from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.questions import Questions
+from bot.contracts.tools import Tool
 from bot.tools.catalog import Offer
 from bot.tools.mcp.server import Server
 

@@ -18,7 +18,7 @@ import pydantic
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from bot import text
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.tools.catalog import Offer
 
 PREFIX = "mcp__"

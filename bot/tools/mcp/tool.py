@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import pydantic
 
-from bot.contracts import Effect, Json
+from bot.contracts.base import Json
+from bot.contracts.tools import Effect
 from bot.tools.catalog import Offer
 from bot.tools.mcp import shapes
 

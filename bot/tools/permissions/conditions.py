@@ -15,7 +15,7 @@ from datetime import time
 from typing import Any
 
 from bot import errors
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.tools.permissions.globs import glob
 from bot.tools.permissions.grammar import Malformed
 from bot.tools.permissions.subject import Call, Now, Subject

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from bot.contracts import Effect, Taint
+from bot.contracts.provenance import Taint
+from bot.contracts.tools import Effect
 from bot.tools.permissions.code import CLOSED, OURS, Border
 from bot.tools.permissions.globs import folded
 from bot.tools.permissions.patterns import ARGUMENTS, Asked

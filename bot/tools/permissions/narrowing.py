@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bot import tags
-from bot.contracts import Json, Message, Skills
+from bot.contracts.base import Json, Message
+from bot.contracts.tools import Skills
 from bot.tools.permissions.grammar import Malformed
 from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.rules import Rules

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from bot.contracts import ChatKey, Effect, Taint
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import Taint
+from bot.contracts.tools import Effect
 
 Role = Literal["operator", "member", "nobody"]
 Outcome = Literal["allow", "ask", "deny"]

@@ -1,7 +1,7 @@
 """Whose words are in view, and how far they are trusted: pages, files, output of programs, others in the chat.
 
 It follows from the messages alone, so a restart finds the same. A block that is kept says by itself whose words it holds
-(`contracts.ORIGIN`); what does not is judged by what it is. In doubt it is foreign: what cannot be told apart from
+(`contracts.provenance.ORIGIN`); what does not is judged by what it is. In doubt it is foreign: what cannot be told apart from
 somebody else's words counts as theirs.
 """
 
@@ -10,17 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bot import tags
-from bot.contracts import (
-    ANYBODYS,
-    NOBODYS,
-    ORIGIN,
-    Effect,
-    Json,
-    Message,
-    Provenance,
-    Taint,
-    unpacked,
-)
+from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, Provenance, Taint, unpacked
+from bot.contracts.tools import Effect
 
 _TELLING = frozenset({"memory", "schedule_list"})
 """Tools whose results said in their first line whose words they held, before each block did."""

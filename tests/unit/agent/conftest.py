@@ -17,7 +17,12 @@ from bot.agent.pool import AgentPool
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import ArchiveLine, ChatKey, Disk, Inbound, PriorReply, Sent, TurnOutcome, TurnRequest
+from bot.contracts.agent import PriorReply, TurnOutcome, TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Sent
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
@@ -38,7 +43,7 @@ KEY = ChatKey.parse("telegram:chat:1")
 
 @dataclass
 class Chat:
-    """`contracts.Reply`: what people see; `failures` are raised first."""
+    """`contracts.agent.Reply`: what people see; `failures` are raised first."""
 
     seen: list[str] = field(default_factory=list)
     failures: list[errors.DeliveryFailed] = field(default_factory=list)

@@ -11,7 +11,7 @@ from bot.agent import view_changes
 from bot.agent.view_changes import ViewChange
 from bot.context import compaction, deletions, memory, replay, undo
 from bot.context.checkpoint import Checkpoint
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
 from tests.unit.agent.history_chat import Chat, Crash

@@ -17,7 +17,8 @@ from bot.context.checkpoint import Checkpoint
 from bot.context.estimate import Estimator
 from bot.context.store import AgentContextStore, Turn
 from bot.context.validate import loose_thinking
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 from bot.testing import anthropic_rules as rules
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

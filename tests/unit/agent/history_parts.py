@@ -14,7 +14,8 @@ from bot.agent.request_log import PrefixBuilder
 from bot.agent.view_changes import ViewChange
 from bot.context import blocks, checkpoint, replay
 from bot.context.store import Entry
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 from bot.llm.body import body_of, headers_of
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules

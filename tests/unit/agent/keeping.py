@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.context import estimate
 from bot.context.memory import SessionMemory
-from bot.contracts import ModelReply, ModelRequest, Usage
+from bot.contracts.model import ModelReply, ModelRequest, Usage
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import Bench
 

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.contracts import Effect, Json, ModelReply, ModelRequest, Usage
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest, Usage
+from bot.contracts.tools import Effect
 from bot.llm.client import body_of
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
@@ -39,7 +41,7 @@ class Call:
 
 
 class Provider:
-    """`contracts.Model` that answers with `script` and refuses what the provider would refuse."""
+    """`contracts.model.Model` that answers with `script` and refuses what the provider would refuse."""
 
     def __init__(self, clock: FakeClock, log: MemoryLog, script: Callable[[Json], ModelReply]) -> None:
         self.calls: list[Call] = []

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from bot.contracts import Effect, Message, ModelReply, ModelRequest, TextDelta, Usage
+from bot.contracts.base import Message
+from bot.contracts.model import ModelReply, ModelRequest, TextDelta, Usage
+from bot.contracts.tools import Effect
 from bot.testing.model import ScriptedModel, reply
 from bot.testing.tasks import MemoryTaskEvents
 from bot.tools import context

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, ModelReply, PriorReply, Sent, TextDelta, TurnRequest
+from bot.contracts.agent import PriorReply, TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply, TextDelta
+from bot.contracts.outbound import Sent
 from bot.testing.model import reply, text, tool_use
 from bot.tools.builtin.chat_send import UNCERTAIN, partly_delivered_words
 from tests.unit.agent.conftest import KEY, Bench, Chat, said

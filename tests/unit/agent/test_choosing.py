@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.model import reply, text

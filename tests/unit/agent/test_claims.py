@@ -14,7 +14,11 @@ from pydantic import BaseModel
 
 from bot.agent.claims import checked, reading
 from bot.agent.claims.performed_actions import ActionRecorder, PerformedAction
-from bot.contracts import Effect, Json, ModelReply, ModelRequest, StepRecord, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Json
+from bot.contracts.journal import StepRecord
+from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import Dispatcher, straight
 from tests.unit.agent.conftest import KEY, Bench

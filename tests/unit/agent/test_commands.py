@@ -6,7 +6,9 @@ import asyncio
 import json
 from dataclasses import replace
 
-from bot.contracts import HistoryQuery, ModelReply, TurnRequest, Usage
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import HistoryQuery
+from bot.contracts.model import ModelReply, Usage
 from bot.history.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use

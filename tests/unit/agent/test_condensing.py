@@ -12,7 +12,8 @@ from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context import memory
 from bot.context.compaction import Policy
-from bot.contracts import ANYBODYS, ModelFacts, ModelReply, ModelRequest, Provenance
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
+from bot.contracts.provenance import ANYBODYS, Provenance
 from bot.history.memories import Memories
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.agent import turn as turns
 from bot.agent.continuing import ANSWER, GO_ON, joined, overlap
-from bot.contracts import ChatKey, ModelFacts, ModelReply, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelFacts, ModelReply
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_stop import after_restart, history

@@ -17,7 +17,12 @@ from typing import Any, Literal
 import pytest
 
 from bot.agent.steps import INTERRUPTED
-from bot.contracts import ORIGIN, Inbound, Json, ModelReply, ModelRequest, Sent, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Json
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.outbound import Sent
+from bot.contracts.provenance import ORIGIN
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
@@ -40,7 +45,7 @@ ASKS = len(SCRIPT) + 1
 
 
 class Names:
-    """`contracts.Ids` that gives the same names in every process that begins at the same number."""
+    """`contracts.environment.Ids` that gives the same names in every process that begins at the same number."""
 
     def __init__(self, first: int) -> None:
         self._numbers = itertools.count(first)

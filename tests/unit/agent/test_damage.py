@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ModelRequest, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.model import ModelRequest
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench

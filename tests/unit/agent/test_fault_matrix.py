@@ -14,7 +14,7 @@ import pytest
 
 from bot.agent.runtime import BROKEN
 from bot.agent.turn import MAX_STEPS
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.llm.client import AnthropicModel, Timeouts
 from bot.llm.retry import RetryingModel
 from bot.system import SystemClock

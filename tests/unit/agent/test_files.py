@@ -10,7 +10,8 @@ from typing import Any
 from bot.agent import reattach, showing
 from bot.agent.reattach import DroppedMessages
 from bot.context.deletions import REMOVED
-from bot.contracts import Attachment, Inbound, SeenFile, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.testing.model import reply, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_rebuilding import again

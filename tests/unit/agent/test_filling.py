@@ -16,7 +16,9 @@ from bot import errors
 from bot.context import deletions as removals
 from bot.context.deletions import REMOVED
 from bot.context.memory import SessionMemory
-from bot.contracts import ChatKey, Quoted, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Quoted
 from bot.history import reading
 from bot.history.memories import Memories, SavedMemory
 from bot.history.transcript import LineType, TranscriptLine

@@ -11,7 +11,7 @@ from bot import errors
 from bot.agent import forks
 from bot.agent.forks import Prefix
 from bot.context.memory import MemoryInvalid, SessionMemory
-from bot.contracts import ModelFacts
+from bot.contracts.model import ModelFacts
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Provider

@@ -14,7 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from bot import tags
-from bot.contracts import ANYBODYS, Effect, Json, Message, Tool, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ANYBODYS
+from bot.contracts.tools import Effect, Tool
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock
 from bot.testing import anthropic_script as say

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.contracts import ModelReply
+from bot.contracts.model import ModelReply
 from bot.testing.model import reply, text, tool_use
 
 from .conftest import KEY, Bench

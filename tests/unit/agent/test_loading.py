@@ -12,7 +12,11 @@ import pytest
 
 from bot.agent import view_changes
 from bot.context import deletions
-from bot.contracts import ChatKey, Inbound, ModelRequest, OpenFile, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.environment import OpenFile
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelRequest
 from bot.history import jsonl, pieces, reading
 from bot.history.transcript import TranscriptLine
 from bot.system import SystemDisk

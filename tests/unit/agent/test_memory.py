@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import ModelRequest
+from bot.contracts.model import ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
 
@@ -66,7 +66,7 @@ async def test_a_turn_cut_off_by_a_crash_goes_on_in_one_chain(bench: Bench) -> N
     bench.model.hold = asyncio.Event()
     bench.model.asked.clear()
     inbound = bench.inbound("two")
-    from bot.contracts import TurnRequest
+    from bot.contracts.agent import TurnRequest
 
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
     running = asyncio.create_task(bench.pool.run(request))
@@ -108,7 +108,7 @@ async def test_asking_for_the_status_first_does_not_take_the_current_message_for
     inbound = bench.inbound("hello")
     await bench.store(inbound.ts, "user", "hello", request_id=inbound.request_id)
     assert (await bench.pool.describe(KEY))["messages"] == 0
-    from bot.contracts import TurnRequest
+    from bot.contracts.agent import TurnRequest
 
     await bench.pool.run(TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat))
     assert json.dumps(bench.model.requests[0].messages).count("hello") == 1
@@ -222,7 +222,7 @@ class TestLoadedHistory:
 
 
 def _query(keyword: str) -> Any:
-    from bot.contracts import HistoryQuery
+    from bot.contracts.archive import HistoryQuery
 
     return HistoryQuery(keyword=keyword)
 

@@ -8,7 +8,11 @@ from typing import Any, cast
 from bot.agent.recollection import Recollection
 from bot.context import memory, prompt
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import WORKSPACES, ChatKey, Inbound, Message, Provenance, Taint, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.base import Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.provenance import WORKSPACES, Provenance, Taint
 from bot.history.memories import SavedMemory
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use

@@ -11,7 +11,8 @@ import pytest
 from bot import errors
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.context import estimate
-from bot.contracts import ModelReply, ModelRequest, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import Look

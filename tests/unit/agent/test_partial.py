@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply, ModelRequest, TextDelta, ToolInputDelta, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.telemetry import Redactor
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, said, words

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bot import text
 from bot.agent.partial import Partial
 from bot.agent.partial_json import PartialJSON, Snapshot
-from bot.contracts import TextDelta, ToolInputDelta
+from bot.contracts.model import TextDelta, ToolInputDelta
 
 WORDS = st.text(st.characters(), max_size=30)  # halves of pairs too
 

@@ -11,7 +11,8 @@ import pytest
 from bot import errors
 from bot.agent.continuing import GO_ON
 from bot.agent.turn import NOTHING_TO_SAY
-from bot.contracts import ModelReply, ModelRequest, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 

@@ -10,7 +10,8 @@ import pytest
 
 from bot.agent import pool
 from bot.agent.pool import OVERHEAD, AgentPool
-from bot.contracts import ChatKey, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
 from tests.unit.agent.conftest import Bench
 

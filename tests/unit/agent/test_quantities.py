@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot import errors
-from bot.contracts import Usage
+from bot.contracts.model import Usage
 from bot.llm.windows import Windows
 from bot.testing.model import reply, text
 

@@ -10,7 +10,9 @@ import pytest
 from bot import errors
 from bot.context import memory, validate
 from bot.context.deletions import REMOVED
-from bot.contracts import ArchiveLine, ChatKey, Quoted
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Quoted
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.keeping import Answers

@@ -21,16 +21,10 @@ from bot import batch, errors
 from bot.agent.ledger import ParentChain
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
-from bot.contracts import (
-    ArchiveLine,
-    Json,
-    ModelFacts,
-    ModelReply,
-    ModelRequest,
-    TextDelta,
-    ToolInputDelta,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
+from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.body import body_of, headers_of
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import Binding, check_breakpoints

@@ -7,7 +7,7 @@ from typing import Any
 from bot.agent import reattach
 from bot.agent.reattach import DroppedMessages
 from bot.context import servers
-from bot.contracts import Message
+from bot.contracts.base import Message
 from bot.testing.model import text, tool_use
 from bot.tools import excerpt
 from tests.unit.agent.conftest import Bench

@@ -13,7 +13,7 @@ from aiohttp import web
 from bot.agent.rebuilding import Call, Rebuilt, rebuild
 from bot.agent.request_log import PrefixBuilder
 from bot.context.deletions import REMOVED, read_deletions
-from bot.contracts import ModelRequest
+from bot.contracts.model import ModelRequest
 from bot.history import frames, turns
 from bot.history.reading import TranscriptLine
 from bot.llm.body import wire

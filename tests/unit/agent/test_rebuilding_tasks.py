@@ -21,7 +21,8 @@ from bot.agent.subagents import rebuilding, wording
 from bot.agent.subagents.limits import Limits
 from bot.context import masking
 from bot.context.deletions import REMOVED, read_deletions
-from bot.contracts import Json, ModelReply, ModelRequest
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.history import frames, tasks, turns
 from bot.llm.body import wire
 from bot.llm.client import AnthropicModel

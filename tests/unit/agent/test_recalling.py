@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from bot.context import deletions
-from bot.contracts import ArchiveLine, Belonging, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -22,7 +24,7 @@ OTHER = ChatKey.parse("telegram:chat:2")
 
 
 class Everywhere:
-    """`contracts.Membership` of somebody who is in every chat."""
+    """`contracts.recall.Membership` of somebody who is in every chat."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool

@@ -13,7 +13,8 @@ from bot import errors
 from bot.context import validate
 from bot.context.deletions import REMOVED
 from bot.context.memory import SessionMemory
-from bot.contracts import ArchiveLine, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
 from bot.history import provenance
 from bot.history.memories import Memories
 from bot.system import SystemDisk

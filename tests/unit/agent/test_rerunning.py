@@ -10,7 +10,9 @@ import pytest
 
 from bot import errors
 from bot.agent import rerunning
-from bot.contracts import ORIGIN, Json, ModelReply, ModelRequest, Usage
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest, Usage
+from bot.contracts.provenance import ORIGIN
 from bot.llm.body import wire
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import ScriptedModel, reply, text, tool_use

@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any
 
-from bot.contracts import ChatKey, Json
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
 from bot.testing.model import reply, text, tool_use
 from bot.tools import excerpt, sizing
 from tests.unit.agent.conftest import KEY, Bench

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from bot.agent import turn as turns
-from bot.contracts import ModelReply, StepRecord, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.journal import StepRecord
+from bot.contracts.model import ModelReply
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, said, words
 from tests.unit.agent.test_turn import Press

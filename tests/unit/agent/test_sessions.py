@@ -9,7 +9,7 @@ import pytest
 
 from bot import errors
 from bot.agent.sessions import SHORTEST, short
-from bot.contracts import ArchiveLine
+from bot.contracts.archive import ArchiveLine
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, Kind
 from bot.testing.model import reply, text, tool_use

@@ -11,7 +11,12 @@ import pytest
 
 from bot import errors
 from bot.agent import reply as agent_reply
-from bot.contracts import ArchiveLine, ChatKey, Json, ModelReply, PriorReply, StepRecord, TurnRequest, Usage
+from bot.contracts.agent import PriorReply, TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import StepRecord
+from bot.contracts.model import ModelReply, Usage
 from bot.testing.journal import JournalFailure
 from bot.testing.model import reply, text, tool_use
 from bot.tools.dispatch import UNRECORDED

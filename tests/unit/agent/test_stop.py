@@ -10,15 +10,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import (
-    ArchiveLine,
-    ChatKey,
-    HistoryPage,
-    HistoryQuery,
-    ModelReply,
-    ModelRequest,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.history.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words

@@ -10,7 +10,8 @@ import pytest
 from bot import config, errors
 from bot.agent.subagents import child, wording
 from bot.agent.subagents.limits import Limits
-from bot.contracts import ChatKey, ModelReply, ModelRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.rooms import limits_of
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench

@@ -9,7 +9,7 @@ from typing import Any
 from bot import errors
 from bot.agent.subagents import merging
 from bot.agent.subagents.limits import Limits
-from bot.contracts import ModelReply, ModelRequest
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, Routed, asked, priced, told, work

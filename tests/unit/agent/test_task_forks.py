@@ -10,7 +10,8 @@ import pytest
 
 from bot import errors
 from bot.agent.subagents import wording
-from bot.contracts import Json, ModelReply, ModelRequest
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Look, Provider, thinking

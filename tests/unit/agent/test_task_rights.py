@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from bot.agent.subagents.limits import Limits
-from bot.contracts import Approval, TurnRequest, Verdict
+from bot.contracts.agent import TurnRequest
+from bot.contracts.approvals import Approval, Verdict
 from bot.system import read_link
 from bot.testing.model import reply, text, tool_use
 from bot.tools import context
@@ -25,7 +26,7 @@ __all__ = ["work"]
 
 
 class Person:
-    """`contracts.Approvals`: what a person says; `asked` is what they were shown."""
+    """`contracts.approvals.Approvals`: what a person says; `asked` is what they were shown."""
 
     def __init__(self, *verdicts: Verdict) -> None:
         self.verdicts = list(verdicts)

@@ -11,7 +11,11 @@ from pydantic import BaseModel
 
 from bot import errors
 from bot.agent import turn as turns
-from bot.contracts import ChatKey, Effect, ModelReply, Sent, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import ModelReply
+from bot.contracts.outbound import Sent
+from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, Chat, words
 

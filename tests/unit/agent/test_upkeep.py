@@ -13,7 +13,7 @@ from bot.agent import upkeep
 from bot.context import estimate, memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
-from bot.contracts import ModelFacts, Usage
+from bot.contracts.model import ModelFacts, Usage
 from bot.history.memories import Memories, SavedMemory
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Json, ModelReply
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import MODEL, Call, Look, Provider, thinking, wanderer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Usage
+from bot.contracts.model import Usage
 from tests.bench.context_bill import Account, Bill, Sent, shared
 from tests.bench.context_chat import Chat
 from tests.bench.context_policies import AppendOnly, MaskEveryTurn, Window

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ChatKey, HistoryQuery
+from bot.contracts.archive import HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

@@ -8,7 +8,7 @@ import pytest
 
 from bot.cli import history
 from bot.cli.common import when
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 
 from .conftest import Shipmate
 

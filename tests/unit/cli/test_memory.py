@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.context.memory import SessionMemory
-from bot.contracts import ChatKey, MemoryOwner, Written
+from bot.contracts.identity import ChatKey
+from bot.contracts.memory_files import MemoryOwner, Written
 from bot.history import names
 from bot.history.memories import Memories, SavedMemory
 from bot.history.memory_files import NoteStore

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply, TurnRequest, Usage
+from bot.contracts.agent import TurnRequest
+from bot.contracts.model import ModelReply, Usage
 from bot.journal.looking import JournalView
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.log import LoggedModel

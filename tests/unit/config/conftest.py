@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from bot import config
-from bot.contracts import Channel, ChannelSettings, Manifest, Surroundings
+from bot.contracts.channel import Channel, ChannelSettings, Manifest, Surroundings
 
 
 class PigeonSettings(ChannelSettings):

@@ -10,7 +10,7 @@ import channels
 from bot import discovery, errors
 
 MANIFEST = """
-from bot.contracts import ChannelSettings, Manifest
+from bot.contracts.channel import ChannelSettings, Manifest
 MANIFEST = Manifest(name={name!r}, settings=ChannelSettings, build=print, encode=str, decode=dict)
 """
 

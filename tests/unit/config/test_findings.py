@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bot import config, errors
 from bot.config.findings import from_error
-from bot.contracts import ChannelSettings
+from bot.contracts.channel import ChannelSettings
 
 from .conftest import MANIFESTS, TOKENS, Load
 

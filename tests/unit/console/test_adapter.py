@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Channel, ChatKey
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
 from channels.console import place
 from channels.console.manifest import MANIFEST

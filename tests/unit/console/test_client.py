@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Channel, ChatKey
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
 from channels.console import client, typed
 from channels.console.manifest import MANIFEST

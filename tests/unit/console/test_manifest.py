@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from channels.console.manifest import MANIFEST
 
 

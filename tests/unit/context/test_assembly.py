@@ -14,7 +14,9 @@ from bot.context import assembly, prompt, workspace_listing
 from bot.context.assembly import Frozen, Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.sections import PromptTooLarge
-from bot.contracts import ChatKey, Inbound, Skill
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.tools import Skill
 from bot.history.names import encode
 from bot.testing.log import MemoryLog
 
@@ -23,7 +25,7 @@ KEY = ChatKey.parse("telegram:chat:-100")
 
 @dataclass
 class Known:
-    """`contracts.Skills`."""
+    """`contracts.tools.Skills`."""
 
     skills: Sequence[Skill] = ()
     failure: Exception | None = None

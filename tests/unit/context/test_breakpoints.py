@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context.breakpoints import placed
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.testing import anthropic_cache as cache
 from bot.testing.clock import FakeClock
 

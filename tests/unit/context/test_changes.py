@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from tests.unit.context.test_store import Line, a_turn, user
 
 HEAD: Message = {"role": "user", "content": [{"type": "text", "text": "Summary: 要約"}]}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.context import compaction, estimate, memory, view
 from bot.context.compaction import KEEP_MESSAGES, Breaker
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.testing.clock import FakeClock
 
 

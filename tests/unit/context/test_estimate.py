@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bot.context import estimate, images
 from bot.context.estimate import Estimator
-from bot.contracts import Json, ModelRequest, Usage
+from bot.contracts.base import Json
+from bot.contracts.model import ModelRequest, Usage
 from bot.testing.anthropic import AnthropicServer
 
 WORDS = st.text(min_size=1, max_size=200)
@@ -207,7 +208,7 @@ def test_one_odd_answer_hardly_moves_what_many_have_taught() -> None:
 
 
 class Kept(dict[tuple[str, str], float]):
-    """`contracts.Learned`."""
+    """`contracts.model.Learned`."""
 
     def get(self, model: str, name: str) -> float | None:  # type: ignore[override]
         return super().get((model, name))

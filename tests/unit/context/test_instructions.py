@@ -9,7 +9,7 @@ import pytest
 
 from bot.context import files
 from bot.context.instructions import InstructionFiles, Instructions, operator_files
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history.names import encode
 from bot.testing.log import MemoryLog
 

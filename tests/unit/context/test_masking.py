@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.context import blocks, estimate, masking
 from bot.context.masking import KEPT_TOKENS, Pointer, masks, placeholder
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
 

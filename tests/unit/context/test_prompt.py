@@ -9,17 +9,10 @@ import pytest
 
 from bot import tags
 from bot.context import files_read, prompt, quotes
-from bot.contracts import (
-    ArchiveLine,
-    Attachment,
-    ChatKey,
-    Due,
-    Inbound,
-    Origin,
-    Quoted,
-    SeenFile,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Due, Inbound, Origin, Quoted, SeenFile
 
 ID, OTHER = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW"
 NONCE = "0a1b2c3d"

@@ -15,7 +15,8 @@ from bot import errors
 from bot.context import repair
 from bot.context.store import Entry
 from bot.context.validate import MAX_BYTES, loose_thinking, problems, validate
-from bot.contracts import Json, Message, ModelRequest
+from bot.contracts.base import Json, Message
+from bot.contracts.model import ModelRequest
 from bot.llm.client import body_of
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import check_breakpoints

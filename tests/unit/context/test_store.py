@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.context import blocks, replay, view
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 SYSTEM: list[Json] = [{"type": "text", "text": "role"}]
 

@@ -9,7 +9,7 @@ import pytest
 from bot import errors
 from bot.context import view
 from bot.context.validate import validate
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 
 CALL: Json = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
 RESULT: Json = {"type": "tool_result", "tool_use_id": "t1", "content": "seen"}

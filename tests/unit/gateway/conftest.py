@@ -12,23 +12,12 @@ import pytest
 
 from bot import errors, text
 from bot.access_list import AccessList
-from bot.contracts import (
-    FILE_PIECE,
-    Attachment,
-    ChannelSettings,
-    ChatKey,
-    Health,
-    Inbound,
-    Intake,
-    Json,
-    Manifest,
-    Outbound,
-    Pace,
-    Quoted,
-    Sent,
-    TurnOutcome,
-    TurnRequest,
-)
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.base import Json
+from bot.contracts.channel import FILE_PIECE, ChannelSettings, Health, Intake, Manifest, Pace
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalDesk
 from bot.gateway.commands import Commands
@@ -59,7 +48,7 @@ TOTALS = (
 
 
 class FakeChannel:
-    """`contracts.Channel` in memory; `failures` are raised by the next sends."""
+    """`contracts.channel.Channel` in memory; `failures` are raised by the next sends."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -146,7 +135,7 @@ def _echo(request: TurnRequest) -> str:
 
 
 class FakeAgent:
-    """`contracts.Agent`: replies with what `answer` makes of a request; `hold` keeps turns running."""
+    """`contracts.agent.Agent`: replies with what `answer` makes of a request; `hold` keeps turns running."""
 
     def __init__(self) -> None:
         self.requests: list[TurnRequest] = []

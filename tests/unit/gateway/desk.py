@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Approval, Command, TurnOutcome, TurnRequest, Verdict
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.inbound import Command
 from bot.gateway import approvals
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until

@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import ArchiveLine, ChatKey, DeliveryRecord, HistoryQuery, Inbound, Journal
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import DeliveryRecord, Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.previews import NONE

@@ -7,7 +7,9 @@ import contextlib
 from typing import Any
 
 from bot import errors
-from bot.contracts import ChatKey, Inbound, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 
 
 def quoted(inbound: Inbound) -> str:
@@ -20,7 +22,7 @@ def names(inbound: Inbound) -> tuple[str, ...]:
 
 
 class Scripted:
-    """`contracts.Agent` that says which messages it answers, takes up what it may, and knows what it has answered: as the
+    """`contracts.agent.Agent` that says which messages it answers, takes up what it may, and knows what it has answered: as the
     real one, by what it has on file (`cut`, `asked`: the messages of an answer, and what was said before it).
     """
 

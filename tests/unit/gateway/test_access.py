@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ChatKey, Inbound
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access, Verdict
 from tests.unit.gateway.conftest import Bench, manifest
 

@@ -6,7 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bot.contracts import Attachment, ChatKey, Command, Inbound, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.gateway import removals
 from bot.gateway.changes import revised
 from tests.unit.gateway.conftest import Bench

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Approval, ChatKey, Command, TurnOutcome, TurnRequest, Verdict
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
 from bot.gateway import approvals
 from tests.unit.gateway.desk import GROUP, MEMBER, OPERATOR, STRANGER, Desk
 from tests.unit.gateway.outgoing import until

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Outbound, Sent, Verdict
+from bot.contracts.approvals import Verdict
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import approvals
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Command, Inbound, Outbound
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command, Inbound
+from bot.contracts.outbound import Outbound
 from bot.gateway.arrears import Arrears
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure

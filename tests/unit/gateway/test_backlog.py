@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Command, Inbound, UserRef
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Command, Inbound
 from bot.gateway import backlog, intake, stops
 from tests.unit.gateway.conftest import Bench
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ChatKey, TaskEvent, TaskTotals
+from bot.contracts.identity import ChatKey
+from bot.contracts.tasks import TaskEvent, TaskTotals
 from bot.gateway.board import ALONE_SECONDS, BAR, MOST, TOGETHER_SECONDS, Board
 from channels.telegram import render
 

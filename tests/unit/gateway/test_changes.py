@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, ChatKey, Command, Inbound
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command, Inbound
 from tests.unit.gateway.conftest import Bench
 
 HERE = ChatKey.parse("tele:chat:77")

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Command
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_turns import command
 

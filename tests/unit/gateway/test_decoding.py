@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts import Attachment
+from bot.contracts.inbound import Attachment
 from bot.gateway.files import Decoder, NoText, artifact_id, size_in_words
 
 TEXT = "日志 line one\nשורה two\n"

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Health, Outbound, PriorReply, Sent
+from bot.contracts.agent import PriorReply
+from bot.contracts.channel import Health
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.delivery import ChatReply
 from bot.gateway.outbox import FIRST_AGAIN, REPEATED
 from bot.testing.clock import FakeClock

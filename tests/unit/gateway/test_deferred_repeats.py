@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Journal, Outbound
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import Outbound
 from bot.gateway.outbox import REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, until

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Outbound, PriorReply, Sent
+from bot.contracts.agent import PriorReply
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import grace, outbox
 from bot.gateway.delivery import Delivery
 from bot.gateway.outbox import REPEATED, SETTLE_SECONDS

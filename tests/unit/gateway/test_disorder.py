@@ -15,15 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from bot.contracts import (
-    ChatKey,
-    Command,
-    HistoryQuery,
-    Inbound,
-    InboxRecord,
-    Outbound,
-    Sent,
-)
+from bot.contracts.archive import HistoryQuery
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command, Inbound
+from bot.contracts.journal import InboxRecord
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import removals
 from bot.gateway.queueing import MODES, person, same_message
 from tests.unit.gateway import scripted

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from bot import errors
-from bot.contracts import Inbound, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.inbound import Inbound
 from bot.testing.journal import WRITES
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_disorder import Disorder

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import FILE_PIECE, Attachment, ChatKey, HistoryQuery, SeenFile
+from bot.contracts.archive import HistoryQuery
+from bot.contracts.channel import FILE_PIECE
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, SeenFile
 from bot.gateway.address import Address
 from bot.gateway.attachments import NO_ROOM
 from bot.gateway.delivery import ChatReply

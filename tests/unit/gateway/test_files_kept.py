@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors
-from bot.contracts import ChatKey, SeenFile
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import SeenFile
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.test_files import LONG, TEXT, file, seen
 

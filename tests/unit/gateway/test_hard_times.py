@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Command, Inbound, Json, Outbound, Quoted, Sent, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.base import Json
+from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import delivery, grace, outbox, reading, stops
 from bot.gateway.address import Address
 from tests.unit.gateway.conftest import SECRET, Bench

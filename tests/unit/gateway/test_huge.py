@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts import Attachment, TurnRequest
+from bot.contracts.agent import TurnRequest
+from bot.contracts.inbound import Attachment
 from tests.unit.gateway.conftest import Bench
 
 FILES = tuple(Attachment(kind="file", name=f"{n}.bin", size=2**32) for n in range(5_000))

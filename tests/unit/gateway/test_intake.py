@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Attachment, ChatKey, Command, Quoted
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command, Quoted
 from bot.system import SystemDisk
 from tests.unit.gateway.conftest import SECRET, Bench
 

@@ -8,7 +8,10 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from bot.gateway.membership import Memberships
 from bot.testing.log import MemoryLog
 

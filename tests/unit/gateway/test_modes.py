@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, ChatKey, Command, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command
 from bot.gateway.queueing import taken_in_at
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock

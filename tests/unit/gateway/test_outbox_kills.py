@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Journal, Outbound, Sent
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import grace
 from bot.gateway.outbox import REPEATED
 from bot.testing.clock import FakeClock

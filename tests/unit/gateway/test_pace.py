@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import Pace
+from bot.contracts.channel import Pace
 from bot.gateway import pace as pace_module
 from bot.gateway.pace import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, Budget, Pacer, patience
 from bot.testing.clock import FakeClock

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ChatKey, Inbound, UserRef
+from bot.contracts.identity import ChatKey, UserRef
+from bot.contracts.inbound import Inbound
 from bot.gateway.holds import Holds
 from bot.gateway.lanes import Lanes, Portion
 from bot.gateway.places import Places

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Outbound, Sent
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import grace
 from bot.gateway.outbox import REPEATED
 from bot.gateway.previews import GOES_ON, Previewing

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors, text
-from bot.contracts import EditPace, Outbound, Pace, Sent
+from bot.contracts.channel import EditPace, Pace
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.previews import GOES_ON, INTERRUPTED, Previewing
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import EditPace, Pace
+from bot.contracts.channel import EditPace, Pace
 from bot.gateway.board import ALONE_SECONDS
 from bot.gateway.presence import working
 from tests.unit.gateway.outgoing import TO, Desk, until

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Answer, ChatKey, Origin, Question, Quoted, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Origin, Quoted
+from bot.contracts.questions import Answer, Question
 from bot.gateway.approvals import SECONDS
 from bot.gateway.questions import QuestionDesk
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk

@@ -9,7 +9,11 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Command, Inbound, Json, Sent, StepKind, StepRecord
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command, Inbound
+from bot.contracts.journal import StepKind, StepRecord
+from bot.contracts.outbound import Sent
 from bot.gateway.outbox import REPEATED
 from bot.gateway.receipt import NOTHING_YET, Receipts
 from tests.unit.gateway.conftest import Bench

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, ChatKey, Command, HistoryQuery, Inbound, MemoryOwner, Quoted, Written
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command, Inbound, Quoted
+from bot.contracts.memory_files import MemoryOwner, Written
 from bot.gateway import removals
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Command, Inbound, TurnOutcome
+from bot.contracts.agent import TurnOutcome
+from bot.contracts.inbound import Command, Inbound
 from bot.gateway import stops
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Inbound
+from bot.contracts.inbound import Inbound
 from bot.gateway import stops
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.outgoing import until

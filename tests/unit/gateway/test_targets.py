@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Pace
+from bot.contracts.channel import Pace
 from tests.unit.gateway.outgoing import TO, Desk, address, until
 from tests.unit.gateway.test_deferred import ELSEWHERE, HOUR, NEXT, THREE, deferred, desk
 

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, ChatKey, Command, Outbound, Sent, TurnOutcome, TurnRequest
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Command
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turns
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox import REPEATED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts import Attachment
+from bot.contracts.inbound import Attachment
 from bot.gateway.attachments import NO_ROOM
 from tests.unit.gateway.conftest import Bench
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Health, Outbound, Sent
+from bot.contracts.channel import Health
+from bot.contracts.identity import ChatKey
+from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import reports as reports_module
 from bot.gateway import watch as watch_module
 from bot.gateway.reports import EVERY, Reports

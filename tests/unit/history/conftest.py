@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, ChatKey, Disk
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock

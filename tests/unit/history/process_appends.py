@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from bot.contracts import ArchiveLine
+from bot.contracts.archive import ArchiveLine
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

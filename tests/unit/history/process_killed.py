@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from bot.contracts import ArchiveLine, ChatKey, Disk, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, When

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
 from bot.history import analysis, jsonl
 from bot.history.names import encode
 from bot.history.recall import Recall

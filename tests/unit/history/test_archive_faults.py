@@ -15,7 +15,8 @@ from typing import ClassVar
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history import jsonl
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk

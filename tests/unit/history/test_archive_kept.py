@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk

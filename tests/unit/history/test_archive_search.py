@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.system import SystemDisk, SystemFile
 from bot.testing.disk import Failure, FaultyDisk

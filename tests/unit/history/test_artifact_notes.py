@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history import artifacts, names
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ArtifactMatches, ChatKey, Disk
+from bot.contracts.artifacts import ArtifactMatches
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 from bot.history import artifacts, names, pieces
 from bot.history.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource

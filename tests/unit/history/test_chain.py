@@ -11,7 +11,7 @@ import pytest
 
 from bot.context import replay
 from bot.context.store import AgentContextStore
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history import chain
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ArchiveLine, ChatKey, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.history.filling import SESSION_GAP
 from bot.history.index import Index

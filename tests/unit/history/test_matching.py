@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, ChatKey, HistoryPage, HistoryQuery
+from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
+from bot.contracts.identity import ChatKey
 from bot.history import index, literal, matching, names, searching, window
 from bot.history.archive import ChatStore
 from bot.history.searching import SearchedArchive

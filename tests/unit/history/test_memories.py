@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history.memories import LARGEST, Memories, SavedMemory
 from bot.system import SystemDisk
 

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ChatKey, MemoryOwner, Written
+from bot.contracts.identity import ChatKey
+from bot.contracts.memory_files import MemoryOwner, Written
 from bot.history import memory_files
 from bot.history.memory_files import NoteStore
 from bot.history.provenance import carried

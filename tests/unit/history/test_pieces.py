@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import ChatKey, HistoryQuery, OpenFile
+from bot.contracts.archive import HistoryQuery
+from bot.contracts.environment import OpenFile
+from bot.contracts.identity import ChatKey
 from bot.history import jsonl, pieces
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript, TranscriptLine
@@ -23,7 +25,7 @@ NAME = "web%3Achat%3A1"
 
 
 class Bytes:
-    """`contracts.OpenFile` in memory."""
+    """`contracts.environment.OpenFile` in memory."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

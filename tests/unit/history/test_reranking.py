@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import ArchiveLine, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
 from bot.history import jsonl, ranking
 from bot.history.names import encode
 from bot.history.recall import Recall

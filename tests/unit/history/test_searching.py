@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import ArchiveLine, ChatKey, RecallQuery
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import RecallQuery
 from bot.history import index, searching
 from bot.history.archive import ChatStore
 from bot.history.names import encode

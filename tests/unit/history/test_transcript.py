@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Disk
+from bot.contracts.environment import Disk
+from bot.contracts.identity import ChatKey
 from bot.history.transcript import Transcript, TranscriptLine
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -24,7 +25,7 @@ Make = Callable[..., Transcript]
 
 
 class Numbered:
-    """`contracts.Ids` that a test can foresee."""
+    """`contracts.environment.Ids` that a test can foresee."""
 
     def __init__(self, start: int = 0) -> None:
         self.number = start

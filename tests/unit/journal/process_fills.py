@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bot import errors
-from bot.contracts import Inbound
+from bot.contracts.inbound import Inbound
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from bot.contracts import Inbound
+from bot.contracts.inbound import Inbound
 from bot.journal import SqliteJournal
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.journal import SqliteJournal, approvals, inbox, leases, outbox, schedule, schema, sqlite, steps
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Lost
+from bot.contracts.journal import Lost
 from bot.journal import file
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_approvals import approval

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bot import errors
-from bot.contracts import Json, Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.base import Json
+from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 
 Item = TextDelta | ToolInputDelta | ModelReply
 

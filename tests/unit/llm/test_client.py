@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply, TextDelta, ToolInputDelta
+from bot.contracts.model import ModelReply, TextDelta, ToolInputDelta
 from bot.llm.client import AnthropicModel, Timeouts
 from bot.system import SystemClock
 from bot.testing import anthropic_script as script

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bot import errors
-from bot.contracts import ModelFacts, ModelRequest
+from bot.contracts.model import ModelFacts, ModelRequest
 from bot.llm import client
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock

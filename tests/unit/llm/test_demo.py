@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bot.context import memory
-from bot.contracts import Json, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm.demo import DemoModel
 from tests.unit.llm.asking import ask, items, reply_of, tool, user
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.llm.discretion import WITHHELD, discreet
 from tests.unit.llm.asking import ask, user
 

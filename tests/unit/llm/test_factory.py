@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Model
+from bot.contracts.model import Model
 from bot.llm.factory import build_model, provider_of
 from bot.system import SystemClock, UlidSource
 from bot.testing import anthropic_script as script

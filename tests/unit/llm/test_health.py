@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply, TextDelta
+from bot.contracts.model import ModelReply, TextDelta
 from bot.llm.health import WatchedModel
 from bot.testing.clock import FakeClock
 from tests.unit.llm.asking import ScriptedModel, ask, items

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Json, ModelReply, TextDelta, Usage
+from bot.contracts.base import Json
+from bot.contracts.model import ModelReply, TextDelta, Usage
 from bot.llm.client import AnthropicModel
 from bot.llm.log import MESSAGE_PREVIEW, TOTAL_PREVIEW, LoggedModel, logging_switches, previews
 from bot.system import UlidSource

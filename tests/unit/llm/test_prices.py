@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.contracts import Usage
+from bot.contracts.model import Usage
 from bot.llm.prices import cost_usd, million, prefix_cost
 
 MILLION = 1_000_000

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from bot import errors
-from bot.contracts import ModelReply, TextDelta
+from bot.contracts.model import ModelReply, TextDelta
 from bot.llm.retry import RetryingModel
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

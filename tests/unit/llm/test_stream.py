@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import Json, TextDelta, ToolInputDelta
+from bot.contracts.base import Json
+from bot.contracts.model import TextDelta, ToolInputDelta
 from bot.llm.sse import EventStream
 from bot.llm.stream import Accumulator
 from bot.testing import anthropic_script as script

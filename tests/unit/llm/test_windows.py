@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot import errors
 from bot.context.budget import Budget
-from bot.contracts import ModelFacts
+from bot.contracts.model import ModelFacts
 from bot.llm.windows import Remembered, Windows
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel

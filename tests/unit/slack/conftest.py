@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Inbound, Outbound, Surroundings
+from bot.contracts.channel import Surroundings
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Outbound
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Command, Outbound
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
+from bot.contracts.outbound import Outbound
 from channels.slack import buttons
 from channels.slack.inbound import Me, Unreadable
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from bot.contracts import Card, Outbound
+from bot.contracts.outbound import Card, Outbound
 
 CARDS = (
     Card("01A", "Look at <alpha> 你好", "complete", "0:10"),

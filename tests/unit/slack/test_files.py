@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment, Files
+from bot.contracts.channel import Files
+from bot.contracts.inbound import Attachment
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
 from channels.slack import download

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.contracts import ChatKey, Quoted
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Quoted
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound

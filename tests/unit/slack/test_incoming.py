@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Inbound
+from bot.contracts.inbound import Inbound
 from channels.slack import adapter
 
 

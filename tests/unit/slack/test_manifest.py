@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.testing.slack import SUBSCRIPTIONS
 from channels.slack import address, events
 from channels.slack.app_manifest import app_manifest

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from channels.slack import members
 
 from .conftest import ADA, CHANNEL, GRACE, PRIVATE, Stage

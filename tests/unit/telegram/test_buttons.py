@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Command
+from bot.contracts.inbound import Command
 from bot.testing.telegram import TelegramServer
 from channels.telegram import inbound, kinds, wire
 from tests.unit.telegram.bed import GROUP, Bed, message

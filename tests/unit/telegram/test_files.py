@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from bot import errors
-from bot.contracts import Attachment
+from bot.contracts.inbound import Attachment
 from bot.testing.telegram_service import FILE_LIMIT
 from channels.telegram import wire
 from tests.unit.telegram.bed import Bed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.contracts import Inbound
+from bot.contracts.inbound import Inbound
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.telegram import poll

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from telegram import User
 
-from bot.contracts import ChatKey, Inbound, Origin, Quoted
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound, Origin, Quoted
 from bot.testing.telegram import TelegramServer
 from channels.telegram import inbound, wire
 

@@ -8,7 +8,7 @@ import sys
 import pydantic
 import pytest
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from channels.telegram.manifest import MANIFEST
 from channels.telegram.settings import TelegramSettings
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from channels.telegram import members
 from tests.unit.telegram.bed import GROUP, Bed
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bot import contracts, telemetry
-from bot.contracts import ChatKey
+from bot import telemetry
+from bot.contracts.identity import ChatKey
+from bot.contracts.model import Usage
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import LogRedactor
 from bot.telemetry.log import MAX_LINE_BYTES, JsonlLog, Line, render
@@ -27,7 +28,7 @@ def test_a_line_has_the_documented_fields(make: Make, tmp_path: Path) -> None:
         chat_key=ChatKey.parse("telegram:chat:1"),
         request_id="01R",
         stop_reason="end_turn",
-        usage=contracts.Usage(input_tokens=3),
+        usage=Usage(input_tokens=3),
         step=2,
     )
     assert log.flush()

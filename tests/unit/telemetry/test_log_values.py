@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot import contracts
+from bot.contracts.inbound import Attachment
+from bot.contracts.model import Usage
 from bot.telemetry.log import MAX_LINE_BYTES
 
 from .conftest import Make, lines
@@ -64,8 +65,8 @@ def test_nothing_a_caller_passes_makes_it_raise(make: Make, tmp_path: Path) -> N
         error=ValueError(Sulky()),
         loop=loop,
         pair=Pair({1: "x", None: 2}, {"set"}),
-        inbound=contracts.Attachment(kind="photo"),
-        level_of=contracts.Usage,
+        inbound=Attachment(kind="photo"),
+        level_of=Usage,
     )
     assert log.flush()
     (line,) = lines(tmp_path)

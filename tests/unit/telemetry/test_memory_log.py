@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.testing.log import MemoryLog
 
 

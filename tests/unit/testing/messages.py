@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.anthropic import KEY, AnthropicServer
 
 HEADERS = {"authorization": f"Bearer {KEY}", "anthropic-version": "2026-10-21"}

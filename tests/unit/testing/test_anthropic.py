@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import KEY
 from bot.testing.clock import FakeClock

@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import AnthropicServer
 from bot.testing.clock import FakeClock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing import anthropic_script as script
 from bot.testing.anthropic import AnthropicServer
 from bot.testing.anthropic_compaction import BETA, MAX_INSTRUCTIONS

@@ -6,7 +6,8 @@ from typing import Literal
 import pytest
 
 from bot import errors
-from bot.contracts import ChatKey, Journal
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import Journal
 from bot.testing.clock import FakeClock
 from bot.testing.journal import WRITES, FaultyJournal, JournalFailure
 from bot.testing.memory_journal import MemoryJournal

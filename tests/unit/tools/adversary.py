@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 import yarl
 
-from bot.contracts import ChatKey, Taint
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import Taint
 from bot.system import read_link
 from bot.tools.permissions import Call, Decision, Now, Paths, Rules, Subject
 

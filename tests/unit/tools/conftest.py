@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
-from bot.contracts import ChatKey, Json
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
 from bot.history.artifacts import ArtifactStore
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock

@@ -12,7 +12,7 @@ from bot.context import prompt
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from bot.contracts import Found, Tool
+from bot.contracts.tools import Found, Tool
 from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput
 from bot.tools.catalog import Offer, ranked, words_of
 from bot.tools.registry import ToolPorts

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import ANYBODYS, NOBODYS, Json, Message, Provenance
+from bot.contracts.base import Json, Message
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import tool_use
 from bot.tools import project
 from bot.tools.permissions.code import Border

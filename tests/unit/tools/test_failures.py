@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from bot import errors
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools.excerpt import READER, read
 from bot.tools.failures import failure, hints, presentable, timed_out, unfit

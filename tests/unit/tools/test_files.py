@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
 from bot.tools import decoding, excerpt

@@ -11,7 +11,9 @@ import pytest
 
 from bot import errors
 from bot.context.prompt import loaded_messages
-from bot.contracts import ArchiveLine, Belonging, ChatKey
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.searching import SearchedArchive
@@ -48,7 +50,7 @@ class Injected:
 
 
 class Members:
-    """`contracts.Membership` that says what it is told, and remembers what it was asked."""
+    """`contracts.recall.Membership` that says what it is told, and remembers what it was asked."""
 
     def __init__(self, *chats: ChatKey) -> None:
         self.chats: tuple[ChatKey, ...] = chats

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import ANYBODYS, ChatKey, Json, Message, Provenance, Taint, unpacked
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import ANYBODYS, Provenance, Taint, unpacked
 from bot.history.memory_files import NoteStore
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock

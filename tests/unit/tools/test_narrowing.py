@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.context.skills import SkillFolder
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.system import read_link
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use

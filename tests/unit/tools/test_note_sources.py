@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Json, Message
+from bot.contracts.base import Json, Message
 from bot.tools.note_sources import NoteSources
 
 

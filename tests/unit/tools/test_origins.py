@@ -11,18 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import (
-    ANYBODYS,
-    NOBODYS,
-    ORIGIN,
-    WORKSPACES,
-    ChatKey,
-    Json,
-    Message,
-    Provenance,
-    Taint,
-    unpacked,
-)
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint, unpacked
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.config.shape import Permissions, ShipFile
-from bot.contracts import ChatKey, Effect, Taint
+from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import Taint
+from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools import builtin
 from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong

@@ -14,28 +14,14 @@ from pydantic import BaseModel, ConfigDict
 
 from bot import errors
 from bot.context import memory, prompt
-from bot.contracts import (
-    ANYBODYS,
-    NOBODYS,
-    ORIGIN,
-    WORKSPACES,
-    Approval,
-    Approvals,
-    ArchiveLine,
-    Attachment,
-    ChatKey,
-    Due,
-    Effect,
-    Inbound,
-    Json,
-    Message,
-    Provenance,
-    Quoted,
-    SeenFile,
-    Taint,
-    TurnRequest,
-    Verdict,
-)
+from bot.contracts.agent import TurnRequest
+from bot.contracts.approvals import Approval, Approvals, Verdict
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Due, Inbound, Quoted, SeenFile
+from bot.contracts.provenance import ANYBODYS, NOBODYS, ORIGIN, WORKSPACES, Provenance, Taint
+from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

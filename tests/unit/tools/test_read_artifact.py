@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import ChatKey, Json
+from bot.contracts.base import Json
+from bot.contracts.identity import ChatKey
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import excerpt, sizing

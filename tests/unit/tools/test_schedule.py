@@ -7,7 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from bot.contracts import ANYBODYS, ChatKey, Inbound, JobList, JobRequest, Json, Message, Provenance, Tool
+from bot.contracts.base import Json, Message
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.jobs import JobList, JobRequest
+from bot.contracts.provenance import ANYBODYS, Provenance
+from bot.contracts.tools import Tool
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
@@ -27,7 +32,7 @@ ASKS = Inbound(
 
 
 class Kept:
-    """`contracts.Jobs` that keeps what it is asked."""
+    """`contracts.jobs.Jobs` that keeps what it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[JobRequest] = []

@@ -18,7 +18,7 @@ from bot.context.files import Unreadable, must_read
 from bot.context.instructions import InstructionFiles
 from bot.context.nested import Contents, Nested
 from bot.context.skills import SkillFolder
-from bot.contracts import ChatKey
+from bot.contracts.identity import ChatKey
 from bot.instructing import Instructing
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog

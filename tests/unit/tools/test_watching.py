@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import Effect, Json
+from bot.contracts.base import Json
+from bot.contracts.tools import Effect
 from bot.tools import context
 from bot.tools.context import ToolExecutionContext
 from bot.tools.registry import Registry

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import errors
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools.builtin import edit_file, write_file
 from bot.tools.builtin.edit_file import replaced

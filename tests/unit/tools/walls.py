@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bot.contracts import Json
+from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools import isolation
 from bot.tools.builtin import run_shell

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.contracts import Channel
+from bot.contracts.channel import Channel
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web.manifest import MANIFEST

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ArchiveLine, Belonging, Channel, ChatKey, Command, KnowsMembers
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
+from bot.contracts.recall import Belonging, KnowsMembers
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import rooms

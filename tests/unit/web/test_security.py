@@ -17,7 +17,8 @@ import pytest
 from pydantic import ValidationError
 
 from bot import errors
-from bot.contracts import Channel, ChatKey
+from bot.contracts.channel import Channel
+from bot.contracts.identity import ChatKey
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
 from channels.web import guard

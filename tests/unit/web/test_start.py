@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import errors
-from bot.contracts import Channel
+from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
 from channels.web.manifest import MANIFEST
 from channels.web.settings import WebSettings

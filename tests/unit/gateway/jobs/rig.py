@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bot.contracts import Inbound, JobRequest, Journal, Provenance
+from bot.contracts.inbound import Inbound
+from bot.contracts.jobs import JobRequest
+from bot.contracts.journal import Journal
+from bot.contracts.provenance import Provenance
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery

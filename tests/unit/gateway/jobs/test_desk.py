@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import ANYBODYS, NOBODYS, Command, JobRequest, Provenance, Taint
+from bot.contracts.inbound import Command
+from bot.contracts.jobs import JobRequest
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance, Taint
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig
 

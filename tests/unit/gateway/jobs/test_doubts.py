@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts import Belonging, ChatKey
+from bot.contracts.identity import ChatKey
+from bot.contracts.recall import Belonging
 from bot.gateway.jobs.due import MOST_DOUBTS
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.jobs.rig import Rig

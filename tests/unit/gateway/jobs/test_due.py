@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bot.contracts import ChatKey, Job
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import Job
 from bot.gateway.jobs.due import FAILURES
 from bot.gateway.jobs.plans import Plan
 from bot.testing.clock import FakeClock

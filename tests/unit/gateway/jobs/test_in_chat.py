@@ -7,16 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bot import errors
-from bot.contracts import (
-    Approval,
-    ChatKey,
-    Command,
-    JobRequest,
-    Provenance,
-    TurnOutcome,
-    TurnRequest,
-    Verdict,
-)
+from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.approvals import Approval, Verdict
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Command
+from bot.contracts.jobs import JobRequest
+from bot.contracts.provenance import Provenance
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.desk import Desk
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from bot import errors
-from bot.contracts import Answer, ChatKey, Question
+from bot.contracts.identity import ChatKey
+from bot.contracts.questions import Answer, Question
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.mcp.asking import TRIES, kind, read
 from tests.unit.tools.mcp.conftest import Rig, Start, friendly, until
@@ -17,7 +18,7 @@ TURN = ToolExecutionContext(ChatKey.parse("slack:chat:C1"), "R1", "U1", None, ca
 
 
 class Person:
-    """`contracts.Questions` whose answers are given, or who says nothing."""
+    """`contracts.questions.Questions` whose answers are given, or who says nothing."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)

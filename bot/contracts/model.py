@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.contracts._values import Json, Message
+from bot.contracts.base import Json, Message
 
 
 @dataclass(frozen=True, slots=True)

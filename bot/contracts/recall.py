@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from bot.contracts._values import ArchiveLine, Narrowed
+from bot.contracts.archive import ArchiveLine, Narrowed
 from bot.contracts.identity import ChatKey
 
 

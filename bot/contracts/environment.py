@@ -1,4 +1,4 @@
-"""The outside of the process, each injected: time, disk, ids, log."""
+"""Ports of the process environment: clock, disk, ids, log, redaction."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from bot.contracts._values import Level
+from bot.contracts.base import Frozen, Json, Level
 from bot.contracts.identity import ChatKey
+
+
+class LogLine(Frozen):
+    """One line of `.ship/logs/<YYYY-MM-DD>.jsonl`. `id` is a ULID, `timestamp` ISO 8601 in UTC, `duration` in
+    milliseconds; `type` and `level` are the same.
+    """
+
+    id: str
+    timestamp: str
+    type: Level
+    level: Level
+    kind: str
+    message: str
+    details: Json
+    duration: float | None = None
+    chat_key: ChatKey | None = None
+    request_id: str | None = None
+    step: int | None = None
 
 
 class Clock(Protocol):

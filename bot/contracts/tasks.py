@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bot.contracts._model import Usage
 from bot.contracts.identity import ChatKey
+from bot.contracts.model import Usage
 
 TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
 

@@ -1,36 +1,15 @@
-"""The values that travel between rooms."""
+"""What people send: messages, edits, deletions and stops, with attachments, quotes and links."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from bot.contracts._provenance import ANYBODYS, Provenance, Taint
-from bot.contracts._work import Card
+from bot.contracts.base import ChatType, Frozen
 from bot.contracts.identity import ChatKey
-
-Json = dict[str, Any]
-"""A JSON object."""
-Message = Json
-"""One message of the model's API: `{"role": "user" | "assistant", "content": [block, …]}`."""
-
-ChatType = Literal["direct", "group"]
-Role = Literal["user", "assistant"]
-OutboundKind = Literal["reply", "notice", "preview", "progress"]
-"""A `preview` shows what is not certain yet: it is created once and then changed, at last into what takes its place. So
-does `progress`, at last into a summary.
-"""
-Level = Literal["debug", "info", "warn", "error", "action"]
-
-
-class Frozen(BaseModel):
-    """A value that is written to disk: camelCase outside, immutable inside."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+from bot.contracts.provenance import ANYBODYS, Provenance, Taint
 
 
 class Attachment(Frozen):
@@ -160,7 +139,7 @@ class Inbound(Frozen):
     quoted: tuple[Quoted, ...] = ()
     links: tuple[Link, ...] = ()
     answers: str | None = None
-    items: dict[str, str] = {}
+    items: dict[str, str] = Field(default_factory=dict)
     changes: str | None = None
     due: Due | None = None
     request_id: str = ""
@@ -183,109 +162,3 @@ class Inbound(Frozen):
     def quotes(self, message_id: str) -> bool:
         """Whether it answers this message, or came with its words."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)
-
-
-@dataclass(frozen=True, slots=True)
-class Outbound:
-    """One visible message: a part that `Channel.split` made, redacted. `id` (ULID) names its outbox row. `repeat_of` is
-    that of the row whose words these are, once more: a channel that cannot be asked what arrived sends it only over a
-    connection that has just answered.
-    """
-
-    id: str
-    request_id: str
-    chat_key: ChatKey
-    target: Mapping[str, str]
-    text: str
-    kind: OutboundKind = "reply"
-    title: str = ""
-    cards: tuple[Card, ...] = ()
-    """Of a `progress`: what its text says, for channels that have a form of their own for that. They may use the text."""
-    repeat_of: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What the platform said of a delivered message."""
-
-    message_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """`last_heard` is epoch seconds of the last sign of life of the platform."""
-
-    connected: bool
-    last_heard: float | None = None
-    detail: str = ""
-
-
-class ArchiveLine(Frozen):
-    """One line of `.ship/chats/*.jsonl`: what a person or the bot said. `ts` in milliseconds."""
-
-    v: int = 1
-    ts: int
-    channel: str
-    chat_id: str
-    chat_key: ChatKey
-    user_id: str | None = None
-    message_id: str | None = None
-    role: Literal["user", "assistant", "system", "tool"]
-    text: str
-    meta: Json | None = None
-
-
-class LogLine(Frozen):
-    """One line of `.ship/logs/<YYYY-MM-DD>.jsonl`. `id` is a ULID, `timestamp` ISO 8601 in UTC, `duration` in
-    milliseconds; `type` and `level` are the same.
-    """
-
-    id: str
-    timestamp: str
-    type: Level
-    level: Level
-    kind: str
-    message: str
-    details: Json
-    duration: float | None = None
-    chat_key: ChatKey | None = None
-    request_id: str | None = None
-    step: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
-    """Which lines of the archive are wanted, and how many. `keyword` is literal text, any case; `before` is exclusive,
-    `after` inclusive (milliseconds); `offset` counts matches, after `skip` has been applied.
-    """
-
-    limit: int = 30
-    offset: int = 0
-    keyword: str | None = None
-    role: Role | None = None
-    before: int | None = None
-    after: int | None = None
-    skip: Callable[[ArchiveLine], bool] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryQuery(Narrowed):
-    """A window into the archive, whose matches count newest first. What was removed, and what an edit has taken the
-    place of, is left out but where `everything` counts. Where `counted` is false, little is read behind the last line
-    of the window, however long the chat is, and the page's `total` may end there.
-    """
-
-    everything: bool = False
-    counted: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryPage:
-    """`lines` in time order; `total` counts every match that was looked for, all there are where it is `counted`, and
-    `unreadable` the lines that could not be read on the way.
-    """
-
-    lines: list[ArchiveLine]
-    total: int
-    unreadable: int = 0
-    counted: bool = True

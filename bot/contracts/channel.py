@@ -12,10 +12,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from bot import errors
-from bot.contracts._approvals import OpenQuestion
-from bot.contracts._outside import Clock, Log
-from bot.contracts._values import ArchiveLine, Attachment, ChatType, Health, Inbound, Outbound, Quoted, Sent
+from bot.contracts.approvals import OpenQuestion
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.base import ChatType
+from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Attachment, Inbound, Quoted
+from bot.contracts.outbound import Outbound, Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`last_heard` is epoch seconds of the last sign of life of the platform."""
+
+    connected: bool
+    last_heard: float | None = None
+    detail: str = ""
+
 
 FILE_PIECE = 65_536
 """Bytes of a file that are in memory at once."""

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypedDict, Unpack
 
-from bot.contracts._approvals import ApprovalBook
-from bot.contracts._values import Inbound, Json, Outbound
+from bot.contracts.approvals import ApprovalBook
+from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.outbound import Outbound
 
 InboxState = Literal["received", "claimed", "done", "dead"]
 OutboxState = Literal["intent", "sending", "sent", "uncertain", "failed"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from bot.contracts._provenance import ANYBODYS, NOBODYS, Provenance
-from bot.contracts._values import Inbound
+from bot.contracts.inbound import Inbound
+from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 
 
 @dataclass(frozen=True, slots=True)

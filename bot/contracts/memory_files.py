@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bot.contracts._provenance import Taint
 from bot.contracts.identity import ChatKey
+from bot.contracts.provenance import Taint
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,81 @@
+"""The archive port: lines of what was said, and queries for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from bot.contracts.base import Frozen, Json, Role
+from bot.contracts.identity import ChatKey
+
+
+class ArchiveLine(Frozen):
+    """One line of `.ship/chats/*.jsonl`: what a person or the bot said. `ts` in milliseconds."""
+
+    v: int = 1
+    ts: int
+    channel: str
+    chat_id: str
+    chat_key: ChatKey
+    user_id: str | None = None
+    message_id: str | None = None
+    role: Literal["user", "assistant", "system", "tool"]
+    text: str
+    meta: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed:
+    """Which lines of the archive are wanted, and how many. `keyword` is literal text, any case; `before` is exclusive,
+    `after` inclusive (milliseconds); `offset` counts matches, after `skip` has been applied.
+    """
+
+    limit: int = 30
+    offset: int = 0
+    keyword: str | None = None
+    role: Role | None = None
+    before: int | None = None
+    after: int | None = None
+    skip: Callable[[ArchiveLine], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryQuery(Narrowed):
+    """A window into the archive, whose matches count newest first. What was removed, and what an edit has taken the
+    place of, is left out but where `everything` counts. Where `counted` is false, little is read behind the last line
+    of the window, however long the chat is, and the page's `total` may end there.
+    """
+
+    everything: bool = False
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage:
+    """`lines` in time order; `total` counts every match that was looked for, all there are where it is `counted`, and
+    `unreadable` the lines that could not be read on the way.
+    """
+
+    lines: list[ArchiveLine]
+    total: int
+    unreadable: int = 0
+    counted: bool = True
+
+
+class Archive(Protocol):
+    """What was said, on disk (`bot.history.archive.ChatStore`)."""
+
+    async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
+        """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept
+        in memory and written before the next one. Without `hurry` it keeps its place, and what is more urgent
+        elsewhere goes first.
+        """
+        ...
+
+    async def search(self, chat_key: ChatKey, query: HistoryQuery) -> HistoryPage: ...
+    async def removals(self, chat_key: ChatKey) -> list[ArchiveLine]:
+        """The lines that say of messages of a chat that they were removed (`bot.history.revisions`). `meta.of` has the
+        requestIds that are meant, `meta.ofRole` whose words they were. Raises `errors.StorageError`.
+        """
+        ...

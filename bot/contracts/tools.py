@@ -1,0 +1,82 @@
+"""The tool port: what the model may call, skills, and the observer of tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+from bot.contracts.base import Json
+
+
+class ToolWatch(Protocol):
+    """Is told of every tool call of a turn that runs, but of those that say something or give out tasks."""
+
+    def began(self, request_id: str, call_id: str, tool: str) -> None:
+        """Takes note; never blocks and never raises."""
+        ...
+
+    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+        """As `began`."""
+        ...
+
+
+Effect = Literal["read", "write", "run", "network", "message", "delegate"]
+"""What a call may do. `delegate`: what it does is done by calls of its own, each judged by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search for tools gives: the definitions that the model may call by from then on, and what the MCP servers that
+    offer them say of how to use them, by server. In the result that is kept, each definition is a block `tool_reference` with
+    `tool_name` and `definition`, and what servers say stands beside it as `instructions`.
+    """
+
+    definitions: tuple[Json, ...]
+    instructions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tool(Protocol):
+    """Something the model may call: one file in `bot/tools/builtin`, or a tool of an MCP server."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input(self) -> type[BaseModel]: ...
+    @property
+    def effects(self) -> frozenset[Effect]: ...
+    @property
+    def timeout_seconds(self) -> float: ...
+    @property
+    def ages(self) -> bool:
+        """Whether its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
+        ...
+
+    async def run(self, args: Any) -> str | Found:
+        """Do it. `args` is an instance of `input`; what is returned is for the model.
+
+        Raises `errors.ToolError` with a text the model can act on.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """One `SKILL.md` folder: what the overview shows of it. `allowed_tools` only narrows."""
+
+    name: str
+    description: str
+    allowed_tools: tuple[str, ...] = ()
+
+
+class Skills(Protocol):
+    """The skills found in `.claude/skills` and the configured paths."""
+
+    async def overview(self) -> list[Skill]: ...
+    async def load(self, name: str) -> str:
+        """The body of one skill. Raises `errors.ToolError` naming the nearest ones where there is none."""
+        ...
