@@ -16,29 +16,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, stops, text
-from bot.chores import Chores
-from bot.contracts.channel import Channel, Invites
-from bot.dashboard.server import Dashboard
-from bot.gateway.delivery import Delivery
-from bot.gateway.door import Door
-from bot.gateway.jobs.desk import JobDesk
-from bot.gateway.jobs.due import JobLimits
-from bot.gateway.losses import Losses
-from bot.gateway.questions import QuestionDesk
-from bot.gateway.reports import Reports
-from bot.gateway.watch import Watch
-from bot.rooms import (
+from bot.composition import (
     Rooms,
     agent_of,
     approvals_of,
+    build_gateway,
     channels_of,
     delivery_of,
     model_name,
     rooms_of,
-    turns_of,
 )
+from bot.contracts.channel import Channel, Invites
+from bot.dashboard.server import Dashboard
+from bot.gateway.delivery import Delivery
+from bot.gateway.door import Door
+from bot.gateway.jobs.due import JobLimits
+from bot.gateway.jobs.service import JobService
+from bot.gateway.operations.alerts import OperatorAlerts
+from bot.gateway.operations.losses import Losses
+from bot.gateway.operations.watchdog import ChannelWatchdog
+from bot.gateway.questions import QuestionService
+from bot.maintenance import MaintenanceJobs
 from bot.rss_monitor import RssMonitor
-from bot.serving import Gateway, Outside, Say, serving
+from bot.serving import Environment, Gateway, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import findings
 
@@ -47,7 +47,7 @@ Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractCon
 
 def assemble(
     settings: config.Settings,
-    outside: Outside,
+    outside: Environment,
     log: JsonlLog,
     channel_names: Iterable[str],
     *,
@@ -59,16 +59,16 @@ def assemble(
     delivery = delivery_of(rooms, channels)
     approvals = approvals_of(rooms, channels, delivery)
     rooms.mcp.let_ask(
-        QuestionDesk(approvals=approvals, delivery=delivery, clock=clock, ids=outside.ids, log=log)
+        QuestionService(approvals=approvals, delivery=delivery, clock=clock, ids=outside.ids, log=log)
     )
     jobs = _jobs_of(rooms, channels, delivery)
     agent = agent_of(rooms, channels, approvals, delivery.progress, jobs)
-    reports = Reports(
+    reports = OperatorAlerts(
         settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
         ids=outside.ids, log=log,
     )  # fmt: skip
     memory = RssMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
-    turns = turns_of(rooms, channels, agent, delivery, approvals, jobs=jobs)
+    turns = build_gateway(rooms, channels, agent, delivery, approvals, jobs=jobs)
     turns.files.full = lambda: memory.full
     gateway = Gateway(
         settings=settings,
@@ -95,8 +95,8 @@ def assemble(
             rooms.manifests, journal=rooms.journal, archive=rooms.archive, recall=rooms.archive, delivery=delivery,
             reports=reports, clock=clock, log=log,
         ),
-        watch=Watch(channels, rooms.manifests, reports, clock=clock, log=log),
-        chores=Chores(
+        watch=ChannelWatchdog(channels, rooms.manifests, reports, clock=clock, log=log),
+        chores=MaintenanceJobs(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
             journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log,
             artifacts=rooms.artifacts, servers=rooms.mcp, reserve=rooms.reserve, resume=turns.lanes.resume, clock=clock, log=log,
@@ -117,10 +117,10 @@ def assemble(
     return gateway
 
 
-def _jobs_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> JobDesk:
-    """What is planned; it does nothing before `turns_of` has lent it the gateway."""
+def _jobs_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> JobService:
+    """What is planned; it does nothing before `build_gateway` has lent it the gateway."""
     planned, outside = rooms.settings.schedule, rooms.outside
-    return JobDesk(
+    return JobService(
         journal=rooms.journal, channels=channels, delivery=delivery, timezone=planned.timezone, redact=rooms.redact,
         limits=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
         clock=outside.clock, ids=outside.ids, log=rooms.log,
@@ -143,7 +143,7 @@ async def _started(
     say: Say,
     stop: asyncio.Event,
     *,
-    outside: Outside | None = None,
+    outside: Environment | None = None,
     only: frozenset[str] | None = None,
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
@@ -152,7 +152,7 @@ async def _started(
     """
     settings = config.load(root, discovery.manifests(), os.environ, findings.wrong)
     names = [name for name in settings.enabled if only is None or name in only]
-    outside = outside or Outside()
+    outside = outside or Environment()
     manifests = discovery.manifests()
     tokens = config.tokens_in_use(settings.channels, manifests, names)
     descriptors.raise_limit()
@@ -198,7 +198,7 @@ def settle_memory() -> None:
     gc.freeze()
 
 
-async def run(root: Path, outside: Outside | None = None) -> int:
+async def run(root: Path, outside: Environment | None = None) -> int:
     """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. Raises `errors.ShipmateError`."""
     stop = asyncio.Event()
     with stops.at_once():
@@ -206,7 +206,7 @@ async def run(root: Path, outside: Outside | None = None) -> int:
     return 0
 
 
-async def _run(root: Path, stop: asyncio.Event, outside: Outside | None) -> None:
+async def _run(root: Path, stop: asyncio.Event, outside: Environment | None) -> None:
     async with _started(root, _print, stop, outside=outside, signals=stops.draining) as gateway:
         if not stop.is_set():
             llm = gateway.settings.llm

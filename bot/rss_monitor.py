@@ -110,7 +110,7 @@ def one_heap() -> bool:
 
 
 class Watcher(Protocol):
-    """Who is told of spells of trouble (`bot.gateway.reports.Reports`)."""
+    """Who is told of spells of trouble (`bot.gateway.operations.alerts.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: str) -> bool: ...
     def end(self, subject: str, words: str) -> bool: ...

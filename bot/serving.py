@@ -11,23 +11,23 @@ from typing import Any
 
 from bot import config, errors
 from bot.agent.pool import AgentPool
-from bot.chores import Chores
 from bot.contracts.channel import Channel, Intake
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
 from bot.dashboard.server import Dashboard, Part
 from bot.descriptors import RESERVE, limit
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.desk import JobDesk
-from bot.gateway.losses import Losses
-from bot.gateway.reports import Reports
+from bot.gateway.jobs.service import JobService
+from bot.gateway.operations.alerts import OperatorAlerts
+from bot.gateway.operations.losses import Losses
+from bot.gateway.operations.watchdog import ChannelWatchdog
 from bot.gateway.turns import Turns
-from bot.gateway.watch import Watch
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
+from bot.maintenance import MaintenanceJobs
 from bot.reserve import Reserve
 from bot.rss_monitor import RssMonitor
 from bot.schedule import Chore, Housekeeping
@@ -58,7 +58,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Environment:
     """The outside of the process, as everything inside sees it."""
 
     clock: Clock = field(default_factory=SystemClock)
@@ -70,7 +70,7 @@ class Outside:
     channel: Callable[[Channel], Channel] = lambda made: made
     """The same for each channel."""
     pace: float = 1.0
-    """As `Surroundings.pace`."""
+    """As `ChannelDeps.pace`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Gateway:
     """Everything that runs, put together and not yet started."""
 
     settings: config.Settings
-    outside: Outside
+    outside: Environment
     log: JsonlLog
     model: WatchedModel
     channels: dict[str, Channel]
@@ -88,12 +88,12 @@ class Gateway:
     agent: AgentPool
     delivery: Delivery
     turns: Turns
-    jobs: JobDesk
+    jobs: JobService
     intake: Intake
     memory: RssMonitor
-    reports: Reports
-    watch: Watch
-    chores: Chores
+    reports: OperatorAlerts
+    watch: ChannelWatchdog
+    chores: MaintenanceJobs
     learned: LearnedFile
     windows: Windows
     model_name: str

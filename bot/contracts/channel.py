@@ -218,7 +218,7 @@ def _no_server() -> HttpServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ChannelDeps:
     """What a channel is built with. `home` is the `.ship` folder, `root` the project root; `name` and `model`
     say who answers, where a channel can show it ("" where that is not known). `holder` (blocking) gives the pid of
     the process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user
@@ -255,7 +255,7 @@ class Manifest:
 
     name: str
     settings: type[ChannelSettings]
-    build: Callable[[Any, Surroundings], Channel]
+    build: Callable[[Any, ChannelDeps], Channel]
     encode: Callable[[Mapping[str, str]], ChatKey]
     decode: Callable[[ChatKey], dict[str, str]]
     tokens: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
-from bot.gateway.queueing import follows
+from bot.gateway.queue_modes import follows
 from bot.gateway.running import Running
 from bot.tools.permissions.showing import visible
 
@@ -57,7 +57,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class TurnSuspension:
     """What the gateway lends: the turns that run, what is entered while one waits, and whether the person of an inbound
     has written something more that was not read yet.
     """
@@ -67,7 +67,7 @@ class Floor:
     waits: Callable[[Inbound], bool]
 
 
-class ApprovalDesk:
+class ApprovalService:
     """`contracts.approvals.Approvals` in the chats. Before it has a `floor` there is nobody to ask."""
 
     def __init__(
@@ -94,7 +94,7 @@ class ApprovalDesk:
         self._locks: dict[ChatKey, asyncio.Lock] = {}
         self._deciding: Counter[ChatKey] = Counter()
         self._asked: set[str] = set()
-        self.floor: Floor | None = None
+        self.floor: TurnSuspension | None = None
         self.asks: Callable[[ChatKey], bool] = lambda _: False
         self.answers: Callable[[Inbound], bool] = lambda _: False
         """Questions of tools (`bot.gateway.questions`): whether one waits in a chat, and whether this answers it."""

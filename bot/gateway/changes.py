@@ -13,7 +13,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Inbox, InboxRecord
 from bot.gateway.arrears import Arrears
 from bot.gateway.lanes import Lanes
-from bot.gateway.queueing import person, same_message
+from bot.gateway.queue_modes import person, same_message
 from bot.gateway.running import Running, Turn
 
 Rest = Callable[[], Awaitable[None]]

@@ -12,7 +12,7 @@ from bot.contracts.base import Json
 from bot.contracts.channel import Manifest
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
-from bot.gateway.approvals import ApprovalDesk
+from bot.gateway.approvals import ApprovalService
 from bot.gateway.branches import Branches
 from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
@@ -65,7 +65,7 @@ class Commands:
         access: Access,
         manifests: Mapping[str, Manifest],
         stop: Callable[[Inbound], Awaitable[str]],
-        approvals: ApprovalDesk,
+        approvals: ApprovalService,
         receipts: Receipts,
         forget: Callable[[Inbound], Awaitable[str]],
         jobs: Callable[[Inbound], Awaitable[str]],

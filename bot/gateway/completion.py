@@ -15,8 +15,8 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.items import Item, original
+from bot.gateway.live.answer_preview import places
 from bot.gateway.outbox import REPEATED, Courier
-from bot.gateway.previews import places
 from bot.gateway.waiting import Waiting
 from bot.gateway.waiting import left as seconds_left
 from bot.system import Steady

@@ -17,14 +17,14 @@ from bot.contracts.journal import DeliveryRecord, Journal
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
-from bot.gateway.changing import Desk
+from bot.gateway.closed_chats import Targets
 from bot.gateway.completion import Completion, Kind, Part, Shelf
 from bot.gateway.deferred import Deferred
 from bot.gateway.items import Item, original
+from bot.gateway.live.answer_preview import NONE, Previewing, Previews
+from bot.gateway.live.message import Desk
+from bot.gateway.live.progress import Progress
 from bot.gateway.outbox import REPEATED, Courier
-from bot.gateway.previews import NONE, Previewing, Previews
-from bot.gateway.progress import Progress
-from bot.gateway.targets import Targets
 from bot.gateway.waiting import Waiting
 
 SIGN_SECONDS = 5.0

@@ -6,15 +6,15 @@ from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.gateway.approvals import ApprovalDesk
+from bot.gateway.approvals import ApprovalService
 from bot.gateway.intake import GatewayIntake
-from bot.gateway.reports import Reports
+from bot.gateway.operations.alerts import OperatorAlerts
 
 
 class Door:
     """`contracts.channel.Intake` in front of the gateway's."""
 
-    def __init__(self, intake: GatewayIntake, reports: Reports, approvals: ApprovalDesk) -> None:
+    def __init__(self, intake: GatewayIntake, reports: OperatorAlerts, approvals: ApprovalService) -> None:
         self._intake = intake
         self._reports = reports
         self._approvals = approvals

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.gateway.breath import Breath
-from bot.gateway.holds import Holds
-from bot.gateway.places import Places
-from bot.gateway.queueing import Mode, belongs, person, plain
+from bot.gateway.debouncer import Debouncer
+from bot.gateway.queue_modes import QueueMode, belongs, person, plain
+from bot.gateway.start_throttle import StartThrottle
+from bot.gateway.turn_slots import TurnSlots
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class TurnPlan:
     """What one turn answers: a message and the rest of its burst. `begun`: it did begin, before a restart."""
 
     first: Inbound
@@ -48,7 +48,7 @@ class _Lane:
     """What waits, by person; the people in the order in which they come next."""
 
     people: dict[UserRef, deque[_Waiting]] = field(default_factory=dict)
-    running: Portion | None = None
+    running: TurnPlan | None = None
 
 
 class Lanes:
@@ -62,13 +62,13 @@ class Lanes:
 
     def __init__(
         self,
-        work: Callable[[Portion], Awaitable[None]],
-        sorry: Callable[[Portion], Awaitable[None]],
+        work: Callable[[TurnPlan], Awaitable[None]],
+        sorry: Callable[[TurnPlan], Awaitable[None]],
         *,
         limit: int,
         log: Log,
         clock: Clock,
-        mode: Mode,
+        mode: QueueMode,
         debounce: float = 0.0,
         freed: Callable[[UserRef], None] = lambda _: None,
         rush: Callable[[], bool] = lambda: False,
@@ -80,9 +80,9 @@ class Lanes:
         self._mode = mode
         self._freed = freed
         self._full = full
-        self._places = Places(limit)
-        self._breath = Breath(self.go_on, rush)
-        self._holds = Holds(clock, debounce, self._quiet)
+        self._places = TurnSlots(limit)
+        self._breath = StartThrottle(self.go_on, rush)
+        self._holds = Debouncer(clock, debounce, self._quiet)
         self._lanes: dict[ChatKey, _Lane] = {}
         self._tasks: set[asyncio.Future[object]] = set()
         self._by_person: Counter[UserRef] = Counter()
@@ -310,14 +310,14 @@ class Lanes:
         if not lane.people:
             del self._lanes[chat_key]
 
-    def _portion(self, chat_key: ChatKey, lane: _Lane, who: UserRef) -> Portion:
+    def _portion(self, chat_key: ChatKey, lane: _Lane, who: UserRef) -> TurnPlan:
         """What is next of a person."""
         queue = lane.people[who]
         first = queue.popleft()
         rest: list[Inbound] = []
         while first.begun is None and queue and self._together(first, queue[0]):
             rest.append(queue.popleft().inbound)
-        portion = Portion(first.inbound, first.begun or tuple(rest), begun=first.begun is not None)
+        portion = TurnPlan(first.inbound, first.begun or tuple(rest), begun=first.begun is not None)
         self._less(chat_key, lane, who, len(portion.all))
         return portion
 
@@ -345,7 +345,7 @@ class Lanes:
             )
         ended(error is None)
 
-    def _ended(self, chat_key: ChatKey, portion: Portion, well: bool) -> None:  # noqa: FBT001 - a callback
+    def _ended(self, chat_key: ChatKey, portion: TurnPlan, well: bool) -> None:  # noqa: FBT001 - a callback
         if well:
             self._over(chat_key)
         else:

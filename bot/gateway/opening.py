@@ -16,8 +16,8 @@ from bot.contracts.journal import DeliveryRecord, InboxRecord, Journal
 from bot.gateway.arrears import Arrears
 from bot.gateway.changes import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.commands import CUT_OFF, once
-from bot.gateway.lanes import Lanes, Portion
-from bot.gateway.queueing import belongs, same_message, taken_in_at
+from bot.gateway.lanes import Lanes, TurnPlan
+from bot.gateway.queue_modes import belongs, same_message, taken_in_at
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, stops
 
@@ -166,13 +166,13 @@ class Opening:
             except errors.StorageError as error:
                 self._complain("a change could not be recorded", error)
 
-    async def _begun(self, rows: Sequence[_Row]) -> dict[ChatKey, Portion]:
+    async def _begun(self, rows: Sequence[_Row]) -> dict[ChatKey, TurnPlan]:
         """The turns that had begun: by chat, what a turn that a crash cut off was answering."""
         chats: dict[ChatKey, list[_Row]] = {}
         for row in rows:
             if row.inbound.chat_key not in self._running and self._old(row.inbound):
                 chats.setdefault(row.inbound.chat_key, []).append(row)
-        portions: dict[ChatKey, Portion] = {}
+        portions: dict[ChatKey, TurnPlan] = {}
         for chat_key, group in chats.items():
             portion = _portion(group, await self._cut_off(chat_key))
             if portion is not None:
@@ -198,7 +198,7 @@ class Opening:
                 self._complain("the archive cannot be read", error)
 
     def _put(
-        self, rows: Sequence[_Row], begun: dict[ChatKey, Portion], stopped: Callable[[Inbound], bool]
+        self, rows: Sequence[_Row], begun: dict[ChatKey, TurnPlan], stopped: Callable[[Inbound], bool]
     ) -> None:
         """Nothing is awaited here: what comes in meanwhile stands behind."""
         heads = {portion.first.request_id: portion for portion in begun.values()}
@@ -305,7 +305,7 @@ def _taken_up(row: _Row) -> bool:
     return any(one.ts >= edit.ts and revised(one, edit) == one for one in earlier)
 
 
-def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> Portion | None:
+def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> TurnPlan | None:
     """What the turn of one chat that had begun was answering; `sources` is what its transcript says of that."""
     found = {row.inbound.request_id: row for row in rows}
     head = found.get(sources[0]) if sources else None
@@ -314,7 +314,7 @@ def _portion(rows: Sequence[_Row], sources: Sequence[str]) -> Portion | None:
         return None
     rest = [found[source] for source in sources[1:] if source in found] if sources else []
     rest += [row for row in rows if row is not head and row not in rest and _together(row, head)]
-    return Portion(head.inbound, tuple(row.inbound for row in rest), begun=True)
+    return TurnPlan(head.inbound, tuple(row.inbound for row in rest), begun=True)
 
 
 def _together(row: _Row, head: _Row) -> bool:

@@ -17,10 +17,10 @@ from bot.contracts.journal import Outbox, OutboxFacts, OutboxState
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
+from bot.gateway.closed_chats import Targets
 from bot.gateway.grace import to_its_end
 from bot.gateway.items import Item, PutOff
-from bot.gateway.pace import UNSAID, Budget, Pacer, patience
-from bot.gateway.targets import Targets
+from bot.gateway.rate_limit import UNSAID, Budget, Pacer, patience
 from bot.gateway.waiting import Waiting
 
 MAX_ATTEMPTS = 6

@@ -12,9 +12,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.questions import Answer, Question
 from bot.gateway.address import Address
-from bot.gateway.approvals import SECONDS, ApprovalDesk
+from bot.gateway.approvals import SECONDS, ApprovalService
 from bot.gateway.delivery import Delivery
-from bot.gateway.queueing import follows
+from bot.gateway.queue_modes import follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class _Waiting:
     answer: asyncio.Future[Answer]
 
 
-class QuestionDesk:
+class QuestionService:
     """`contracts.questions.Questions` in the chats, beside the approvals, whose floor it stands on. A question does not outlive its
     process: nor does the call that it belongs to.
     """
 
     def __init__(
-        self, *, approvals: ApprovalDesk, delivery: Delivery, clock: Clock, ids: Ids, log: Log
+        self, *, approvals: ApprovalService, delivery: Delivery, clock: Clock, ids: Ids, log: Log
     ) -> None:
         self._approvals = approvals
         approvals.asks, approvals.answers = self._waiting_in, self._heard

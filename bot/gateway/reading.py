@@ -12,8 +12,8 @@ from bot.contracts.agent import Agent
 from bot.contracts.channel import Channel
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
-from bot.gateway.attachments import unread
-from bot.gateway.files import FileReader
+from bot.gateway.attachments.notices import unread
+from bot.gateway.attachments.reader import FileReader
 from bot.gateway.running import Turn
 
 CONTEXT_SECONDS = 20.0

@@ -11,8 +11,8 @@ from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import DeliveryRecord, Inbox, InboxRecord, Outbox, StepRecord, Steps
+from bot.gateway.attachments.reader import STEP as FILE
 from bot.gateway.completion import Expired
-from bot.gateway.files import STEP as FILE
 from bot.gateway.items import original
 
 NOTHING_YET = "I have not answered anything here yet."

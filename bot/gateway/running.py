@@ -8,8 +8,8 @@ from typing import Any
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
-from bot.gateway.lanes import Portion
-from bot.gateway.queueing import same_message
+from bot.gateway.lanes import TurnPlan
+from bot.gateway.queue_modes import same_message
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +19,7 @@ class Turn:
     them; `reading` reads what it begins with; `asked` and `over` tell of the agent.
     """
 
-    portion: Portion
+    portion: TurnPlan
     joined: list[Inbound] = field(default_factory=list)
     open: list[Inbound] = field(default_factory=list)
     withdrawn: set[str] = field(default_factory=set)

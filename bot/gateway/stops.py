@@ -11,7 +11,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
-from bot.gateway.queueing import person
+from bot.gateway.queue_modes import person
 from bot.gateway.running import Running, Turn
 
 MOST_HEARD = 100

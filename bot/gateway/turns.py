@@ -17,19 +17,19 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access
 from bot.gateway.address import Address
-from bot.gateway.approvals import ApprovalDesk, Floor
-from bot.gateway.attachments import may_hold_text, unseen
+from bot.gateway.approvals import ApprovalService, TurnSuspension
+from bot.gateway.attachments.notices import may_hold_text, unseen
+from bot.gateway.attachments.reader import FileReader
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.changes import Changes, Rest
 from bot.gateway.commands import Commands, beside, once
 from bot.gateway.delivery import ChatReply, Delivery
-from bot.gateway.files import FileReader
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import merged
-from bot.gateway.lanes import Lanes, Portion
+from bot.gateway.lanes import Lanes, TurnPlan
 from bot.gateway.opening import TOLD, Opening
 from bot.gateway.presence import working
-from bot.gateway.queueing import MODES, belongs, follows, joins, person, plain
+from bot.gateway.queue_modes import MODES, belongs, follows, joins, person, plain
 from bot.gateway.reading import Reading
 from bot.gateway.removals import Removals
 from bot.gateway.running import Running, Turn
@@ -55,7 +55,7 @@ class Turns:
         journal: Journal,
         delivery: Delivery,
         access: Access,
-        approvals: ApprovalDesk,
+        approvals: ApprovalService,
         files: FileReader,
         clock: Clock,
         log: Log,
@@ -82,7 +82,7 @@ class Turns:
             freed=self._freed, rush=self._rush, full=full,
         )  # fmt: skip
         self._approvals = approvals
-        approvals.floor = Floor(self._running, self.lanes.parked, self._unread)
+        approvals.floor = TurnSuspension(self._running, self.lanes.parked, self._unread)
         late = self._late = dict[str, str]()
         self.opening = Opening(
             agent=agent, journal=journal, arrears=delivery.arrears, lanes=self.lanes, running=self._running, aside=self._aside,
@@ -200,7 +200,7 @@ class Turns:
 
     # ------------------------------------------------------------ work
 
-    async def work(self, portion: Portion) -> None:
+    async def work(self, portion: TurnPlan) -> None:
         """One portion from claim to done. Cancelled, it stays unfinished in the journal."""
         first = portion.first
         turn = self._running.get(first.chat_key)
@@ -246,7 +246,7 @@ class Turns:
         await self._delivered(to)
         return TOLD
 
-    async def _sorry(self, portion: Portion) -> None:
+    async def _sorry(self, portion: TurnPlan) -> None:
         """Work failed in a way that nobody foresaw: the person hears of it, and it is not tried again."""
         first = portion.first
         with turn_scope(chat_key=first.chat_key, request_id=first.request_id):

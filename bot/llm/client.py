@@ -74,7 +74,7 @@ class AnthropicModel:
     """`contracts.model.Model` over the Messages API: one call, one request; every failure an `errors.ModelError`.
 
     `base_url` is the root of a compatible endpoint. The environment's settings for the library are not looked at:
-    what is configured is what holds. `pace` is as in `contracts.channel.Surroundings`.
+    what is configured is what holds. `pace` is as in `contracts.channel.ChannelDeps`.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(root: Path, faults: Faults, address: Path | None, speed: float, since: float) -> int:
     real = system.SystemClock()
     clock = SteeredClock(real if speed == 1.0 else FastClock(real, speed, since))
-    outside = serving.Outside(
+    outside = serving.Environment(
         clock=clock,
         disk=faults.disk(system.SystemDisk()),
         ids=system.UlidSource(clock),

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot import errors, text
-from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from channels import slash
@@ -51,7 +51,7 @@ class ConsoleChannel:
 
     name = NAME
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ChannelDeps) -> None:
         self.addresses: tuple[str, ...] = ()
         self._around = around
         self._chats: OrderedDict[str, _Chat] = OrderedDict()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from bot.contracts.channel import Channel, Manifest, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from channels.console.settings import KEYS, NAME, ConsoleSettings
 
 
-def build(_settings: ConsoleSettings, around: Surroundings) -> Channel:
+def build(_settings: ConsoleSettings, around: ChannelDeps) -> Channel:
     from channels.console.adapter import ConsoleChannel
 
     return ConsoleChannel(around)

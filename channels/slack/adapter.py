@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json
-from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -25,13 +25,13 @@ from bot.contracts.recall import Belonging
 from bot.text import clean
 from channels.slack import buttons, cards, download, events, failures, members, render
 from channels.slack import inbound as incoming
+from channels.slack.dead_letters import skeleton
 from channels.slack.hooks import Hooks
-from channels.slack.letters import skeleton
 from channels.slack.link import Door, Handler, LibraryLog, Link
 from channels.slack.names import Names
 from channels.slack.settings import LOOPBACK, SlackSettings
-from channels.slack.signs import Signs
 from channels.slack.twins import Twins
+from channels.slack.typing_indicator import TypingIndicator
 
 CALL_SECONDS = 20.0
 HELLO_SECONDS = 15.0
@@ -52,7 +52,7 @@ class SlackChannel:
     def __init__(
         self,
         settings: SlackSettings,
-        outside: Surroundings,
+        outside: ChannelDeps,
         *,
         call_seconds: float = CALL_SECONDS,
         ping_seconds: float = PING_SECONDS,
@@ -68,12 +68,12 @@ class SlackChannel:
         self._client: AsyncWebClient | None = None
         self._link: Link | None = None
         self._intake: Intake | None = None
-        self._me: incoming.Me | None = None
+        self._me: incoming.BotIdentity | None = None
         self._site = ""
-        self._strange = events.Strange(outside.log)
+        self._strange = events.UnexpectedEvent(outside.log)
         self._hooks = Hooks()
         self._twins = Twins()
-        self._signs = Signs(outside.log)
+        self._signs = TypingIndicator(outside.log)
         self._form = cards.Form(outside.log)
 
     # Coming and going
@@ -110,14 +110,14 @@ class SlackChannel:
             self._client.proxy = None
         return self._client
 
-    async def _who_am_i(self, client: AsyncWebClient) -> incoming.Me:
+    async def _who_am_i(self, client: AsyncWebClient) -> incoming.BotIdentity:
         answer = await client.auth_test()
         team, user, bot = answer.get("team_id"), answer.get("user_id"), answer.get("bot_id")
         if not (isinstance(team, str) and isinstance(user, str) and isinstance(bot, str)):
             raise errors.ChannelRefused("Slack says that channels.slack.botToken is not the token of a bot")
         site = answer.get("url")
         self._site = site if isinstance(site, str) else ""
-        return incoming.Me(team=team, user=user, bot=bot)
+        return incoming.BotIdentity(team=team, user=user, bot=bot)
 
     async def _connect(self, client: AsyncWebClient) -> None:
         link = self._link = Link(

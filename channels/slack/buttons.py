@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound
 from channels.slack import address
-from channels.slack.inbound import ChannelId, Label, Me, Ts, Unreadable, UserId
+from channels.slack.inbound import BotIdentity, ChannelId, Label, Ts, Unreadable, UserId
 
 ASKED = "This waits for an approval."
 """What a notification shows of a message with buttons."""
@@ -69,7 +69,7 @@ def content(markdown: str, target: Mapping[str, str]) -> Json:
     return {"text": ASKED, "blocks": [{"type": "markdown", "text": markdown}, *actions]}
 
 
-def read(body: Json, me: Me, now: float) -> Inbound | None:
+def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
     """A press as a command of whoever pressed; None for any button but ours. Raises `Unreadable`."""
     found = _ours(body)
     if found is None:

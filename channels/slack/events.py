@@ -154,7 +154,7 @@ def is_strange(kind: str, subtype: object = None) -> bool:
     return kind not in HANDLED | IGNORED
 
 
-class Strange:
+class UnexpectedEvent:
     """One debug line for the first event of each type that nobody has thought of."""
 
     def __init__(self, log: Log) -> None:

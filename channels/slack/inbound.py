@@ -31,7 +31,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class BotIdentity:
     """Who the bot is in its workspace."""
 
     team: str
@@ -156,7 +156,7 @@ def milliseconds(ts: str) -> int:
     return int(seconds) * 1000 + int(fraction[:3].ljust(3, "0"))
 
 
-def read_event(body: Json, me: Me) -> Inbound | None:
+def read_event(body: Json, me: BotIdentity) -> Inbound | None:
     """An `event_callback` as an `Inbound`; None where it is no message for the bot. Raises `Unreadable`."""
     parsed = _parse(_Body, body)
     event, event_id = parsed.event, parsed.event_id
@@ -176,7 +176,7 @@ def read_event(body: Json, me: Me) -> Inbound | None:
     return _message(_parse(_New, event), event_id, me)
 
 
-def read_command(body: Json, me: Me, now: float) -> Inbound:
+def read_command(body: Json, me: BotIdentity, now: float) -> Inbound:
     """`/shipmate word args` as an `Inbound`. Slack has no slash commands in threads."""
     slash = _parse(_Slash, body)
     words = unescape(slash.text or "").strip(_LEAD).split(None, 1) or ["help"]
@@ -194,7 +194,7 @@ def read_command(body: Json, me: Me, now: float) -> Inbound:
     )
 
 
-def read_thread(messages: Any, me: Me, before: str) -> list[Quoted]:
+def read_thread(messages: Any, me: BotIdentity, before: str) -> list[Quoted]:
     """Messages of `conversations.replies` older than `before`, oldest first; what is no message is left out."""
     found: list[tuple[int, Quoted]] = []
     for message in messages if isinstance(messages, list) else []:
@@ -222,7 +222,7 @@ def _micro(ts: str) -> int:
     return int(seconds) * 10**9 + int(fraction.ljust(9, "0"))
 
 
-def _message(post: _New, event_id: str, me: Me) -> Inbound | None:
+def _message(post: _New, event_id: str, me: BotIdentity) -> Inbound | None:
     if me.wrote(post):
         return None
     if post.user is None and post.bot_id is None:
@@ -243,7 +243,7 @@ def _message(post: _New, event_id: str, me: Me) -> Inbound | None:
     return found
 
 
-def _whole(me: Me, post: _New) -> str:
+def _whole(me: BotIdentity, post: _New) -> str:
     """The key of what a mention may lack of its message."""
     return f"slack:{me.team}:message:{post.channel}:{post.ts}:whole"
 
@@ -272,7 +272,7 @@ def rest(message: Inbound) -> Inbound | None:
     return message.model_copy(update=update)
 
 
-def _change(event: _Changed, event_id: str, me: Me) -> Inbound | None:
+def _change(event: _Changed, event_id: str, me: BotIdentity) -> Inbound | None:
     post, before = event.message, event.previous_message
     if post.subtype == "tombstone":
         return _delete(event.channel, before, event_id, me)
@@ -299,7 +299,7 @@ def _is_message(post: _Post) -> bool:
     return post.subtype is None or post.subtype in events.MESSAGES
 
 
-def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound | None:
+def _delete(channel: str, post: _Post | None, event_id: str, me: BotIdentity) -> Inbound | None:
     # Without the message that is gone nobody can say whose it was, so nobody's rights can be looked up.
     if post is None or me.wrote(post) or (post.user is None and post.bot_id is None) or not _is_message(post):
         return None
@@ -313,7 +313,7 @@ def _delete(channel: str, post: _Post | None, event_id: str, me: Me) -> Inbound 
     return _inbound(channel, post, keys, addressed, me, kind="delete", words="")
 
 
-def _stop(event: _Stopped, event_id: str, me: Me) -> Inbound:
+def _stop(event: _Stopped, event_id: str, me: BotIdentity) -> Inbound:
     """The stop button of a session. Its place is the target of the message that the session answers."""
     place = {"channel": event.channel, "thread_ts": event.thread_ts}
     direct = address.is_direct(event.channel)
@@ -340,7 +340,7 @@ def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:
     return "thread" if post.thread is not None else None
 
 
-def _changed_place(channel: str, me: Me, *versions: _Post) -> Addressed | None:
+def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed | None:
     """Why a change is for the bot: because one of the message's versions, the newest first, was."""
     found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
     if found is None and any(_is_known(_command(post.words, me)) for post in versions):
@@ -359,7 +359,7 @@ def _addressed(post: _New, command: Command | None, *, mentioned: bool) -> Addre
     return place
 
 
-def _command(words: str, me: Me) -> Command | None:
+def _command(words: str, me: BotIdentity) -> Command | None:
     """`!word args` at the start, or after a mention of the bot."""
     start = words.lstrip(_LEAD)
     mention = re.match(rf"<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s:,]*", start)
@@ -374,7 +374,7 @@ def _inbound(
     post: _Post,
     keys: tuple[str, ...],
     addressed: Addressed,
-    me: Me,
+    me: BotIdentity,
     *,
     kind: Kind = "message",
     command: Command | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.contracts.channel import Channel, EditPace, Manifest, Pace, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace
 from channels.slack import address
 from channels.slack.settings import SlackSettings
 
@@ -13,7 +13,7 @@ notify anybody. Everything you send goes into the thread of the message you answ
 more than 11,500 characters is cut into several."""
 
 
-def _build(settings: SlackSettings, outside: Surroundings) -> Channel:
+def _build(settings: SlackSettings, outside: ChannelDeps) -> Channel:
     from channels.slack.adapter import SlackChannel
 
     return SlackChannel(settings, outside)

@@ -12,7 +12,7 @@ from telegram.error import BadRequest, ChatMigrated, InvalidToken, TelegramError
 
 from bot import errors, text
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -58,7 +58,7 @@ class TelegramChannel:
     name = "telegram"
     addresses: tuple[str, ...] = ()
 
-    def __init__(self, settings: TelegramSettings, around: Surroundings, *, patience: float = 20.0) -> None:
+    def __init__(self, settings: TelegramSettings, around: ChannelDeps, *, patience: float = 20.0) -> None:
         self._token = settings.bot_token or ""
         self._base_url = settings.base_url
         self._around = around

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bot.contracts.channel import Channel, EditPace, Manifest, Pace, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest, Pace
 from channels.telegram import address
 from channels.telegram.settings import TelegramSettings
 
 
-def _build(settings: TelegramSettings, around: Surroundings) -> Channel:
+def _build(settings: TelegramSettings, around: ChannelDeps) -> Channel:
     from channels.telegram.adapter import TelegramChannel
 
     return TelegramChannel(settings, around)

@@ -16,11 +16,11 @@ from telegram.error import Conflict, InvalidToken, TelegramError
 
 from bot import errors
 from bot.contracts.base import Json
-from bot.contracts.channel import Health, Intake, Surroundings
+from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
 from channels.telegram import inbound, kinds
-from channels.telegram.known import Known
 from channels.telegram.moves import Moves
+from channels.telegram.recent_messages import RecentMessages
 from channels.telegram.wire import Bot, Flood
 
 HOLD = 10
@@ -95,7 +95,7 @@ class Poll:
     """From `start` to `stop`; `health` says how it goes."""
 
     def __init__(
-        self, bot: Bot, intake: Intake, around: Surroundings, *, moves: Moves, patience: float
+        self, bot: Bot, intake: Intake, around: ChannelDeps, *, moves: Moves, patience: float
     ) -> None:
         self._bot = bot
         self._moves = moves
@@ -107,7 +107,7 @@ class Poll:
         self._trouble = ""
         self._failures = 0
         self._contest: _Contest | None = None
-        self._known = Known()
+        self._known = RecentMessages()
         self._offset: int | None = None
         self._confirmed: int | None = None
         self._taken: set[int] = set()

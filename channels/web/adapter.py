@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bot import errors, text
-from bot.contracts.channel import Health, HttpServer, Intake, Surroundings
+from bot.contracts.channel import ChannelDeps, Health, HttpServer, Intake
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
@@ -33,7 +33,7 @@ class WebChannel:
 
     name = NAME
 
-    def __init__(self, settings: WebSettings, around: Surroundings) -> None:
+    def __init__(self, settings: WebSettings, around: ChannelDeps) -> None:
         if settings.token is None and not guard.is_loopback(settings.host):
             raise errors.ConfigError(
                 f"channels.web.host: {settings.host!r} can be reached from other machines; set "

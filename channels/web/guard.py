@@ -81,7 +81,7 @@ class Visitor:
 
 
 class Guard:
-    """`user_of` and `operators` as `contracts.channel.Surroundings` has them."""
+    """`user_of` and `operators` as `contracts.channel.ChannelDeps` has them."""
 
     def __init__(
         self,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from bot.contracts.channel import Channel, EditPace, Manifest, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, EditPace, Manifest
 from channels.web.settings import KEYS, NAME, WebSettings
 
 
-def build(settings: WebSettings, around: Surroundings) -> Channel:
+def build(settings: WebSettings, around: ChannelDeps) -> Channel:
     """Raises `errors.ConfigError` where strangers could reach a page without a token."""
     from channels.web.adapter import WebChannel
 

@@ -18,7 +18,7 @@ from aiohttp import web
 from bot import errors, text
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.channel import Intake, Surroundings
+from bot.contracts.channel import ChannelDeps, Intake
 from channels.web import own
 from channels.web.guard import Guard, Tries, Visitor
 from channels.web.rooms import STREAMS, Rooms, Said, Stream, event
@@ -74,7 +74,7 @@ Take = Callable[[str, str, str], Awaitable[bool]]
 
 
 class Pages:
-    def __init__(self, guard: Guard, rooms: Rooms, around: Surroundings, take: Take, *, most: int) -> None:
+    def __init__(self, guard: Guard, rooms: Rooms, around: ChannelDeps, take: Take, *, most: int) -> None:
         self._guard, self._rooms, self._around, self._take = guard, rooms, around, take
         self._most = most
         self._places = Counter[str]()

@@ -19,7 +19,6 @@ from pydantic import BaseModel
 
 from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
-from bot.chores import IDLE_SECONDS, TEND_SECONDS
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
@@ -37,6 +36,7 @@ from bot.history.memory_files import NoteStore
 from bot.history.names import encode
 from bot.history.transcript import Transcript
 from bot.llm.body import body_of, headers_of
+from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
 from bot.system import SystemDisk, UlidSource
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from bot import errors, ports, text
 from bot.connections import Connections
-from bot.contracts.channel import Channel, Files, Manifest, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, Files, Manifest
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
@@ -104,11 +104,11 @@ class Rig(Protocol):
         ...
 
 
-def surroundings(folder: Path, clock: Clock | None = None) -> Surroundings:
+def surroundings(folder: Path, clock: Clock | None = None) -> ChannelDeps:
     """What a channel under test is built with."""
     home = folder / ".ship"
     home.mkdir(mode=0o700, exist_ok=True)
-    return Surroundings(
+    return ChannelDeps(
         clock=clock or SystemClock(),
         log=MemoryLog(),
         rng=random.Random(1),

@@ -17,7 +17,7 @@ from bot import errors, text
 from bot.contracts.base import Json
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.delivery import MISSED
-from bot.gateway.losses import WORDS as LOST
+from bot.gateway.operations.losses import WORDS as LOST
 from bot.gateway.outbox import REPEATED
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault

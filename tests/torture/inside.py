@@ -14,7 +14,7 @@ import pytest
 from bot import app, serving
 from bot.contracts.environment import Clock
 from bot.gateway import grace
-from bot.serving import Gateway, Outside
+from bot.serving import Environment, Gateway
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
 from tests.blackbox.conftest import START_SECONDS, World
@@ -68,7 +68,7 @@ class Inside:
             self._life.result()
 
     async def _live(self) -> None:
-        outside = Outside(
+        outside = Environment(
             clock=self._clock,
             disk=self.faults.disk(SystemDisk()),
             ids=UlidSource(self._clock),

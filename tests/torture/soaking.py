@@ -20,7 +20,7 @@ from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
 from bot.rss_monitor import one_heap
-from bot.serving import Gateway, Outside, serving
+from bot.serving import Environment, Gateway, serving
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock
@@ -313,7 +313,7 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
     def platform(made: Channel) -> Channel:
         return platforms.setdefault(made.name, Platform(made.name, rng))
 
-    outside = Outside(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
+    outside = Environment(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
     log = JsonlLog(settings.home / "logs", clock=clock, disk=outside.disk, ids=outside.ids)
     gateway = app.assemble(settings, outside, log, ["telegram", "slack"], dashboard=False)
     lived = Soak(gateway, platforms, clock, rng, chatter)

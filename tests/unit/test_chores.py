@@ -11,11 +11,17 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.chores import KEEP_ARTIFACT_DAYS, KEEP_FAILED_SECONDS, KEEP_LOG_DAYS, KEEP_SECONDS, Chores
 from bot.contracts.identity import ChatKey
 from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
+from bot.maintenance import (
+    KEEP_ARTIFACT_DAYS,
+    KEEP_FAILED_SECONDS,
+    KEEP_LOG_DAYS,
+    KEEP_SECONDS,
+    MaintenanceJobs,
+)
 from bot.reserve import PIECE, Reserve
 from bot.rss_monitor import RssMonitor
 from bot.testing.clock import FakeClock
@@ -109,16 +115,16 @@ class House:
     def _resume(self) -> None:
         self.resumed += 1
 
-    def process(self, holder: str) -> Chores:
+    def process(self, holder: str) -> MaintenanceJobs:
         reports: Any = self.told
         pool: Any = self.pool
         memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
-        return Chores(
+        return MaintenanceJobs(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
             logs=self.logs, artifacts=self.artifacts, servers=self.servers, reserve=self.reserve, resume=self._resume, clock=self.clock, log=self.log,
         )  # fmt: skip
 
-    async def do(self, chores: Chores, name: str) -> None:
+    async def do(self, chores: MaintenanceJobs, name: str) -> None:
         (chore,) = [chore for chore in chores.all() if chore.name == name]
         await chore.run()
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from bot import app, chores, config, discovery, errors, stops
+from bot import app, config, discovery, errors, stops
+from bot import maintenance as chores
 from bot import serving as serving_module
 from bot.contracts.agent import TurnRequest
 from bot.contracts.channel import Channel, Health, Intake
@@ -19,7 +20,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelFacts
 from bot.instance import prepare_home
-from bot.serving import Gateway, Outside, serving
+from bot.serving import Environment, Gateway, serving
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.disk import Failure, FaultyDisk
@@ -37,7 +38,7 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
     (tmp_path / "ship.json").write_text(json.dumps({"llm": {"provider": "demo"}}))
     settings = config.load(tmp_path, discovery.manifests(), {})
     prepare_home(settings.home)
-    outside = Outside(disk=disk)
+    outside = Environment(disk=disk)
     log = JsonlLog(settings.home / "logs", clock=outside.clock, disk=SystemDisk(), ids=outside.ids)
     return app.assemble(settings, outside, log, [], dashboard=False)
 
@@ -111,7 +112,7 @@ def house(tmp_path: Path) -> Gateway:
     settings = config.load(tmp_path, discovery.manifests(), {})
     prepare_home(settings.home)
     wrap: Any = Hanging
-    outside = Outside(channel=wrap)
+    outside = Environment(channel=wrap)
     log = JsonlLog(settings.home / "logs", clock=outside.clock, disk=SystemDisk(), ids=outside.ids)
     return app.assemble(settings, outside, log, ["web"])
 

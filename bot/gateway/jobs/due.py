@@ -24,7 +24,7 @@ from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import zones
 from bot.gateway.jobs.plans import MOST_MISSED
-from bot.gateway.jobs.records import Book, Planned
+from bot.gateway.jobs.store import JobStore, ScheduledJob
 
 FAILURES = 3
 """So many in a row pause a job."""
@@ -36,20 +36,20 @@ ASK_AGAIN_SECONDS = 60.0
 """Until a platform that does not say who is in a chat is asked again."""
 
 
-class TakesIn(Protocol):
+class AcceptsInbound(Protocol):
     """The gateway's door (`bot.gateway.intake`)."""
 
     async def accept(self, inbound: Inbound) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
+class JobGateway:
     """What the gateway lends, once it stands. `ready` says whether a channel is connected: before that nothing of it is
     due.
     """
 
     access: Access
-    intake: TakesIn
+    intake: AcceptsInbound
     ready: Callable[[str], bool]
 
 
@@ -65,11 +65,11 @@ class JobLimits:
 class DueJobs:
     """Looks at what is due."""
 
-    gateway: Lent
+    gateway: JobGateway
 
     def __init__(
         self,
-        book: Book,
+        book: JobStore,
         *,
         journal: Inbox,
         channels: Mapping[str, Channel],
@@ -117,7 +117,7 @@ class DueJobs:
             if self.gateway.ready(job.channel):
                 await self._see_to(job, now)
 
-    async def _set_back(self, job: Planned, now: float) -> None:
+    async def _set_back(self, job: ScheduledJob, now: float) -> None:
         """Where the clock was set back, the next time must not be waited for as long as that. A time of a wall clock
         that comes again is found to be served.
         """
@@ -127,7 +127,7 @@ class DueJobs:
         if following is not None and following < job.next:
             await self._book.put(job.model_copy(update={"next": following}))
 
-    async def _begun_anew(self, job: Planned, now: float) -> Planned:
+    async def _begun_anew(self, job: ScheduledJob, now: float) -> ScheduledJob:
         """What counts elapsed time counts on from here where the clock was set back. Not before a time that is being
         served is over: that is known by when the counting began.
         """
@@ -137,7 +137,7 @@ class DueJobs:
         update = {"plan": plan.model_copy(update={"begin": now}), "next": now + plan.every, "served": ()}
         return await self._book.put(job.model_copy(update=update))
 
-    async def _see_to(self, job: Planned, now: float) -> None:
+    async def _see_to(self, job: ScheduledJob, now: float) -> None:
         if job.tell:
             job = await self._tell(job)
             if job.tell:
@@ -158,7 +158,7 @@ class DueJobs:
             job = await self._book.put(job.model_copy(update=update))
         await self._fire(job, job.firing or 0.0, now)
 
-    async def _fire(self, job: Planned, due: float, now: float) -> None:
+    async def _fire(self, job: ScheduledJob, due: float, now: float) -> None:
         if job.has_served(due):
             await self._settle(job)
         elif now - due > self._limits.grace:
@@ -176,7 +176,7 @@ class DueJobs:
             )
             self._note(job, "due" if fresh else "was due, and is taken in already", due, missed=job.missed)
 
-    async def _settle(self, job: Planned, tell: str = "") -> None:
+    async def _settle(self, job: ScheduledJob, tell: str = "") -> None:
         """A time is over without a turn."""
         self._unsure.pop(job.id, None)
         if job.next is None and not tell:
@@ -184,7 +184,7 @@ class DueJobs:
         else:
             await self._book.put(job.model_copy(update={"firing": None, "missed": 0, "tell": tell}))
 
-    async def _ended(self, job: Planned, due: float) -> Planned:
+    async def _ended(self, job: ScheduledJob, due: float) -> ScheduledJob:
         """See whether the turn of a time is over, and what it came to."""
         key = job.key(due)
         found = await self._journal.about(job.chat_key, "", key)
@@ -199,7 +199,7 @@ class DueJobs:
             self._note(job, "paused: it failed three times in a row", due, level="warn")
         return await self._book.put(job.model_copy(update=update))
 
-    async def _barred(self, job: Planned) -> str | None:
+    async def _barred(self, job: ScheduledJob) -> str | None:
         """Why a job must not run, "" where it may; None where that is not clear yet."""
         standing = self.gateway.access.standing(job.channel, job.user_id, job.chat_id, job.chat_type)
         if not standing.allowed:
@@ -211,7 +211,7 @@ class DueJobs:
             return ""
         return await self._gone_from(job, channel)
 
-    async def _gone_from(self, job: Planned, channel: KnowsMembers) -> str | None:
+    async def _gone_from(self, job: ScheduledJob, channel: KnowsMembers) -> str | None:
         """As `_barred`, of whether its person is in its group."""
         if self._clock.monotonic() < self._unsure.get(job.id, -math.inf):
             return None
@@ -239,7 +239,7 @@ class DueJobs:
         del self._doubts[job.id]
         return "its person is not in that chat any more" if doubts else ""
 
-    async def _tell(self, job: Planned) -> Planned:
+    async def _tell(self, job: ScheduledJob) -> ScheduledJob:
         """Say in the chat what has to be said: at least once, whatever happens. Where the platform asks to wait, later."""
         to = self._address(job)
         if self._delivery.frozen(to):
@@ -252,11 +252,11 @@ class DueJobs:
             self._note(job, "its chat could not be told", job.next, level="warn", cause=str(error))
         return await self._book.put(job.model_copy(update={"tell": ""}))
 
-    def _address(self, job: Planned) -> Address:
+    def _address(self, job: ScheduledJob) -> Address:
         """Its chat, under a name of its own."""
         return Address(job.channel, job.chat_id, job.chat_key, job.chat_type, job.target, self._ids.ulid())
 
-    def _skipped(self, job: Planned, due: float) -> str:
+    def _skipped(self, job: ScheduledJob, due: float) -> str:
         where = job.plan.where
         before = f" and {job.missed} times before" if job.missed else ""
         why = "find out whether you are still in this chat" if job.id in self._unsure else "run it"
@@ -266,14 +266,14 @@ class DueJobs:
         )
         return words + (f" It is due next {zones.written(job.next, where)}." if job.next is not None else "")
 
-    def _gave_up(self, job: Planned) -> str:
+    def _gave_up(self, job: ScheduledJob) -> str:
         return (
             f"I have paused job {job.id} (“{title(job)}”): it failed three times in a row. jobs resume {job.id} (as a "
             f"command) goes on with it, jobs cancel {job.id} takes it back."
         )
 
     def _note(
-        self, job: Planned, what: str, due: float | None, *, level: Level = "info", **more: Any
+        self, job: ScheduledJob, what: str, due: float | None, *, level: Level = "info", **more: Any
     ) -> None:
         shown = zones.written(due, job.plan.where) if due is not None else None
         self._log.write(
@@ -297,11 +297,11 @@ def merged(due: Due) -> str:
     return MERGED.format(times=f"{least}{due.missed} times", those="those times are")
 
 
-def title(job: Planned) -> str:
+def title(job: ScheduledJob) -> str:
     return text.preview(job.prompt, 60)
 
 
-def _inbound(job: Planned, due: float, now: float) -> Inbound:
+def _inbound(job: ScheduledJob, due: float, now: float) -> Inbound:
     return Inbound(
         channel=job.channel,
         chat_id=job.chat_id,

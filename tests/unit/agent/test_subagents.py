@@ -10,9 +10,9 @@ import pytest
 from bot import config, errors
 from bot.agent.subagents import child, wording
 from bot.agent.subagents.limits import Limits
+from bot.composition import limits_of
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.rooms import limits_of
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, asked, events, priced, steps, told, work

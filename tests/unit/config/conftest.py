@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from bot import config
-from bot.contracts.channel import Channel, ChannelSettings, Manifest, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, ChannelSettings, Manifest
 
 
 class PigeonSettings(ChannelSettings):
@@ -26,7 +26,7 @@ class DoorSettings(ChannelSettings):
     token: str | None = None
 
 
-def build(settings: Any, around: Surroundings) -> Channel:
+def build(settings: Any, around: ChannelDeps) -> Channel:
     raise AssertionError("reading the configuration builds nothing")
 
 

@@ -19,14 +19,14 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.access import Access
-from bot.gateway.approvals import ApprovalDesk
+from bot.gateway.approvals import ApprovalService
+from bot.gateway.attachments.reader import FileReader
+from bot.gateway.attachments.reader import Limits as FileLimits
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
-from bot.gateway.files import FileReader
-from bot.gateway.files import Limits as FileLimits
 from bot.gateway.intake import GatewayIntake
-from bot.gateway.jobs.desk import JobDesk
-from bot.gateway.jobs.due import JobLimits, Lent
+from bot.gateway.jobs.due import JobGateway, JobLimits
+from bot.gateway.jobs.service import JobService
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
@@ -286,7 +286,7 @@ class Bench:
         )  # fmt: skip
         allow = {"tele": frozenset({"77", "-100"})}
         self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
-        self.approvals = ApprovalDesk(
+        self.approvals = ApprovalService(
             journal=self.journal, delivery=self.delivery, operators=frozenset({"tele:1"}), clock=self.clock,
             ids=self.ids, log=self.log, channels=self.channels, manifests=self.manifests,
         )  # fmt: skip
@@ -312,12 +312,12 @@ class Bench:
         )  # fmt: skip
         self.turns.intake = self.intake
         self.memory = NoteStore(root / "memory", disk=self.disk)
-        self.jobs = JobDesk(
+        self.jobs = JobService(
             journal=self.journal, channels=self.channels, delivery=self.delivery, redact=redact,
             limits=options.get("jobs", JobLimits()), timezone=options.get("zone", "UTC"), clock=self.clock,
             ids=self.ids, log=self.log,
         )  # fmt: skip
-        self.jobs.due.gateway = Lent(self.access, self.intake, self.turns.backlog.opened)
+        self.jobs.due.gateway = JobGateway(self.access, self.intake, self.turns.backlog.opened)
         self.turns.removals = Removals(
             journal=self.journal, archive=self.archive, artifacts=self.artifacts, memory=self.memory,
             agent=self.agent, access=self.access, manifests=self.manifests, clock=self.clock, log=self.log,

@@ -14,7 +14,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import DeliveryRecord, Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
-from bot.gateway.previews import NONE
+from bot.gateway.live.answer_preview import NONE
 from bot.history.archive import ChatStore
 from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.contracts.identity import ChatKey
 from bot.contracts.tasks import TaskEvent, TaskTotals
-from bot.gateway.board import ALONE_SECONDS, BAR, MOST, TOGETHER_SECONDS, Board
+from bot.gateway.live.progress_view import ALONE_SECONDS, BAR, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
 
 START = 1_800_000_000.0
@@ -24,8 +24,8 @@ def event(kind: str, task: str = "one", at: float = 0.0, **more: object) -> Task
     return dataclasses.replace(first, kind=kind, **more)  # type: ignore[arg-type]
 
 
-def board(*events: TaskEvent) -> Board:
-    made = Board()
+def board(*events: TaskEvent) -> ProgressState:
+    made = ProgressState()
     for one in events:
         made.told(one)
     return made
@@ -86,11 +86,11 @@ def test_only_what_takes_long_or_stands_beside_something_else_is_worth_showing()
     made.told(event("ended", "one", 2))
     made.told(event("ended", "two", 2))
     assert not made.worth(START + 100)
-    assert not Board().worth(START)
+    assert not ProgressState().worth(START)
 
 
 def test_tool_calls_of_the_turn_itself_count_too() -> None:
-    made = Board()
+    made = ProgressState()
     made.began("toolu_1", "run_shell", START)
     made.began("toolu_2", "web_fetch", START)
     made.ended("toolu_2", START + 5, failed=True)
@@ -102,7 +102,7 @@ def test_tool_calls_of_the_turn_itself_count_too() -> None:
 
 
 def test_of_many_those_that_run_or_failed_are_named_before_those_that_are_done() -> None:
-    made = Board()
+    made = ProgressState()
     for number in range(40):
         made.told(event("queued", f"n{number:02}"))
         made.told(event("started", f"n{number:02}"))

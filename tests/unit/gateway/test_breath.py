@@ -6,8 +6,8 @@ import asyncio
 import itertools
 from pathlib import Path
 
-from bot.gateway.breath import REST, Breath
-from bot.gateway.lanes import Portion
+from bot.gateway.lanes import TurnPlan
+from bot.gateway.start_throttle import REST, StartThrottle
 from bot.gateway.turns import RUSH
 from tests.unit.gateway.conftest import Bench
 
@@ -17,7 +17,7 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
     begun: list[int] = []
     original = bench.turns.work
 
-    async def work(portion: Portion) -> None:
+    async def work(portion: TurnPlan) -> None:
         begun.append(1)
         await original(portion)
 
@@ -40,7 +40,7 @@ async def test_between_the_beginnings_of_turns_the_loop_gets_to_what_comes_in(tm
 
 async def test_while_much_comes_in_the_next_turn_waits_a_little_and_no_longer() -> None:
     over = asyncio.Event()
-    breath = Breath(over.set, lambda: True)
+    breath = StartThrottle(over.set, lambda: True)
     breath.take()
     await asyncio.sleep(0)
     assert breath.taken

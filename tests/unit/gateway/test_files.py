@@ -14,9 +14,9 @@ from bot.contracts.channel import FILE_PIECE
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, SeenFile
 from bot.gateway.address import Address
-from bot.gateway.attachments import NO_ROOM
+from bot.gateway.attachments.notices import NO_ROOM
+from bot.gateway.attachments.reader import Limits
 from bot.gateway.delivery import ChatReply
-from bot.gateway.files import Limits
 from bot.gateway.stops import STOPPED
 from tests.unit.gateway.conftest import SECRET, Bench
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
-from bot.gateway.holds import Holds
-from bot.gateway.lanes import Lanes, Portion
-from bot.gateway.places import Places
-from bot.gateway.queueing import MODES
+from bot.gateway.debouncer import Debouncer
+from bot.gateway.lanes import Lanes, TurnPlan
+from bot.gateway.queue_modes import MODES
+from bot.gateway.turn_slots import TurnSlots
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
@@ -35,7 +35,7 @@ class Hall:
     def __init__(self, limit: int, **options: Any) -> None:
         self.clock = FakeClock()
         self.log = MemoryLog()
-        self.begun: list[Portion] = []
+        self.begun: list[TurnPlan] = []
         self.sorry: list[str] = []
         self.gates: dict[str, asyncio.Future[None]] = {}
         self.lanes = Lanes(
@@ -43,15 +43,15 @@ class Hall:
             mode=MODES[options.pop("mode", "followup")], **options,
         )  # fmt: skip
 
-    async def work(self, portion: Portion) -> None:
+    async def work(self, portion: TurnPlan) -> None:
         self.begun.append(portion)
         gate = self.gates[portion.first.request_id] = asyncio.get_running_loop().create_future()
         await gate
 
-    async def excuse(self, portion: Portion) -> None:
+    async def excuse(self, portion: TurnPlan) -> None:
         self.sorry.append(portion.first.text)
 
-    async def end(self, portion: Portion, error: Exception | None = None) -> None:
+    async def end(self, portion: TurnPlan, error: Exception | None = None) -> None:
         gate = self.gates.pop(portion.first.request_id)
         if error is not None:
             gate.set_exception(error)
@@ -147,7 +147,7 @@ async def test_everything_is_done_once_in_each_persons_order_and_never_two_at_on
     limit: int, steps: list[tuple[str, str, bool]]
 ) -> None:
     hall = Hall(limit)
-    running: list[Portion] = []
+    running: list[TurnPlan] = []
 
     async def end_one() -> None:
         await hall.settle()
@@ -310,7 +310,7 @@ async def test_the_next_of_a_person_are_those_before_what_others_wrote() -> None
 
 
 def test_standing_places_that_were_left_do_not_pile_up() -> None:
-    places = Places(1_000)
+    places = TurnSlots(1_000)
     person = UserRef("tele", "a")
     places.enter(person)
     for _ in range(1_000):
@@ -389,7 +389,7 @@ class TestBursts:
     async def test_a_timer_that_nobody_needs_ends(self) -> None:
         told: list[ChatKey] = []
         clock = FakeClock()
-        holds = Holds(clock, 1.0, told.append)
+        holds = Debouncer(clock, 1.0, told.append)
         holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
         holds.burst(ChatKey.parse("tele:chat:y"), UserRef("tele", "a"), at=None, held=True)
         holds.end(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"))

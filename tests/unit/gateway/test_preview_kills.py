@@ -10,8 +10,8 @@ import pytest
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import grace
+from bot.gateway.live.answer_preview import GOES_ON, Previewing
 from bot.gateway.outbox import REPEATED
-from bot.gateway.previews import GOES_ON, Previewing
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event

@@ -10,7 +10,7 @@ import pytest
 
 from bot import errors
 from bot.contracts.channel import EditPace, Pace
-from bot.gateway.board import ALONE_SECONDS
+from bot.gateway.live.progress_view import ALONE_SECONDS
 from bot.gateway.presence import working
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event

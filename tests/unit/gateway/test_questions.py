@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Origin, Quoted
 from bot.contracts.questions import Answer, Question
 from bot.gateway.approvals import SECONDS
-from bot.gateway.questions import QuestionDesk
+from bot.gateway.questions import QuestionService
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
 
@@ -24,7 +24,7 @@ class Asks(Desk):
 
     def __init__(self, root: Path, **options: Any) -> None:
         super().__init__(root, **options)
-        self.questions = QuestionDesk(
+        self.questions = QuestionService(
             approvals=self.approvals, delivery=self.delivery, clock=self.clock, ids=self.ids, log=self.log
         )
         self.answers: list[Answer] = []

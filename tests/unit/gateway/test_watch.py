@@ -12,10 +12,10 @@ from bot import errors
 from bot.contracts.channel import Health
 from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import reports as reports_module
-from bot.gateway import watch as watch_module
-from bot.gateway.reports import EVERY, Reports
-from bot.gateway.watch import LOOK_EVERY, PATIENCE, Watch
+from bot.gateway.operations import alerts as reports_module
+from bot.gateway.operations import watchdog as watch_module
+from bot.gateway.operations.alerts import EVERY, OperatorAlerts
+from bot.gateway.operations.watchdog import LOOK_EVERY, PATIENCE, ChannelWatchdog
 from bot.journal.sqlite import SqliteJournal
 from tests.unit.gateway.conftest import Bench, FakeChannel, manifest
 
@@ -70,13 +70,15 @@ class Ward:
         self.bench.channels.update(channels)
         self.bench.manifests.update(manifests)
         self.reports = self.new_reports()
-        self.watch = Watch(channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log)
+        self.watch = ChannelWatchdog(
+            channels, manifests, self.reports, clock=self.bench.clock, log=self.bench.log
+        )
         for name in channels:
             self.watch.opened(name)
         self.running = asyncio.create_task(self.watch.run())
 
-    def new_reports(self) -> Reports:
-        return Reports(
+    def new_reports(self) -> OperatorAlerts:
+        return OperatorAlerts(
             {"tele:1", "chat:2", "local:3", "off:4"}, self.bench.channels, self.bench.manifests,
             journal=self.bench.journal, delivery=self.bench.delivery, clock=self.bench.clock,
             ids=self.bench.ids, log=self.bench.log,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.channel import Surroundings
+from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
@@ -124,7 +124,7 @@ async def idle(server: SlackServer, clock: FakeClock, tmp_path: Path) -> AsyncIt
             "ping_seconds": settings.pop("ping_seconds", 10.0),
         }
         given = {"bot_token": server.bot_token, "app_token": server.app_token, "base_url": server.api_url}
-        outside = Surroundings(clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path)
+        outside = ChannelDeps(clock=clock, log=log, rng=random.Random(1), home=tmp_path, root=tmp_path)
         made.append(SlackChannel(SlackSettings(**(given | settings)), outside, **timing))
         return made[-1]
 

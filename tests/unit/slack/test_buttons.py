@@ -11,10 +11,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command
 from bot.contracts.outbound import Outbound
 from channels.slack import buttons
-from channels.slack.inbound import Me, Unreadable
+from channels.slack.inbound import BotIdentity, Unreadable
 
 NAME = "01JC0000000000000000000ABC"
-ME = Me(team="T0TEAM", user="U0BOT", bot="B0BOT")
+ME = BotIdentity(team="T0TEAM", user="U0BOT", bot="B0BOT")
 
 
 def message(text: str, **target: str) -> Outbound:

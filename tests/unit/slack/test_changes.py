@@ -8,7 +8,7 @@ import pytest
 
 from channels.slack import events, inbound
 
-ME = inbound.Me(team="T0TEAM", user="U0SHIP", bot="B0SHIP")
+ME = inbound.BotIdentity(team="T0TEAM", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1800000000.000100", "1800000009.000200"
 
 

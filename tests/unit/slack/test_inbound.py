@@ -15,7 +15,7 @@ from bot.testing.slack import SlackServer
 from channels.slack import inbound
 from channels.slack.names import Names
 
-ME = inbound.Me(team="T1", user="U0SHIP", bot="B0SHIP")
+ME = inbound.BotIdentity(team="T1", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1700000000.000100", "1700000001.500000"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from channels.slack.letters import skeleton
+from channels.slack.dead_letters import skeleton
 
 HUGE = "🚢" * 20_000
 WRONG: tuple[Any, ...] = (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bot.contracts.channel import Surroundings
+from bot.contracts.channel import ChannelDeps
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.outbound import Outbound
@@ -37,7 +37,7 @@ class Bed:
     def build(self, *, patience: float = 20.0, **changes: Any) -> TelegramChannel:
         """Another channel for the same bot; `changes` are settings."""
         given = {"bot_token": self.server.token, "base_url": self.server.url, **changes}
-        around = Surroundings(self.clock, self.log, random.Random(1), self.folder, self.folder)
+        around = ChannelDeps(self.clock, self.log, random.Random(1), self.folder, self.folder)
         return TelegramChannel(TelegramSettings(**given), around, patience=patience)
 
     async def until(self, condition: Callable[[], bool]) -> None:

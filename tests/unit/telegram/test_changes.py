@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from telegram import Update
 
 from bot.testing.telegram import TelegramServer
-from channels.telegram import inbound, kinds, known, wire
+from channels.telegram import inbound, kinds, wire
+from channels.telegram import recent_messages as known
 from channels.telegram.manifest import MANIFEST
 from tests.unit.telegram.bed import GROUP, Bed
 from tests.unit.telegram.test_inbound import ALBUM, me, must, read, server
@@ -233,7 +234,7 @@ async def test_an_edit_that_changes_no_word_is_none(bed: Bed) -> None:
 async def test_what_was_refused_makes_no_edit_the_bots_business(bed: Bed) -> None:
     update = bed.server.say("@shipmate_bot hi", chat_id=GROUP)
     first = await bed.taken()
-    bed.channel._poll._known = known.Known()  # type: ignore[union-attr]
+    bed.channel._poll._known = known.RecentMessages()  # type: ignore[union-attr]
     await bed.polling()
     bed.server.repeat(update)
     assert (await bed.taken(2)).keys == first.keys
@@ -243,7 +244,7 @@ async def test_what_was_refused_makes_no_edit_the_bots_business(bed: Bed) -> Non
 
 
 def test_only_the_newest_messages_are_remembered(server: TelegramServer, me: wire.Bot) -> None:
-    memory = known.Known(most=2)
+    memory = known.RecentMessages(most=2)
     said = [server.say(f"@shipmate_bot {n}", chat_id=GROUP) for n in range(3)]
     for update in said:
         event = inbound.read(update, me, 0)

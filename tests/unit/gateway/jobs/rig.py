@@ -11,8 +11,8 @@ from bot.contracts.provenance import Provenance
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.desk import JobDesk
-from bot.gateway.jobs.due import JobLimits, Lent
+from bot.gateway.jobs.due import JobGateway, JobLimits
+from bot.gateway.jobs.service import JobService
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -74,13 +74,13 @@ class Rig:
 
     def restart(self) -> None:
         """Nothing is left but the journal."""
-        self.desk = JobDesk(
+        self.desk = JobService(
             journal=self.journal, channels=self.channels, delivery=cast("Delivery", self.told), limits=self.limits,
             timezone="UTC", redact=str, clock=self.clock, ids=self.ids, log=self.log,
         )  # fmt: skip
         self.due = self.desk.due
         access = Access({"tele": manifest("tele")}, {}, frozenset({"tele:1"}), self.lists)
-        self.due.gateway = Lent(access, self, lambda _: self.ready)
+        self.due.gateway = JobGateway(access, self, lambda _: self.ready)
 
     async def go_on(self) -> None:
         """Another process, which ends the turns that the one before has left."""

@@ -62,7 +62,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ProgressTotals:
     """What the work of a turn comes to. `average` is seconds of what has ended, `rate` how much that is in a minute,
     `left` the seconds that the rest may take; None where nothing has ended yet.
     """
@@ -80,7 +80,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RenderedProgress:
     """A board as it goes out."""
 
     words: str
@@ -89,7 +89,7 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Board:
+class ProgressState:
     """Takes events in any number; what it shows is always the newest of each thing, and the figures count all."""
 
     _works: dict[str, Work] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Board:
         waited = now - min((work.since for work in works), default=now)
         return waited >= (TOGETHER_SECONDS if len(works) > 1 else ALONE_SECONDS)
 
-    def figures(self, now: float) -> Figures:
+    def figures(self, now: float) -> ProgressTotals:
         works = self._works.values()
         count = {state: sum(work.state == state for work in works) for state in _MARKS}
         over = [work for work in works if work.state in {"done", "failed"}]
@@ -165,7 +165,7 @@ class Board:
         elapsed = max(0.0, until - min((work.since for work in works), default=until))
         average = sum(work.seconds(now) for work in over) / len(over) if over else None
         left = count["running"] + count["waiting"]
-        return Figures(
+        return ProgressTotals(
             total=len(self._works),
             done=count["done"],
             failed=count["failed"],
@@ -178,7 +178,7 @@ class Board:
             left=average * left / max(1, count["running"]) if average is not None and left else None,
         )
 
-    def shown(self, now: float) -> Shown:
+    def shown(self, now: float) -> RenderedProgress:
         """The board as people see it now; once nothing is open any more, its summary."""
         figures = self.figures(now)
         works = self._named()
@@ -195,7 +195,7 @@ class Board:
             Card(work.id, text.preview(work.label, LABEL), _CARDS[work.state], _detail(work, now))
             for work in works
         )
-        return Shown("\n".join(lines), f"{title} · {_clock(figures.elapsed)}", cards)
+        return RenderedProgress("\n".join(lines), f"{title} · {_clock(figures.elapsed)}", cards)
 
     def _named(self) -> list[Work]:
         """The things that are named, in the order in which they came."""
@@ -211,7 +211,7 @@ class Board:
         return f"Tools: {', '.join(named)}" if named else ""
 
 
-def _title(figures: Figures) -> str:
+def _title(figures: ProgressTotals) -> str:
     over = figures.done + figures.failed + figures.stopped
     if over == figures.total:
         verb, count = "Done", figures.done
@@ -226,15 +226,15 @@ def _title(figures: Figures) -> str:
     return ", ".join(words)
 
 
-def _share(figures: Figures) -> float:
+def _share(figures: ProgressTotals) -> float:
     return (figures.done + figures.failed + figures.stopped) / figures.total if figures.total else 0.0
 
 
-def _percent(figures: Figures) -> int:
+def _percent(figures: ProgressTotals) -> int:
     return int(_share(figures) * 100)
 
 
-def _bar(figures: Figures) -> str:
+def _bar(figures: ProgressTotals) -> str:
     full = int(_share(figures) * BAR)
     return "█" * full + "░" * (BAR - full)
 
@@ -255,7 +255,7 @@ def _detail(work: Work, now: float) -> str:
     return " · ".join(words)
 
 
-def _rates(figures: Figures) -> str:
+def _rates(figures: ProgressTotals) -> str:
     words: Iterable[str | None] = (
         f"{_clock(figures.average)} each" if figures.average is not None else None,
         f"{figures.rate:.1f} a minute" if figures.rate is not None else None,

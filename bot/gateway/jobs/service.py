@@ -16,7 +16,7 @@ from bot.contracts.provenance import Provenance, Taint
 from bot.gateway.delivery import Delivery
 from bot.gateway.jobs import plans, zones
 from bot.gateway.jobs.due import ASK_SECONDS, DueJobs, JobLimits, title
-from bot.gateway.jobs.records import Book, Planned
+from bot.gateway.jobs.store import JobStore, ScheduledJob
 
 SHORT = 6
 """Letters of a job's name."""
@@ -30,7 +30,7 @@ NOT_YOURS = "Job {id} is somebody else's: they can change it, or an operator."
 HOW = "Say jobs, or jobs pause, resume or cancel with the name of one."
 
 
-class JobDesk:
+class JobService:
     """`contracts.jobs.Jobs`, and the command `/jobs`."""
 
     def __init__(
@@ -46,7 +46,7 @@ class JobDesk:
         ids: Ids,
         log: Log,
     ) -> None:
-        self._book = book = Book(journal, log)
+        self._book = book = JobStore(journal, log)
         self.due = DueJobs(
             book,
             journal=journal,
@@ -97,10 +97,10 @@ class JobDesk:
         self._note(job, inbound, "made")
         return self._told(job, source)
 
-    def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> Planned:
+    def _made(self, asked: JobRequest, plan: plans.Plan, now: float) -> ScheduledJob:
         inbound, origin = asked.inbound, asked.origin
         known = origin.taint < Taint.FOREIGN and len(origin.people) <= MOST_WORDS
-        return Planned(
+        return ScheduledJob(
             id=self._name(),
             prompt=self._redact(text.clean(asked.prompt)),
             plan=plan,
@@ -122,7 +122,7 @@ class JobDesk:
             pass
         return name
 
-    def _told(self, job: Planned, source: str) -> str:
+    def _told(self, job: ScheduledJob, source: str) -> str:
         where, moment, times = job.plan.where, job.next, list[str]()
         while moment is not None and len(times) < 3:
             times.append(zones.written(moment, where))
@@ -181,7 +181,7 @@ class JobDesk:
             origin |= job.origin
         return JobList("\n".join(map(_line, found)) or NONE_HERE, origin)
 
-    async def _named(self, inbound: Inbound, name: str) -> Planned | str:
+    async def _named(self, inbound: Inbound, name: str) -> ScheduledJob | str:
         """The job that is meant, where the person may change it; else what to say."""
         await self._book.load()
         job = self._book.get(name.strip().upper())
@@ -193,17 +193,17 @@ class JobDesk:
             return NOT_YOURS.format(id=job.id)
         return job
 
-    async def _cancel(self, inbound: Inbound, job: Planned) -> str:
+    async def _cancel(self, inbound: Inbound, job: ScheduledJob) -> str:
         await self._book.remove(job)
         self._note(job, inbound, "cancelled")
         return f"Job {job.id} (“{title(job)}”) is cancelled."
 
-    async def _pause(self, inbound: Inbound, job: Planned) -> str:
+    async def _pause(self, inbound: Inbound, job: ScheduledJob) -> str:
         await self._book.put(job.model_copy(update={"paused": f"by {inbound.user_id}"}))
         self._note(job, inbound, "paused")
         return f"Job {job.id} is paused. What would be due meanwhile does not run."
 
-    async def _resume(self, inbound: Inbound, job: Planned) -> str:
+    async def _resume(self, inbound: Inbound, job: ScheduledJob) -> str:
         moment = job.plan.following(self._clock.now())
         if moment is None:
             return f"The time of job {job.id} has passed. jobs cancel {job.id} takes it away."
@@ -247,7 +247,7 @@ class JobDesk:
             return ""
         return told
 
-    def _note(self, job: Planned, inbound: Inbound, what: str) -> None:
+    def _note(self, job: ScheduledJob, inbound: Inbound, what: str) -> None:
         self._log.write(
             "schedule",
             f"job {job.id} {what}",
@@ -263,7 +263,7 @@ def _attended(inbound: Inbound) -> None:
         raise errors.ToolError(IN_A_JOB)
 
 
-def _line(job: Planned) -> str:
+def _line(job: ScheduledJob) -> str:
     where, who = job.plan.where, job.user_name or job.user_id
     if job.paused:
         state = f"paused: {job.paused}"

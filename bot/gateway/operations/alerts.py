@@ -24,7 +24,7 @@ MOST = 100
 """Reports under way at once; what comes on top is only logged."""
 
 
-class Reports:
+class OperatorAlerts:
     """Tells operators of trouble. Nothing here waits for a channel or raises.
 
     An operator has to have a direct chat on a channel that runs (`Manifest.direct`); the others find it in the log.

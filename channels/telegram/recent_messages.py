@@ -11,7 +11,7 @@ from channels.telegram.inbound import Event
 MOST = 2_000
 
 
-class Known:
+class RecentMessages:
     """The newest messages that were taken in, with a mark of how they read. Lost at a restart, which costs little:
     an edit then counts by what it says itself.
     """

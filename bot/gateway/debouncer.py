@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
-from bot.gateway.queueing import LONGEST_BURST
+from bot.gateway.queue_modes import LONGEST_BURST
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class _Burst:
     past: bool
 
 
-class Holds:
+class Debouncer:
     """Numbers bursts, and says which ones are still going on. Times are seconds of the clock's `monotonic`.
 
     With a `debounce` of 0 every message is a burst of its own and nobody is waited for. `quiet` hears of each chat in

@@ -16,7 +16,7 @@ _NEVER = frozenset({
 """Answers that will be the same next time: the app is no agent, has not the right, or Slack not the method."""
 
 
-class Signs:
+class TypingIndicator:
     """`show` raises `failures.CALL_ERRORS`; a way that this workspace does not have is tried once."""
 
     def __init__(self, log: Log) -> None:

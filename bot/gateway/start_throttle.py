@@ -9,7 +9,7 @@ REST = 0.05
 """Seconds between the beginnings of two turns while more comes in than is taken in at once."""
 
 
-class Breath:
+class StartThrottle:
     """A pass of the event loop between the beginnings of two turns, and a rest while much comes in at once.
 
     A turn costs many times what taking in a message costs. If all that can begin began at once, a message that comes

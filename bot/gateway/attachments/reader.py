@@ -21,7 +21,7 @@ from bot.contracts.channel import Channel, Files, Manifest
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.contracts.journal import StepRecord, Steps
-from bot.gateway.attachments import FULL, may_hold_text
+from bot.gateway.attachments.notices import FULL, may_hold_text
 
 STEP = "attachment"
 """The name of the step, and what the artifact says of who has made it."""

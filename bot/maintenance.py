@@ -10,7 +10,7 @@ from bot import errors
 from bot.agent.pool import AgentPool
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
-from bot.gateway.reports import Reports
+from bot.gateway.operations.alerts import OperatorAlerts
 from bot.llm.health import WatchedModel
 from bot.reserve import Reserve
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
@@ -51,7 +51,7 @@ class Servers(Protocol):
     def lasting(self, seconds: float) -> Mapping[str, str]: ...
 
 
-class Chores:
+class MaintenanceJobs:
     """The chores of one process, which is `holder`. What several processes share is tidied by one of them at a time:
     whoever has its lease in the journal.
     """
@@ -64,7 +64,7 @@ class Chores:
         journal: Journal,
         model: WatchedModel,
         memory: RssMonitor,
-        reports: Reports,
+        reports: OperatorAlerts,
         logs: Swept,
         artifacts: Aging,
         servers: Servers,

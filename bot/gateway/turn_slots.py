@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from bot.contracts.identity import ChatKey, UserRef
 
 
-class Places:
+class TurnSlots:
     """Hands out a fixed number of places.
 
     Chats ask, each for the people who have something ready in it. While there are places for all of them, a chat is

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bot.contracts.channel import Channel, Health, Manifest
 from bot.contracts.environment import Clock, Log
-from bot.gateway.reports import Reports
+from bot.gateway.operations.alerts import OperatorAlerts
 
 LOOK_EVERY = 3.0
 """Seconds between two looks at the channels."""
@@ -37,14 +37,14 @@ class _Seen:
     healing: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
-class Watch:
+class ChannelWatchdog:
     """Looks at each channel's `health` every few seconds for as long as `run` runs."""
 
     def __init__(
         self,
         channels: Mapping[str, Channel],
         manifests: Mapping[str, Manifest],
-        reports: Reports,
+        reports: OperatorAlerts,
         *,
         clock: Clock,
         log: Log,

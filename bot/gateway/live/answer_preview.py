@@ -11,7 +11,7 @@ from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Redact
 from bot.contracts.journal import DeliveryRecord
 from bot.gateway.address import Address
-from bot.gateway.changing import Changing, Desk
+from bot.gateway.live.message import Desk, LiveMessage
 from bot.gateway.waiting import Waiting
 
 GOES_ON = " …"
@@ -48,7 +48,7 @@ NONE = Previewing({}, str)
 @dataclass(slots=True, eq=False)
 class _Preview:
     to: Address
-    message: Changing
+    message: LiveMessage
     words: Callable[[], str] = str
     task: asyncio.Task[None] | None = None
     busy: bool = False
@@ -76,7 +76,7 @@ class Previews:
             return
         preview = self._open.get(to.request_id)
         if preview is None:
-            preview = self._open[to.request_id] = _Preview(to, Changing(to, "preview", self._desk))
+            preview = self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._desk))
         preview.words = words
         if preview.task is None:
             preview.task = asyncio.create_task(self._show(preview, after, edits.every[to.chat_type]))
@@ -114,7 +114,7 @@ class Previews:
         for row in rows:
             if row.kind != "preview":
                 continue
-            found = Changing.of(row, to, self._desk)
+            found = LiveMessage.of(row, to, self._desk)
             if row.state == "intent":
                 await found.never()
             # Where the reply that it became is not there, the process ended between the two.

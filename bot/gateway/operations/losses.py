@@ -12,11 +12,11 @@ from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
 from bot.contracts.recall import Recalls
-from bot.gateway import queueing
+from bot.gateway import queue_modes as queueing
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
+from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.outbox import REPEATED
-from bot.gateway.reports import Reports
 
 RECENT = 24 * 3600.0
 """Seconds for which somebody may still wait for an answer."""
@@ -43,7 +43,7 @@ class Losses:
         archive: Archive,
         recall: Recalls,
         delivery: Delivery,
-        reports: Reports,
+        reports: OperatorAlerts,
         clock: Clock,
         log: Log,
     ) -> None:

@@ -16,7 +16,7 @@ ZONE = "zone:"
 """Begins the name of a row that is no job: the time zone that a person has named."""
 
 
-class Planned(Frozen):
+class ScheduledJob(Frozen):
     """One job. Times are epoch seconds.
 
     `next` is the time that is waited for. `firing` is one whose message is being written down (with `missed` before it),
@@ -66,7 +66,7 @@ class Planned(Frozen):
     def has_served(self, due: float) -> bool:
         return any(first <= due <= last for first, last in self.served)
 
-    def serving(self, due: float) -> Planned:
+    def serving(self, due: float) -> ScheduledJob:
         """With one more time that has had its turn."""
         spans = list(self.served)
         if spans and self.plan.following(spans[-1][1]) == due:
@@ -80,13 +80,13 @@ class Planned(Frozen):
         return inbound.chat_key.contains(self.chat_key)
 
 
-class Book:
+class JobStore:
     """The jobs of one journal, in memory too. What is changed is on disk first."""
 
     def __init__(self, journal: Schedule, log: Log) -> None:
         self._journal = journal
         self._log = log
-        self._jobs: dict[str, Planned] = {}
+        self._jobs: dict[str, ScheduledJob] = {}
         self._zones: dict[UserRef, str] = {}
         self._doubtful: set[str] = set()
         self._loaded = False
@@ -115,31 +115,31 @@ class Book:
         if row.id.startswith(ZONE):
             self._zones[UserRef(row.spec["channel"], row.spec["userId"])] = row.spec["zone"]
             return
-        job = Planned.model_validate(row.spec)
+        job = ScheduledJob.model_validate(row.spec)
         job.plan.following(0.0)  # a zone or an expression that is none is found here
         self._jobs[row.id] = job
 
-    def all(self) -> list[Planned]:
+    def all(self) -> list[ScheduledJob]:
         """In the order in which they were made."""
         return list(self._jobs.values())
 
-    def get(self, name: str) -> Planned | None:
+    def get(self, name: str) -> ScheduledJob | None:
         return self._jobs.get(name)
 
     def zone(self, person: UserRef) -> str | None:
         """The time zone that a person has named last."""
         return self._zones.get(person)
 
-    async def put(self, job: Planned) -> Planned:
+    async def put(self, job: ScheduledJob) -> ScheduledJob:
         await self._written(job.id, job)
         self._jobs[job.id] = job
         return job
 
-    async def remove(self, job: Planned) -> None:
+    async def remove(self, job: ScheduledJob) -> None:
         await self._written(job.id, None)
         self._jobs.pop(job.id, None)
 
-    async def _written(self, name: str, job: Planned | None) -> None:
+    async def _written(self, name: str, job: ScheduledJob | None) -> None:
         """Put a job on file, or take it from there. Of a change that is refused nobody knows whether it is there after
         all: what is in memory counts, and is written again.
         """

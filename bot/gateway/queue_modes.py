@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
-from bot.gateway.attachments import may_hold_text
+from bot.gateway.attachments.notices import may_hold_text
 
 LONGEST_BURST = 5
 """How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
@@ -15,7 +15,7 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class QueueMode:
     """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: what waits of
     one person in one chat is one turn.
     """
@@ -25,11 +25,11 @@ class Mode:
     collects: bool = False
 
 
-MODES: Mapping[str, Mode] = {
-    "steer": Mode(steers=True),
-    "followup": Mode(),
-    "collect": Mode(collects=True),
-    "interrupt": Mode(interrupts=True, collects=True),
+MODES: Mapping[str, QueueMode] = {
+    "steer": QueueMode(steers=True),
+    "followup": QueueMode(),
+    "collect": QueueMode(collects=True),
+    "interrupt": QueueMode(interrupts=True, collects=True),
 }
 
 

@@ -31,7 +31,7 @@ class Desk:
     log: Log
 
 
-class Changing:
+class LiveMessage:
     """One such message. Its row stays `sending` while it stands in the chat: whoever finds it there after a crash knows
     by its message id what is left to be brought to an end. Without a row nothing is created.
 
@@ -50,7 +50,7 @@ class Changing:
         self._settled_at = 0.0
 
     @classmethod
-    def of(cls, row: DeliveryRecord, to: Address, desk: Desk) -> Changing:
+    def of(cls, row: DeliveryRecord, to: Address, desk: Desk) -> LiveMessage:
         """One that an earlier process has left."""
         kind: OutboundKind = "progress" if row.kind == "progress" else "preview"
         made = cls(to, kind, desk)

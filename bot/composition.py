@@ -25,22 +25,22 @@ from bot.context.estimate import Estimator
 from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
 from bot.contracts.approvals import Approvals
-from bot.contracts.channel import Channel, Manifest, Surroundings
+from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.jobs import Jobs
 from bot.contracts.journal import Journal
 from bot.contracts.tools import Skills
 from bot.gateway.access import Access
-from bot.gateway.approvals import ApprovalDesk
+from bot.gateway.approvals import ApprovalService
+from bot.gateway.attachments.reader import FileReader
+from bot.gateway.attachments.reader import Limits as FileLimits
 from bot.gateway.commands import Commands
 from bot.gateway.delivery import Delivery
-from bot.gateway.files import FileReader
-from bot.gateway.files import Limits as FileLimits
 from bot.gateway.intake import GatewayIntake
-from bot.gateway.jobs.desk import JobDesk
-from bot.gateway.jobs.due import Lent
+from bot.gateway.jobs.due import JobGateway
+from bot.gateway.jobs.service import JobService
+from bot.gateway.live.answer_preview import Previewing
+from bot.gateway.live.progress import Progress
 from bot.gateway.membership import Memberships
-from bot.gateway.previews import Previewing
-from bot.gateway.progress import Progress
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
 from bot.gateway.turns import Turns
@@ -57,7 +57,7 @@ from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
 from bot.reserve import Reserve, ReservedDisk
-from bot.serving import Outside
+from bot.serving import Environment
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.dispatch import Dispatcher
@@ -84,7 +84,7 @@ class Rooms:
     """What the agent and the gateway share."""
 
     settings: config.Settings
-    outside: Outside
+    outside: Environment
     log: JsonlLog
     redact: Redactor
     manifests: Mapping[str, Manifest]
@@ -104,7 +104,7 @@ class Rooms:
     vetting: Vetting
 
 
-def rooms_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> Rooms:
+def rooms_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> Rooms:
     home, clock, disk = settings.home, outside.clock, outside.disk
     limit, llm = settings.history.archive_after_lines, settings.llm
     learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
@@ -157,7 +157,7 @@ def channels_of(rooms: Rooms, names: Iterable[str]) -> dict[str, Channel]:
         await asyncio.to_thread(rooms.lists.appoint, channel, user_id)
         rooms.log.write("approval", "somebody is an operator from now on", operator=f"{channel}:{user_id}")
 
-    around = Surroundings(
+    around = ChannelDeps(
         outside.clock,
         rooms.log,
         outside.rng,
@@ -188,7 +188,7 @@ def model_name(settings: config.Settings) -> str:
     return settings.llm.model if settings.llm.provider != "demo" else "demo"
 
 
-def model_of(settings: config.Settings, outside: Outside, log: JsonlLog) -> WatchedModel:
+def model_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> WatchedModel:
     llm = settings.llm
     model = build_model(
         provider=llm.provider,
@@ -233,9 +233,9 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jo
     )
 
 
-def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> ApprovalDesk:
+def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> ApprovalService:
     outside = rooms.outside
-    return ApprovalDesk(
+    return ApprovalService(
         journal=rooms.journal,
         delivery=delivery,
         operators=rooms.operators,
@@ -397,14 +397,14 @@ def files_of(rooms: Rooms, channels: Mapping[str, Channel]) -> FileReader:
     )  # fmt: skip
 
 
-def turns_of(
+def build_gateway(
     rooms: Rooms,
     channels: dict[str, Channel],
     agent: AgentPool,
     delivery: Delivery,
-    approvals: ApprovalDesk,
+    approvals: ApprovalService,
     *,
-    jobs: JobDesk,
+    jobs: JobService,
 ) -> Turns:
     """The gateway: access, intake, lanes and commands."""
     settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
@@ -450,5 +450,5 @@ def turns_of(
         approvals=approvals, receipts=Receipts(rooms.journal), forget=turns.removals.command,
         servers=rooms.mcp.sources, jobs=jobs.command,
     )  # fmt: skip
-    jobs.due.gateway = Lent(access, turns.intake, turns.backlog.opened)
+    jobs.due.gateway = JobGateway(access, turns.intake, turns.backlog.opened)
     return turns

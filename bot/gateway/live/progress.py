@@ -10,8 +10,8 @@ from bot.contracts.channel import Manifest
 from bot.contracts.outbound import OutboundKind
 from bot.contracts.tasks import TaskEvent
 from bot.gateway.address import Address
-from bot.gateway.board import Board
-from bot.gateway.changing import Changing, Desk
+from bot.gateway.live.message import Desk, LiveMessage
+from bot.gateway.live.progress_view import ProgressState
 
 LOOK_SECONDS = 1.0
 """How often it is looked at whether there is something to show."""
@@ -25,8 +25,8 @@ INTERRUPTED = "\n(interrupted)"
 @dataclass(slots=True, eq=False)
 class _Watched:
     to: Address
-    message: Changing
-    board: Board = field(default_factory=Board)
+    message: LiveMessage
+    board: ProgressState = field(default_factory=ProgressState)
     news: bool = False
     task: asyncio.Task[None] | None = None
     busy: bool = False
@@ -49,14 +49,14 @@ class Progress:
     def begin(self, to: Address) -> None:
         """A turn begins: what it has at work is shown here, where the channel can do that and is set to."""
         if self._manifests[to.channel].edits is not None and to.channel in self._on:
-            self._open.setdefault(to.request_id, _Watched(to, Changing(to, KIND, self._desk)))
+            self._open.setdefault(to.request_id, _Watched(to, LiveMessage(to, KIND, self._desk)))
 
     async def adopt(self, to: Address) -> None:
         """After a crash: go on in the message that was there. Raises `errors.StorageError`."""
         for row in await self._desk.journal.deliveries(to.request_id):
             if row.kind != KIND or row.state not in {"intent", "sending"}:
                 continue
-            found = Changing.of(row, to, self._desk)
+            found = LiveMessage.of(row, to, self._desk)
             if row.state == "intent":
                 await found.never()
             else:

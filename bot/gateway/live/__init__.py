@@ -1,0 +1,1 @@
+"""Messages that change while a turn runs: the preview of an answer, and the progress of long work."""
