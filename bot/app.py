@@ -17,14 +17,14 @@ from pathlib import Path
 
 from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, stops, text
 from bot.composition import (
-    Rooms,
-    agent_of,
-    approvals_of,
+    Services,
+    build_agent,
+    build_approvals,
+    build_channels,
+    build_delivery,
     build_gateway,
-    channels_of,
-    delivery_of,
+    build_services,
     model_name,
-    rooms_of,
 )
 from bot.contracts.channel import Channel, Invites
 from bot.dashboard.server import Dashboard
@@ -47,38 +47,38 @@ Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractCon
 
 def assemble(
     settings: config.Settings,
-    outside: Environment,
+    environment: Environment,
     log: JsonlLog,
     channel_names: Iterable[str],
     *,
     dashboard: bool = True,
 ) -> Gateway:
-    """Put the rooms together. Channels' libraries must have been imported (`preload`)."""
-    rooms, clock = rooms_of(settings, outside, log), outside.clock
-    channels = channels_of(rooms, channel_names)
-    delivery = delivery_of(rooms, channels)
-    approvals = approvals_of(rooms, channels, delivery)
-    rooms.mcp.let_ask(
-        QuestionService(approvals=approvals, delivery=delivery, clock=clock, ids=outside.ids, log=log)
+    """Put a gateway together. Channels' libraries must have been imported (`preload`)."""
+    services, clock = build_services(settings, environment, log), environment.clock
+    channels = build_channels(services, channel_names)
+    delivery = build_delivery(services, channels)
+    approvals = build_approvals(services, channels, delivery)
+    services.mcp.let_ask(
+        QuestionService(approvals=approvals, delivery=delivery, clock=clock, ids=environment.ids, log=log)
     )
-    jobs = _jobs_of(rooms, channels, delivery)
-    agent = agent_of(rooms, channels, approvals, delivery.progress, jobs)
+    jobs = build_jobs(services, channels, delivery)
+    agent = build_agent(services, channels, approvals, delivery.progress, jobs)
     reports = OperatorAlerts(
-        settings.operators, channels, rooms.manifests, journal=rooms.journal, delivery=delivery, clock=clock,
-        ids=outside.ids, log=log,
+        settings.operators, channels, services.manifests, journal=services.journal, delivery=delivery, clock=clock,
+        ids=environment.ids, log=log,
     )  # fmt: skip
     memory = RssMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
-    turns = build_gateway(rooms, channels, agent, delivery, approvals, jobs=jobs)
+    turns = build_gateway(services, channels, agent, delivery, approvals, jobs=jobs)
     turns.files.full = lambda: memory.full
     gateway = Gateway(
         settings=settings,
-        outside=outside,
+        environment=environment,
         log=log,
-        model=rooms.model,
+        model=services.model,
         channels=channels,
-        journal=rooms.journal,
-        archive=rooms.archive,
-        transcript=rooms.transcript,
+        journal=services.journal,
+        archive=services.archive,
+        transcript=services.transcript,
         agent=agent,
         delivery=delivery,
         turns=turns,
@@ -86,20 +86,20 @@ def assemble(
         intake=Door(turns.intake, reports, approvals),
         memory=memory,
         reports=reports,
-        learned=rooms.learned,
-        windows=rooms.windows,
+        learned=services.learned,
+        windows=services.windows,
         model_name=model_name(settings),
-        mcp=rooms.mcp,
-        reserve=rooms.reserve,
+        mcp=services.mcp,
+        reserve=services.reserve,
         losses=Losses(
-            rooms.manifests, journal=rooms.journal, archive=rooms.archive, recall=rooms.archive, delivery=delivery,
+            services.manifests, journal=services.journal, archive=services.archive, recall=services.archive, delivery=delivery,
             reports=reports, clock=clock, log=log,
         ),
-        watch=ChannelWatchdog(channels, rooms.manifests, reports, clock=clock, log=log),
+        watch=ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log),
         chores=MaintenanceJobs(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
-            journal=rooms.journal, model=rooms.model, memory=memory, reports=reports, logs=log,
-            artifacts=rooms.artifacts, servers=rooms.mcp, reserve=rooms.reserve, resume=turns.lanes.resume, clock=clock, log=log,
+            journal=services.journal, model=services.model, memory=memory, reports=reports, logs=log,
+            artifacts=services.artifacts, servers=services.mcp, reserve=services.reserve, resume=turns.lanes.resume, clock=clock, log=log,
         ),
     )  # fmt: skip
     shown = settings.dashboard
@@ -109,7 +109,7 @@ def assemble(
             shown.port,
             shown.token,
             gateway.parts,
-            server=rooms.connections.server(),
+            server=services.connections.server(),
             holder=ports.pid_on,
             user_of=ports.user_of,
         )
@@ -117,13 +117,13 @@ def assemble(
     return gateway
 
 
-def _jobs_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> JobService:
+def build_jobs(services: Services, channels: Mapping[str, Channel], delivery: Delivery) -> JobService:
     """What is planned; it does nothing before `build_gateway` has lent it the gateway."""
-    planned, outside = rooms.settings.schedule, rooms.outside
+    planned, environment = services.settings.schedule, services.environment
     return JobService(
-        journal=rooms.journal, channels=channels, delivery=delivery, timezone=planned.timezone, redact=rooms.redact,
+        journal=services.journal, channels=channels, delivery=delivery, timezone=planned.timezone, redact=services.redact,
         limits=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
-        clock=outside.clock, ids=outside.ids, log=rooms.log,
+        clock=environment.clock, ids=environment.ids, log=services.log,
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ async def _started(
     say: Say,
     stop: asyncio.Event,
     *,
-    outside: Environment | None = None,
+    environment: Environment | None = None,
     only: frozenset[str] | None = None,
     signals: Signals = lambda *_: contextlib.nullcontext(),
 ) -> AsyncIterator[Gateway]:
@@ -152,20 +152,24 @@ async def _started(
     """
     settings = config.load(root, discovery.manifests(), os.environ, findings.wrong)
     names = [name for name in settings.enabled if only is None or name in only]
-    outside = outside or Environment()
+    environment = environment or Environment()
     manifests = discovery.manifests()
     tokens = config.tokens_in_use(settings.channels, manifests, names)
     descriptors.raise_limit()
     descriptors.RESERVE.fill()
     instance.prepare_home(settings.home)
-    config.write_schema(settings.home / "schema", manifests, outside.disk)
+    config.write_schema(settings.home / "schema", manifests, environment.disk)
     with contextlib.ExitStack() as around:
         around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
         hidden_paths.forget(settings.root)
         redact = LogRedactor(settings.secrets)
         log = JsonlLog(
-            settings.home / "logs", clock=outside.clock, disk=outside.disk, ids=outside.ids, redact=redact
+            settings.home / "logs",
+            clock=environment.clock,
+            disk=environment.disk,
+            ids=environment.ids,
+            redact=redact,
         )
         try:
             with bridged(log, messages=settings.llm.log_messages):
@@ -173,7 +177,7 @@ async def _started(
                     say(f"warning: {warning}")
                 await asyncio.to_thread(preload, settings, names)
                 around.enter_context(signals(stop, lambda: _hung_up(log)))
-                gateway = assemble(settings, outside, log, names, dashboard=only is None)
+                gateway = assemble(settings, environment, log, names, dashboard=only is None)
                 async with serving(gateway, say, stop):
                     settle_memory()
                     yield gateway
@@ -198,16 +202,16 @@ def settle_memory() -> None:
     gc.freeze()
 
 
-async def run(root: Path, outside: Environment | None = None) -> int:
+async def run(root: Path, environment: Environment | None = None) -> int:
     """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. Raises `errors.ShipmateError`."""
     stop = asyncio.Event()
     with stops.at_once():
-        await _run(root, stop, outside)
+        await _run(root, stop, environment)
     return 0
 
 
-async def _run(root: Path, stop: asyncio.Event, outside: Environment | None) -> None:
-    async with _started(root, _print, stop, outside=outside, signals=stops.draining) as gateway:
+async def _run(root: Path, stop: asyncio.Event, environment: Environment | None) -> None:
+    async with _started(root, _print, stop, environment=environment, signals=stops.draining) as gateway:
         if not stop.is_set():
             llm = gateway.settings.llm
             if llm.provider == "demo":

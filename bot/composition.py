@@ -1,4 +1,4 @@
-"""The rooms of a gateway, built from its settings."""
+"""Everything of a gateway, built from its settings: services, channels, agent, gateway."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from bot.history.names import encode
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
-from bot.llm.factory import build_model
+from bot.llm import factory
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import Windows
@@ -80,11 +80,11 @@ POOL_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class Services:
     """What the agent and the gateway share."""
 
     settings: config.Settings
-    outside: Environment
+    environment: Environment
     log: JsonlLog
     redact: Redactor
     manifests: Mapping[str, Manifest]
@@ -104,8 +104,8 @@ class Rooms:
     vetting: Vetting
 
 
-def rooms_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> Rooms:
-    home, clock, disk = settings.home, outside.clock, outside.disk
+def build_services(settings: config.Settings, environment: Environment, log: JsonlLog) -> Services:
+    home, clock, disk = settings.home, environment.clock, environment.disk
     limit, llm = settings.history.archive_after_lines, settings.llm
     learned = LearnedFile(home / "cache" / "models.json", provider_name(settings), disk=disk, log=log)
     learned.load()
@@ -114,13 +114,13 @@ def rooms_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> 
     starters = {f"{name}:{one}" for name in settings.enabled for one in manifests[name].operators}
     reserve = Reserve(home / "reserve", log)
     lasting = ReservedDisk(disk, reserve)
-    return Rooms(
+    return Services(
         settings,
-        outside,
+        environment,
         log,
         redact,
         manifests,
-        outside.journal(SqliteJournal(home / "journal.db", clock=clock, log=log, reserve=reserve)),
+        environment.journal(SqliteJournal(home / "journal.db", clock=clock, log=log, reserve=reserve)),
         SearchedArchive(
             ChatStore(home / "chats", disk=lasting, log=log, clock=clock, archive_after_lines=limit),
             home / "index.db",
@@ -128,10 +128,10 @@ def rooms_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> 
             disk=disk,
             log=log,
         ),
-        Transcript(home / "transcripts", disk=lasting, ids=outside.ids, clock=clock, log=log),
-        ArtifactStore(home / "artifacts", disk=disk, ids=outside.ids, clock=clock, log=log),
+        Transcript(home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log),
+        ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log),
         NoteStore(home / "memory", disk=disk, redact=redact),
-        model_of(settings, outside, log),
+        build_model(settings, environment, log),
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
         McpServers(settings.mcp, root=settings.root, clock=clock, log=log, redact=redact),
@@ -150,30 +150,31 @@ def rooms_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> 
     )
 
 
-def channels_of(rooms: Rooms, names: Iterable[str]) -> dict[str, Channel]:
-    settings, outside = rooms.settings, rooms.outside
+def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channel]:
+    settings, environment = services.settings, services.environment
 
     async def appoint(channel: str, user_id: str) -> None:
-        await asyncio.to_thread(rooms.lists.appoint, channel, user_id)
-        rooms.log.write("approval", "somebody is an operator from now on", operator=f"{channel}:{user_id}")
+        await asyncio.to_thread(services.lists.appoint, channel, user_id)
+        services.log.write("approval", "somebody is an operator from now on", operator=f"{channel}:{user_id}")
 
     around = ChannelDeps(
-        outside.clock,
-        rooms.log,
-        outside.rng,
+        environment.clock,
+        services.log,
+        environment.rng,
         settings.home,
         settings.root,
-        rooms.operators,
+        services.operators,
         settings.name,
         settings.llm.model if settings.llm.provider != "demo" else "the demo model",
         ports.pid_on,
         ports.user_of,
         appoint,
-        rooms.connections.server,
-        outside.pace,
+        services.connections.server,
+        environment.pace,
     )
     return {
-        name: outside.channel(rooms.manifests[name].build(settings.channels[name], around)) for name in names
+        name: environment.channel(services.manifests[name].build(settings.channels[name], around))
+        for name in names
     }
 
 
@@ -188,32 +189,38 @@ def model_name(settings: config.Settings) -> str:
     return settings.llm.model if settings.llm.provider != "demo" else "demo"
 
 
-def model_of(settings: config.Settings, outside: Environment, log: JsonlLog) -> WatchedModel:
+def build_model(settings: config.Settings, environment: Environment, log: JsonlLog) -> WatchedModel:
     llm = settings.llm
-    model = build_model(
+    model = factory.build_model(
         provider=llm.provider,
         api_key=llm.api_key,
         base_url=llm.base_url,
-        clock=outside.clock,
+        clock=environment.clock,
         log=log,
-        ids=outside.ids,
-        rng=outside.rng,
+        ids=environment.ids,
+        rng=environment.rng,
         log_messages=llm.log_messages,
         log_payload=llm.log_payload,
-        pace=outside.pace,
+        pace=environment.pace,
     )
-    return WatchedModel(model, clock=outside.clock)
+    return WatchedModel(model, clock=environment.clock)
 
 
-def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jobs: Jobs) -> ToolPorts:
-    memberships, root, shell = Memberships(channels, rooms.log), rooms.settings.root, rooms.settings.shell
+def build_tool_ports(
+    services: Services, channels: Mapping[str, Channel], skills: Skills, jobs: Jobs
+) -> ToolPorts:
+    memberships, root, shell = (
+        Memberships(channels, services.log),
+        services.settings.root,
+        services.settings.shell,
+    )
     project = Project(root)
     return ToolPorts(
-        archive=rooms.archive,
-        artifacts=rooms.artifacts,
+        archive=services.archive,
+        artifacts=services.artifacts,
         skills=skills,
-        clock=rooms.outside.clock,
-        memory=rooms.memory_files,
+        clock=services.environment.clock,
+        memory=services.memory_files,
         project=project,
         isolation=Isolation(
             root,
@@ -221,54 +228,58 @@ def tool_ports(rooms: Rooms, channels: Mapping[str, Channel], skills: Skills, jo
             network=shell.network,
             limits=Limits(**shell.limits.model_dump()),
             code=project.code,
-            vetting=rooms.vetting,
+            vetting=services.vetting,
         ),
-        recall=rooms.archive,
+        recall=services.archive,
         membership=memberships,
-        catalog=rooms.mcp,
+        catalog=services.mcp,
         permalink=memberships.permalink,
         jobs=jobs,
-        origins=Origins(root, rooms.settings.home / "origins.json", rooms.operators, rooms.outside.disk),
-        vetting=rooms.vetting,
+        origins=Origins(
+            root, services.settings.home / "origins.json", services.operators, services.environment.disk
+        ),
+        vetting=services.vetting,
     )
 
 
-def approvals_of(rooms: Rooms, channels: Mapping[str, Channel], delivery: Delivery) -> ApprovalService:
-    outside = rooms.outside
+def build_approvals(
+    services: Services, channels: Mapping[str, Channel], delivery: Delivery
+) -> ApprovalService:
+    environment = services.environment
     return ApprovalService(
-        journal=rooms.journal,
+        journal=services.journal,
         delivery=delivery,
-        operators=rooms.operators,
+        operators=services.operators,
         channels=channels,
-        manifests=rooms.manifests,
-        clock=outside.clock,
-        ids=outside.ids,
-        log=rooms.log,
+        manifests=services.manifests,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=services.log,
     )
 
 
-def agent_of(
-    rooms: Rooms, channels: Mapping[str, Channel], approvals: Approvals, progress: Progress, jobs: Jobs
+def build_agent(
+    services: Services, channels: Mapping[str, Channel], approvals: Approvals, progress: Progress, jobs: Jobs
 ) -> AgentPool:
-    settings, outside, log = rooms.settings, rooms.outside, rooms.log
-    llm, clock, compaction = settings.llm, outside.clock, settings.context.compaction
-    skills = SkillFolder(settings.root, settings.skills.paths, log, rooms.vetting)
-    ports = tool_ports(rooms, channels, skills, jobs)
-    registry = Registry(builtin_tools(ports), rooms.mcp)
+    settings, environment, log = services.settings, services.environment, services.log
+    llm, clock, compaction = settings.llm, environment.clock, settings.context.compaction
+    skills = SkillFolder(settings.root, settings.skills.paths, log, services.vetting)
+    ports = build_tool_ports(services, channels, skills, jobs)
+    registry = Registry(builtin_tools(ports), services.mcp)
     return AgentPool(
         AgentDeps(
-            model=rooms.model,
+            model=services.model,
             default_model=model_name(settings),
             registry=registry,
-            dispatcher=dispatcher_of(rooms, registry, approvals, progress),
-            transcript=rooms.transcript,
-            archive=rooms.archive,
-            steps=rooms.journal,
+            dispatcher=build_dispatcher(services, registry, approvals, progress),
+            transcript=services.transcript,
+            archive=services.archive,
+            steps=services.journal,
             fast_model=llm.fast_model if llm.provider != "demo" else "",
             tasks=limits_of(settings.subagents),
             task_events=progress,
             approvals=approvals,
-            artifacts=rooms.artifacts,
+            artifacts=services.artifacts,
             skills=skills,
             prompts=Prompts(
                 settings.root,
@@ -278,26 +289,26 @@ def agent_of(
                     encode=encode,
                     log=log,
                     everywhere=operator_files(os.environ),
-                    vetting=rooms.vetting,
+                    vetting=services.vetting,
                 ),
                 log=log,
-                redact=rooms.redact,
+                redact=services.redact,
                 **settings.prompt.sources(settings.root),
                 has_files=not FILE_TOOLS.isdisjoint(registry.names()),
                 others=ports.whose().named,
-                vetting=rooms.vetting,
+                vetting=services.vetting,
             ),
-            vetting=rooms.vetting,
+            vetting=services.vetting,
             root=settings.root,
             clock=clock,
-            ids=outside.ids,
+            ids=environment.ids,
             log=log,
             max_messages=settings.context.max_messages,
             max_injected=settings.context.max_injected_messages,
             mask_threshold=settings.context.mask_threshold_tokens,
             keep_observations=settings.context.keep_recent_observations,
-            windows=rooms.windows,
-            estimator=Estimator(rooms.learned),
+            windows=services.windows,
+            estimator=Estimator(services.learned),
             soft_tokens=compaction.soft_tokens,
             compaction=Policy(
                 compaction.enabled,
@@ -306,24 +317,28 @@ def agent_of(
                 compaction.idle.above_tokens,
                 compaction.provider == "auto",
             ),
-            memories=Memories(settings.home / "memory", disk=outside.disk),
-            rules={name: manifest.rules for name, manifest in rooms.manifests.items()},
-            redact=rooms.redact,
-            settled=rooms.redact.settled,
+            memories=Memories(settings.home / "memory", disk=environment.disk),
+            rules={name: manifest.rules for name, manifest in services.manifests.items()},
+            redact=services.redact,
+            settled=services.redact.settled,
         ),
         budget=settings.memory.limit_mb * 2**20 // POOL_SHARE,
     )
 
 
-def dispatcher_of(rooms: Rooms, registry: Registry, approvals: Approvals, progress: Progress) -> Dispatcher:
+def build_dispatcher(
+    services: Services, registry: Registry, approvals: Approvals, progress: Progress
+) -> Dispatcher:
     return Dispatcher(
         registry,
-        clock=rooms.outside.clock,
-        log=rooms.log,
-        log_content=rooms.settings.llm.log_messages,
-        redact=rooms.redact,
-        artifacts=rooms.artifacts,
-        around=Watched(ActionRecorder(policy_of(rooms, registry, approvals), registry), registry, progress),
+        clock=services.environment.clock,
+        log=services.log,
+        log_content=services.settings.llm.log_messages,
+        redact=services.redact,
+        artifacts=services.artifacts,
+        around=Watched(
+            ActionRecorder(build_policy(services, registry, approvals), registry), registry, progress
+        ),
     )
 
 
@@ -345,60 +360,67 @@ def instructions_of(settings: config.Settings) -> tuple[Path, ...]:
     return (*operator_files(os.environ), *(one for one in sources if isinstance(one, Path)))
 
 
-def policy_of(rooms: Rooms, registry: Registry, approvals: Approvals) -> ToolPolicy:
+def build_policy(services: Services, registry: Registry, approvals: Approvals) -> ToolPolicy:
     """What stands around each tool call."""
-    settings, outside = rooms.settings, rooms.outside
+    settings, environment = services.settings, services.environment
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
     return ToolPolicy(
         registry,
         Rules(paths, border(settings.root), **settings.permissions.model_dump()),
         paths,
-        operators=rooms.operators,
+        operators=services.operators,
         zone=UTC if zone == "UTC" else ZoneInfo(zone),
-        clock=outside.clock,
-        log=rooms.log,
-        redact=rooms.redact,
+        clock=environment.clock,
+        log=services.log,
+        redact=services.redact,
         approvals=approvals,
         narrowing=Narrowing(
-            SkillFolder(settings.root, settings.skills.paths, rooms.log, rooms.vetting), paths
+            SkillFolder(settings.root, settings.skills.paths, services.log, services.vetting), paths
         ),
-        vetting=rooms.vetting,
+        vetting=services.vetting,
     )
 
 
-def delivery_of(rooms: Rooms, channels: dict[str, Channel]) -> Delivery:
-    settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
+def build_delivery(services: Services, channels: dict[str, Channel]) -> Delivery:
+    settings, clock, ids, log = (
+        services.settings,
+        services.environment.clock,
+        services.environment.ids,
+        services.log,
+    )
     return Delivery(
         channels,
-        rooms.manifests,
-        journal=rooms.journal,
-        archive=rooms.archive,
-        redact=rooms.redact,
+        services.manifests,
+        journal=services.journal,
+        archive=services.archive,
+        redact=services.redact,
         clock=clock,
         ids=ids,
         log=log,
         limits=settings.delivery.limits,
-        previewing=Previewing.of(settings.channels, lambda words: rooms.redact(rooms.redact.settled(words))),
+        previewing=Previewing.of(
+            settings.channels, lambda words: services.redact(services.redact.settled(words))
+        ),
     )
 
 
-def access_of(rooms: Rooms, channels: Mapping[str, Channel]) -> Access:
-    settings = rooms.settings
+def build_access(services: Services, channels: Mapping[str, Channel]) -> Access:
+    settings = services.settings
     allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    same = Memberships(channels, rooms.log).same_chat
-    return Access(rooms.manifests, allow, rooms.operators, rooms.lists, same)
+    same = Memberships(channels, services.log).same_chat
+    return Access(services.manifests, allow, services.operators, services.lists, same)
 
 
-def files_of(rooms: Rooms, channels: Mapping[str, Channel]) -> FileReader:
-    files = rooms.settings.files
+def build_file_reader(services: Services, channels: Mapping[str, Channel]) -> FileReader:
+    files = services.settings.files
     return FileReader(
-        channels, rooms.manifests, steps=rooms.journal, artifacts=rooms.artifacts, redact=rooms.redact,
-        clock=rooms.outside.clock, log=rooms.log, limits=FileLimits(files.max_bytes, files.per_message),
+        channels, services.manifests, steps=services.journal, artifacts=services.artifacts, redact=services.redact,
+        clock=services.environment.clock, log=services.log, limits=FileLimits(files.max_bytes, files.per_message),
     )  # fmt: skip
 
 
 def build_gateway(
-    rooms: Rooms,
+    services: Services,
     channels: dict[str, Channel],
     agent: AgentPool,
     delivery: Delivery,
@@ -407,33 +429,38 @@ def build_gateway(
     jobs: JobService,
 ) -> Turns:
     """The gateway: access, intake, lanes and commands."""
-    settings, clock, ids, log = rooms.settings, rooms.outside.clock, rooms.outside.ids, rooms.log
-    access = access_of(rooms, channels)
+    settings, clock, ids, log = (
+        services.settings,
+        services.environment.clock,
+        services.environment.ids,
+        services.log,
+    )
+    access = build_access(services, channels)
     for name in channels:
         access.prove(name)
     turns = Turns(
         agent=agent,
         channels=channels,
-        manifests=rooms.manifests,
-        journal=rooms.journal,
+        manifests=services.manifests,
+        journal=services.journal,
         delivery=delivery,
         access=access,
         approvals=approvals,
-        files=files_of(rooms, channels),
+        files=build_file_reader(services, channels),
         clock=clock,
         log=log,
         max_concurrent=settings.queue.max_concurrent_turns,
         mode=settings.queue.mode,
         debounce=settings.queue.debounce_ms / 1000,
-        full=lambda: bool(rooms.reserve.trouble),
+        full=lambda: bool(services.reserve.trouble),
     )
     turns.intake = GatewayIntake(
         access=access,
-        journal=rooms.journal,
-        archive=rooms.archive,
+        journal=services.journal,
+        archive=services.archive,
         delivery=delivery,
-        pending=rooms.lists,
-        redact=rooms.redact,
+        pending=services.lists,
+        redact=services.redact,
         queue=turns.queue,
         beside=turns.lanes.beside,
         halt=turns.stops.at_once,
@@ -442,13 +469,13 @@ def build_gateway(
         log=log,
     )
     turns.removals = Removals(
-        journal=rooms.journal, archive=rooms.archive, artifacts=rooms.artifacts, memory=rooms.memory_files,
-        agent=agent, access=access, manifests=rooms.manifests, clock=clock, log=log, jobs=jobs.forget,
+        journal=services.journal, archive=services.archive, artifacts=services.artifacts, memory=services.memory_files,
+        agent=agent, access=access, manifests=services.manifests, clock=clock, log=log, jobs=jobs.forget,
     )  # fmt: skip
     turns.commands = Commands(
-        name=settings.name, agent=agent, lanes=turns.lanes, access=access, manifests=rooms.manifests, stop=turns.stop,
-        approvals=approvals, receipts=Receipts(rooms.journal), forget=turns.removals.command,
-        servers=rooms.mcp.sources, jobs=jobs.command,
+        name=settings.name, agent=agent, lanes=turns.lanes, access=access, manifests=services.manifests, stop=turns.stop,
+        approvals=approvals, receipts=Receipts(services.journal), forget=turns.removals.command,
+        servers=services.mcp.sources, jobs=jobs.command,
     )  # fmt: skip
     jobs.due.gateway = JobGateway(access, turns.intake, turns.backlog.opened)
     return turns

@@ -59,7 +59,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The outside of the process, as everything inside sees it."""
+    """What lies outside of the process, as everything inside sees it."""
 
     clock: Clock = field(default_factory=SystemClock)
     disk: Disk = field(default_factory=SystemDisk)
@@ -78,7 +78,7 @@ class Gateway:
     """Everything that runs, put together and not yet started."""
 
     settings: config.Settings
-    outside: Environment
+    environment: Environment
     log: JsonlLog
     model: WatchedModel
     channels: dict[str, Channel]
@@ -104,7 +104,7 @@ class Gateway:
 
     def parts(self) -> dict[str, Part]:
         """How each part is, for `/readyz`."""
-        now = self.outside.clock.now()
+        now = self.environment.clock.now()
 
         def ago(then: float | None) -> float | None:
             return None if then is None else max(0.0, round(now - then, 1))
@@ -162,7 +162,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
         await asyncio.to_thread(gateway.reserve.look)
         await gateway.journal.open()
         # requestIds tell the order of messages, even where the clock was set back while nobody ran.
-        gateway.outside.ids.after(await gateway.journal.newest())
+        gateway.environment.ids.after(await gateway.journal.newest())
         if gateway.dashboard is not None:
             await gateway.dashboard.start()
         await gateway.delivery.open(gateway.reports.tell)
@@ -262,7 +262,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
                 told = str(error)
                 say(f"{name}: cannot be reached ({told}); I keep trying")
                 gateway.log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
-            await gateway.outside.clock.sleep(wait)
+            await gateway.environment.clock.sleep(wait)
             wait = min(wait * 2, LONGEST_RETRY)
         else:
             if told:

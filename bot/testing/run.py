@@ -1,4 +1,4 @@
-"""The gateway with an outside that can fail:
+"""The gateway with an environment that can fail:
 
     python -m bot.testing.run --dir DIR [--clock PATH] [--trace PATH] [--speed N --since EPOCH]
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(root: Path, faults: Faults, address: Path | None, speed: float, since: float) -> int:
     real = system.SystemClock()
     clock = SteeredClock(real if speed == 1.0 else FastClock(real, speed, since))
-    outside = serving.Environment(
+    environment = serving.Environment(
         clock=clock,
         disk=faults.disk(system.SystemDisk()),
         ids=system.UlidSource(clock),
@@ -54,10 +54,10 @@ async def _run(root: Path, faults: Faults, address: Path | None, speed: float, s
         pace=1 / speed,
     )
     if address is None:
-        return await app.run(root, outside)
+        return await app.run(root, environment)
     server = await asyncio.start_unix_server(lambda *ends: _steer(clock, *ends), address)
     async with server:
-        return await app.run(root, outside)
+        return await app.run(root, environment)
 
 
 async def _steer(clock: SteeredClock, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -68,7 +68,7 @@ class Inside:
             self._life.result()
 
     async def _live(self) -> None:
-        outside = Environment(
+        environment = Environment(
             clock=self._clock,
             disk=self.faults.disk(SystemDisk()),
             ids=UlidSource(self._clock),
@@ -76,7 +76,9 @@ class Inside:
             channel=self.faults.channel,
         )
         stop = asyncio.Event()
-        async with app._started(self.world.root, self.said.append, stop, outside=outside) as self.gateway:
+        async with app._started(
+            self.world.root, self.said.append, stop, environment=environment
+        ) as self.gateway:
             self._up.set()
             await self._over.wait()
 

@@ -313,9 +313,9 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
     def platform(made: Channel) -> Channel:
         return platforms.setdefault(made.name, Platform(made.name, rng))
 
-    outside = Environment(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
-    log = JsonlLog(settings.home / "logs", clock=clock, disk=outside.disk, ids=outside.ids)
-    gateway = app.assemble(settings, outside, log, ["telegram", "slack"], dashboard=False)
+    environment = Environment(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
+    log = JsonlLog(settings.home / "logs", clock=clock, disk=environment.disk, ids=environment.ids)
+    gateway = app.assemble(settings, environment, log, ["telegram", "slack"], dashboard=False)
     lived = Soak(gateway, platforms, clock, rng, chatter)
     try:
         async with serving(gateway, lambda _: None, asyncio.Event()):

@@ -17,11 +17,26 @@ BREACHES = {
     "docs/h.md": ("pip install -i https://py" + "pi.org/simple x\n", "package registry"),
     "deploy/i.txt": ("cd /ro" + "ot/shipmate\n", "path of one machine"),
     "bot/j.py": ("raise NotImplemented" + "Error\n", "unfinished code"),
+    "bot/n.py": (
+        "class A:\n    def __init__(self):\n        self.b = None\ndef f(a):\n    a.b = 1\n",
+        "assigned from outside",
+    ),
+    "bot/o.py": ("class A:\n    b: int\ndef f(a):\n    a.b = 1\n", "assigned from outside"),
+    "bot/p.py": (
+        "class A:\n    @b.setter\n    def b(self, c):\n        self._b = c\ndef f(a):\n    a.b = 1\n",
+        "assigned from outside",
+    ),
+    "tests/q.py": ("a._b\n", "private name"),
+    "tests/r.py": ("from bot import _b\n", "private name"),
+    "tests/s.py": ("setattr(a, '_b', 1)\n", "private name"),
 }
 FINE = {
     "bot/schedule.py": "try:\n    pass\nexcept Exception:\n    pass\n",
     "bot/k.py": "try:\n    pass\nexcept ValueError:\n    pass\n",
     "tests/l.py": "try:\n    pass\nexcept Exception:\n    pass\n",
+    "bot/t.py": "@dataclass\nclass A:\n    b: int = 0\ndef f(a):\n    a.b = 1\n",
+    "bot/u.py": "class A:\n    def __init__(self):\n        self.b = None\n    @classmethod\n    def c(cls):\n        a = cls()\n        a.b = 1\n",
+    "tests/v.py": "class A:\n    def f(self):\n        self._b = self.__dict__\n",
     "docs/m.md": "See https://example.org/root/x and ./work/y and other lists.\n",
 }
 
@@ -54,3 +69,14 @@ def test_what_keeps_the_rules_passes(tmp_path: Path) -> None:
 def test_a_second_broad_catch_in_a_named_place_is_one_too_many(tmp_path: Path) -> None:
     write(tmp_path, "bot/schedule.py", FINE["bot/schedule.py"] * 2)
     assert len(list(gates.examine(tmp_path))) == 1
+
+
+def test_a_list_of_exceptions_excuses_so_many_and_shrinks(tmp_path: Path) -> None:
+    listed = '[private-access]\n# Why.\n"tests/a.py" = {}\n"tests/b.py" = 1\n'
+    write(tmp_path, gates.EXCEPTIONS, listed.format(2))
+    write(tmp_path, "tests/a.py", "a._b\n")
+    assert [finding.split()[1] for finding in gates.examine(tmp_path)] == ["tests/a.py", "tests/b.py"]
+    assert gates.main(tmp_path, shrink=True) == 0
+    assert (tmp_path / gates.EXCEPTIONS).read_text() == '[private-access]\n# Why.\n"tests/a.py" = 1\n'
+    write(tmp_path, "tests/a.py", "a._b\na._c\n")
+    assert [finding.split(":")[:2] for finding in gates.examine(tmp_path)] == [["tests/a.py", "2"]]

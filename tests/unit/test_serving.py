@@ -38,9 +38,9 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
     (tmp_path / "ship.json").write_text(json.dumps({"llm": {"provider": "demo"}}))
     settings = config.load(tmp_path, discovery.manifests(), {})
     prepare_home(settings.home)
-    outside = Environment(disk=disk)
-    log = JsonlLog(settings.home / "logs", clock=outside.clock, disk=SystemDisk(), ids=outside.ids)
-    return app.assemble(settings, outside, log, [], dashboard=False)
+    environment = Environment(disk=disk)
+    log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
+    return app.assemble(settings, environment, log, [], dashboard=False)
 
 
 async def test_request_ids_go_on_after_those_of_the_last_process_though_the_clock_was_set_back(
@@ -53,7 +53,7 @@ async def test_request_ids_go_on_after_those_of_the_last_process_though_the_cloc
         )
     )  # fmt: skip
     async with serving(gateway, lambda _: None, asyncio.Event()):
-        assert gateway.outside.ids.ulid() > LATE
+        assert gateway.environment.ids.ulid() > LATE
     gateway.log.close()
 
 
@@ -112,9 +112,9 @@ def house(tmp_path: Path) -> Gateway:
     settings = config.load(tmp_path, discovery.manifests(), {})
     prepare_home(settings.home)
     wrap: Any = Hanging
-    outside = Environment(channel=wrap)
-    log = JsonlLog(settings.home / "logs", clock=outside.clock, disk=SystemDisk(), ids=outside.ids)
-    return app.assemble(settings, outside, log, ["web"])
+    environment = Environment(channel=wrap)
+    log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
+    return app.assemble(settings, environment, log, ["web"])
 
 
 def logged(gateway: Gateway) -> list[str]:
@@ -218,7 +218,7 @@ async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_
     async with serving(gateway, said.append, asyncio.Event()):
         assert gateway.windows.max_tokens("demo") == 4_000
     assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
-    again = app.assemble(gateway.settings, gateway.outside, gateway.log, [], dashboard=False)
+    again = app.assemble(gateway.settings, gateway.environment, gateway.log, [], dashboard=False)
     assert (again.windows.window("demo"), again.windows.max_tokens("demo")) == (32_000, 4_000)
     gateway.log.close()
 
