@@ -25,7 +25,7 @@ from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.inbound import Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from channels import slash
-from channels.console import place
+from channels.console import socket_file
 from channels.console.settings import KEYS, NAME
 from channels.local import CHAT_ID
 
@@ -63,10 +63,10 @@ class ConsoleChannel:
 
     async def start(self, intake: Intake) -> None:
         home = self._around.home
-        if place.answers(place.find(home)):
+        if socket_file.is_listening(socket_file.socket_path(home)):
             raise errors.TryLater("Another Shipmate already serves the console of this folder.")
         try:
-            listener, _ = place.open_socket(home)
+            listener, _ = socket_file.open_socket(home)
         except OSError as failure:
             raise errors.ConfigError(
                 f"channels.console: no socket can be made in .ship ({failure.strerror}); "
@@ -87,7 +87,7 @@ class ConsoleChannel:
             writer.close()
         await asyncio.gather(*self._sessions, return_exceptions=True)
         await server.wait_closed()
-        place.clear(self._around.home)
+        socket_file.remove_socket(self._around.home)
 
     def split(self, text_: str) -> list[str]:
         return text.split(text_, PART)

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Any, TextIO
 
-from channels.console import place, typed
+from channels.console import input_lines, socket_file
 from channels.console.screen import Screen
 
 QUIET = 0.3
@@ -21,9 +21,9 @@ _LONGEST = 1_000_000
 _LINE = 1 << 22
 
 
-async def running(home: Path) -> bool:
+async def is_running(home: Path) -> bool:
     """Whether a gateway serves the console of this `.ship`."""
-    return await asyncio.to_thread(lambda: place.answers(place.find(home)))
+    return await asyncio.to_thread(lambda: socket_file.is_listening(socket_file.socket_path(home)))
 
 
 async def converse(
@@ -36,19 +36,19 @@ async def converse(
     """
     screen = Screen(stdout, interactive=stdin.isatty())
     try:
-        path = await asyncio.to_thread(place.find, home)
+        path = await asyncio.to_thread(socket_file.socket_path, home)
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE)
     except OSError:
         screen.say("Shipmate is not running here. Start it with: shipmate run")
         return 1
-    talk = _Talk(writer, screen, quiet)
+    talk = _Conversation(writer, screen, quiet)
     try:
         return await talk.run(reader, stdin, chat_id)
     finally:
         writer.close()
 
 
-class _Talk:
+class _Conversation:
     def __init__(self, writer: asyncio.StreamWriter, screen: Screen, quiet: float) -> None:
         self._writer, self._screen, self._quiet = writer, screen, quiet
         self._confirmations: dict[str, asyncio.Future[bool]] = {}
@@ -91,7 +91,7 @@ class _Talk:
 
     async def _type(self, stdin: TextIO) -> None:
         self._screen.ready()
-        async for line in typed.lines(stdin):
+        async for line in input_lines.read_lines(stdin):
             self._screen.entered()
             self._interrupts = 0
             if not line.strip():

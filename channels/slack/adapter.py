@@ -23,15 +23,15 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import Belonging
 from bot.text import clean
-from channels.slack import buttons, cards, download, events, failures, members, render
+from channels.slack import buttons, download, events, failures, members, render, task_cards
 from channels.slack import inbound as incoming
 from channels.slack.dead_letters import skeleton
-from channels.slack.hooks import Hooks
-from channels.slack.link import Door, Handler, LibraryLog, Link
-from channels.slack.names import Names
+from channels.slack.duplicate_mentions import DuplicateMentions
+from channels.slack.response_urls import ResponseUrls
 from channels.slack.settings import LOOPBACK, SlackSettings
-from channels.slack.twins import Twins
+from channels.slack.socket_mode import EnvelopeHandler, EventAcknowledger, LibraryLog, SocketConnection
 from channels.slack.typing_indicator import TypingIndicator
+from channels.slack.user_names import UserNames
 
 CALL_SECONDS = 20.0
 HELLO_SECONDS = 15.0
@@ -63,18 +63,18 @@ class SlackChannel:
         self._log = outside.log
         self._call_seconds = call_seconds * outside.pace
         self._ping_seconds = ping_seconds * outside.pace
-        self._names = Names(outside.log)
+        self._names = UserNames(outside.log)
         self._session: aiohttp.ClientSession | None = None
         self._client: AsyncWebClient | None = None
-        self._link: Link | None = None
+        self._socket: SocketConnection | None = None
         self._intake: Intake | None = None
         self._me: incoming.BotIdentity | None = None
         self._site = ""
-        self._strange = events.UnexpectedEvent(outside.log)
-        self._hooks = Hooks()
-        self._twins = Twins()
+        self._unexpected = events.UnexpectedEvent(outside.log)
+        self._response_urls = ResponseUrls()
+        self._mentions = DuplicateMentions()
         self._signs = TypingIndicator(outside.log)
-        self._form = cards.Form(outside.log)
+        self._writer = task_cards.CardWriter(outside.log)
 
     # Coming and going
 
@@ -87,7 +87,7 @@ class SlackChannel:
             await self._connect(client)
         except failures.CALL_ERRORS as error:
             await self.stop()
-            raise failures.of_start(error) from None
+            raise failures.connect_error(error) from None
         except (errors.ChannelError, asyncio.CancelledError):
             await self.stop()
             raise
@@ -120,7 +120,7 @@ class SlackChannel:
         return incoming.BotIdentity(team=team, user=user, bot=bot)
 
     async def _connect(self, client: AsyncWebClient) -> None:
-        link = self._link = Link(
+        connection = self._socket = SocketConnection(
             app_token=self._settings.app_token or "",
             web_client=client,
             clock=self._outside.clock,
@@ -134,12 +134,12 @@ class SlackChannel:
             name="shipmate",
             client=client,
             logger=client.logger,
-            before_authorize=Door(self._take),
+            before_authorize=EventAcknowledger(self._take),
             ssl_check_enabled=False,
         )
-        Handler(app, link, self._bury)
-        await link.attempt()
-        greeted = asyncio.ensure_future(link.hello.wait())
+        EnvelopeHandler(app, connection, self._bury)
+        await connection.attempt()
+        greeted = asyncio.ensure_future(connection.hello.wait())
         too_late = asyncio.ensure_future(self._outside.clock.sleep(HELLO_SECONDS))
         try:
             await asyncio.wait({greeted, too_late}, return_when=asyncio.FIRST_COMPLETED)
@@ -147,13 +147,13 @@ class SlackChannel:
             for waiter in (greeted, too_late):
                 waiter.cancel()
             await asyncio.gather(greeted, too_late, return_exceptions=True)
-        if not link.hello.is_set():
-            why = link.trouble or "Slack opened a socket and did not greet"
+        if not connection.hello.is_set():
+            why = connection.trouble or "Slack opened a socket and did not greet"
             raise errors.ChannelUnreachable(why)
 
     async def pause(self) -> None:
-        if self._link is not None:
-            await self._link.close()
+        if self._socket is not None:
+            await self._socket.close()
 
     async def stop(self) -> None:
         await self.pause()
@@ -161,16 +161,16 @@ class SlackChannel:
         await self._signs.close()
         if self._session is not None:
             await self._session.close()
-        self._link = self._client = self._session = None
+        self._socket = self._client = self._session = None
 
     def health(self) -> Health:
-        if self._link is None:
+        if self._socket is None:
             return Health(connected=False, detail="not started")
-        return Health(self._link.well, self._link.last_heard, self._link.trouble)
+        return Health(self._socket.well, self._socket.last_heard, self._socket.trouble)
 
     async def heal(self) -> None:
-        if self._link is not None:
-            self._link.renew()
+        if self._socket is not None:
+            self._socket.renew()
 
     # In
 
@@ -178,11 +178,11 @@ class SlackChannel:
         """Take in one payload; returns when Slack may be told. Raises `StorageError` when it may not."""
         event = body.get("event")
         told = event if isinstance(event, dict) else {}
-        await self._twins.whole(told)
+        await self._mentions.wait_for_message(told)
         try:
             await self._taken(body)
         finally:
-            self._twins.heard(told)
+            self._mentions.message_taken_in(told)
 
     async def _taken(self, body: Json) -> None:
         try:
@@ -203,7 +203,7 @@ class SlackChannel:
         """Whether it was taken in, or what its mention, which came before it, did not have of it."""
         if await intake.accept(message):
             return True
-        rest = incoming.rest(message)
+        rest = incoming.rest_of(message)
         return rest is not None and await intake.accept(rest)
 
     def _read(self, body: Json) -> Inbound | None:
@@ -213,18 +213,18 @@ class SlackChannel:
         if kind == "event_callback":
             event = body.get("event")
             if isinstance(event, dict):
-                self._strange.mention(event.get("type"), event.get("subtype"))
+                self._unexpected.log_once(event.get("type"), event.get("subtype"))
             return incoming.read_event(body, self._me)
         if kind is None and "command" in body:
-            self._hooks.remember(body)
+            self._response_urls.remember(body)
             return incoming.read_command(body, self._me, self._outside.clock.now())
         if kind == buttons.PRESSED:
-            self._hooks.remember(body)
+            self._response_urls.remember(body)
             return buttons.read(body, self._me, self._outside.clock.now())
         if not isinstance(kind, str):
             raise incoming.Unreadable("type: missing")
         if kind not in events.INTERACTIVE:
-            self._strange.mention(kind)
+            self._unexpected.log_once(kind)
         return None
 
     async def _bury(self, payload: Any, reason: str) -> None:
@@ -279,7 +279,7 @@ class SlackChannel:
         try:
             return await members.chats_of(self._client, user_id, chat_keys, direct=direct)
         except failures.CALL_ERRORS as error:
-            raise failures.of_start(error) from None
+            raise failures.connect_error(error) from None
 
     async def zone_of(self, user_id: str) -> str | None:
         """As `contracts.jobs.KnowsZones`."""
@@ -288,7 +288,7 @@ class SlackChannel:
         try:
             return await self._names.zone(user_id, self._client)
         except failures.CALL_ERRORS as error:
-            raise failures.of_start(error) from None
+            raise failures.connect_error(error) from None
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.channel.Files`."""
@@ -314,7 +314,7 @@ class SlackChannel:
         if "press" in message.target:
             return await self._told(message, markdown)
         try:
-            answer = await self._form.written(
+            answer = await self._writer.write(
                 self._client.chat_postMessage,
                 message,
                 markdown,
@@ -326,7 +326,7 @@ class SlackChannel:
             )
             ts = answer.get("ts")
         except failures.CALL_ERRORS as error:
-            failure = failures.of_send(error)
+            failure = failures.send_error(error)
             unsure = isinstance(failure, (errors.DeliveryThrottled, errors.DeliveryUncertain))
             # What is whispered cannot be changed, so a preview is not.
             if not unsure and message.kind != "preview" and await self._whispered(message, markdown):
@@ -346,13 +346,13 @@ class SlackChannel:
         try:
             call, channel = self._client.chat_update, message.target["channel"]
             named = _metadata(message)
-            await self._form.written(call, message, markdown, channel=channel, ts=message_id, metadata=named)
+            await self._writer.write(call, message, markdown, channel=channel, ts=message_id, metadata=named)
         except failures.CALL_ERRORS as error:
-            raise failures.of_edit(error) from None
+            raise failures.edit_error(error) from None
 
     async def _told(self, message: Outbound, markdown: str) -> Sent:
         """Tell the person who pressed a button, and nobody else."""
-        if self._session is None or not await self._hooks.answer(
+        if self._session is None or not await self._response_urls.answer(
             message.target["press"], markdown, self._session
         ):
             raise errors.DeliveryFailed("whoever pressed a button can no longer be told")
@@ -361,7 +361,9 @@ class SlackChannel:
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
         """Whether the answer to a slash command was shown where the bot itself may not write."""
         trigger = message.target.get("trigger")
-        return self._session is not None and await self._hooks.answer(trigger, markdown, self._session)
+        return self._session is not None and await self._response_urls.answer(
+            trigger, markdown, self._session
+        )
 
     async def find(self, message: Outbound) -> Sent | None:
         """By the id in its metadata, in the thread (or among the newest of the channel) where it should be."""
@@ -370,7 +372,7 @@ class SlackChannel:
         try:
             return await self._found(self._client, message)
         except failures.CALL_ERRORS as error:
-            raise failures.of_find(error) from None
+            raise failures.find_error(error) from None
 
     async def _found(self, client: AsyncWebClient, message: Outbound) -> Sent | None:
         where: dict[str, Any] = {
@@ -401,7 +403,7 @@ class SlackChannel:
         try:
             await self._signs.show(self._client, target["channel"], thread_ts, working=working)
         except failures.CALL_ERRORS as error:
-            raise failures.of_send(error) from None
+            raise failures.send_error(error) from None
 
 
 def _metadata(message: Outbound) -> Json:

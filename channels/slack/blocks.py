@@ -26,13 +26,13 @@ def escape(typed: str) -> str:
     return typed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def words(blocks: Any) -> str:
+def text_of(blocks: Any) -> str:
     """What a person reads there, line by line. A mention is one as in a text; what only looks so is escaped."""
-    reading = _Reading()
+    reading = _BlockReader()
     return "\n".join(line for block in _objects(blocks) for line in reading.block(block, 0)).strip("\n")
 
 
-class _Reading:
+class _BlockReader:
     """One message being read, part by part."""
 
     def __init__(self) -> None:

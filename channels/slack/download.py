@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import errors
 from bot.contracts.inbound import Attachment
-from channels import pieces
+from channels import file_download
 from channels.slack import failures
 
 _ID = re.compile(r"F[A-Z0-9]{2,40}")
@@ -46,21 +46,21 @@ async def fetch(
     try:
         async with session.get(
             address,
-            headers={"Authorization": f"Bearer {client.token}", **pieces.HEADERS},
+            headers={"Authorization": f"Bearer {client.token}", **file_download.HEADERS},
             proxy=client.proxy,
             allow_redirects=False,
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=patience, sock_read=patience),
         ) as answer:
-            pieces.judge(answer.status, "Slack")
+            file_download.check_status(answer.status, "Slack")
             if answer.content_type == _PAGE != file.get("mimetype"):
                 # Instead of a refusal comes the page for signing in.
                 raise errors.FileGone("Slack shows a page instead of the file")
-            coming = pieces.pieces(answer, most, size if isinstance(size, int) else None)
+            coming = file_download.read_chunks(answer, most, size if isinstance(size, int) else None)
             async with contextlib.aclosing(coming):
                 async for piece in coming:
                     yield piece
-    except pieces.LOST as error:
+    except file_download.CONNECTION_ERRORS as error:
         raise errors.FileUnreachable(f"Slack's file broke off: {type(error).__name__}") from None
 
 
@@ -70,8 +70,10 @@ async def _described(client: AsyncWebClient, name: str) -> dict[str, Any]:
     try:
         file = (await client.files_info(file=name)).get("file")
     except failures.CALL_ERRORS as error:
-        said = failures.code(error)
-        passing = said is None or said in _NOW or failures.limited(error) or failures.status(error) >= 500
+        said = failures.error_code(error)
+        passing = (
+            said is None or said in _NOW or failures.is_rate_limited(error) or failures.status(error) >= 500
+        )
         sentence = f"Slack does not tell of the file: {failures.name(error)}"
         raise (errors.FileUnreachable if passing else errors.FileGone)(sentence) from None
     if not isinstance(file, dict):

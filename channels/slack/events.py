@@ -147,7 +147,7 @@ COMMANDS = frozenset({
 """In a channel, outside threads and without a mention, only `!` with one of these speaks to the bot."""
 
 
-def is_strange(kind: str, subtype: object = None) -> bool:
+def is_unknown(kind: str, subtype: object = None) -> bool:
     """Whether this is an event that nobody has thought of; it is ignored all the same."""
     if kind == "message" and isinstance(subtype, str):
         return subtype not in MESSAGES | CHANGES | OTHER_SUBTYPES
@@ -161,8 +161,8 @@ class UnexpectedEvent:
         self._log = log
         self._seen: set[str] = set()
 
-    def mention(self, kind: Any, subtype: Any = None) -> None:
-        if not isinstance(kind, str) or not is_strange(kind, subtype):
+    def log_once(self, kind: Any, subtype: Any = None) -> None:
+        if not isinstance(kind, str) or not is_unknown(kind, subtype):
             return
         named = f"{kind} {subtype}" if isinstance(subtype, str) else kind
         if named not in self._seen and len(self._seen) < MOST_STRANGE:

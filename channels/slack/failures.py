@@ -37,7 +37,7 @@ _SHORT = 1.0
 """Seconds to wait where nobody says how long."""
 
 
-def code(error: BaseException) -> str | None:
+def error_code(error: BaseException) -> str | None:
     """Slack's own word for what is wrong, where it answered in its own form."""
     data = getattr(getattr(error, "response", None), "data", None)
     found = data.get("error") if isinstance(data, dict) else None
@@ -64,35 +64,35 @@ def retry_after(error: BaseException) -> float:
     return min(seconds, 3600.0) if seconds > 0 else _SHORT
 
 
-def limited(error: BaseException) -> bool:
-    return status(error) == 429 or code(error) in _LIMITED
+def is_rate_limited(error: BaseException) -> bool:
+    return status(error) == 429 or error_code(error) in _LIMITED
 
 
 def name(error: BaseException) -> str:
     """A few words for the operator, with nothing in them that the platform or a person wrote at length."""
-    said = code(error)
+    said = error_code(error)
     if said is not None:
         return said[:80]
     return f"HTTP {status(error)}" if status(error) else type(error).__name__
 
 
-def of_start(error: BaseException) -> errors.ChannelError:
+def connect_error(error: BaseException) -> errors.ChannelError:
     """Why Slack could not be connected to."""
-    said = code(error)
-    passing = said is None or said in _UNSURE or limited(error) or status(error) >= 500
+    said = error_code(error)
+    passing = said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
     if passing:
         return errors.ChannelUnreachable(f"Slack cannot be reached: {name(error)}")
     return errors.ChannelRefused(f"Slack refuses the connection: {name(error)}")
 
 
-def of_send(error: BaseException) -> errors.DeliveryFailed:
+def send_error(error: BaseException) -> errors.DeliveryFailed:
     """Why a message was not posted, and how sure that is."""
-    if limited(error):
+    if is_rate_limited(error):
         # Slack counts calls by method and workspace, whatever the conversation.
         return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error), everywhere=True)
     if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
         return errors.DeliveryThrottled(f"Slack was not reached: {name(error)}", retry_after=_SHORT)
-    said = code(error)
+    said = error_code(error)
     if isinstance(error, SlackApiError) and said is not None and said not in _UNSURE and status(error) < 500:
         if said in _GONE:
             return errors.TargetGone(f"Slack: {name(error)}")
@@ -100,20 +100,20 @@ def of_send(error: BaseException) -> errors.DeliveryFailed:
     return errors.DeliveryUncertain(f"Slack's answer was lost: {name(error)}")
 
 
-def of_edit(error: BaseException) -> errors.DeliveryFailed:
+def edit_error(error: BaseException) -> errors.DeliveryFailed:
     """Why a message was not changed, and how sure that is."""
-    failure = of_send(error)
+    failure = send_error(error)
     if type(failure) is errors.DeliveryFailed:
         return errors.EditRefused(str(failure))
     return failure
 
 
-def of_find(error: BaseException) -> errors.DeliveryFailed:
+def find_error(error: BaseException) -> errors.DeliveryFailed:
     """Why Slack does not say what became of a message: it refuses to for good, or can be asked again."""
-    said = code(error)
-    if said is not None and said not in _UNSURE and not limited(error) and status(error) < 500:
+    said = error_code(error)
+    if said is not None and said not in _UNSURE and not is_rate_limited(error) and status(error) < 500:
         return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")
     return errors.DeliveryThrottled(
         f"Slack cannot be asked now: {name(error)}",
-        retry_after=retry_after(error) if limited(error) else _SHORT,
+        retry_after=retry_after(error) if is_rate_limited(error) else _SHORT,
     )

@@ -11,9 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Command, Inbound, Quoted
-from channels.slack import address, blocks, events, shares
+from channels.slack import address, blocks, events, shared_messages
 from channels.slack.files import attachments
-from channels.slack.shares import unescape
+from channels.slack.shared_messages import unescape
 
 Addressed = Literal["direct", "mention", "command", "thread"]
 Kind = Literal["message", "edit", "delete", "stop"]
@@ -57,26 +57,26 @@ def _carried(value: Any) -> Any:
 Words = Annotated[str, BeforeValidator(_carried)]
 
 
-class _Part(BaseModel):
+class _PayloadModel(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class _Body(_Part):
+class _Body(_PayloadModel):
     event_id: Label
     event: dict[str, Any]
 
 
-class _Head(_Part):
+class _Head(_PayloadModel):
     type: Label
     subtype: Label | None = None
 
 
-class _Edited(_Part):
+class _Edited(_PayloadModel):
     ts: Ts
     user: UserId | None = None
 
 
-class _Post(_Part):
+class _Post(_PayloadModel):
     """A message: an event of its own, or inside one that tells of a change."""
 
     ts: Ts
@@ -94,7 +94,7 @@ class _Post(_Part):
     @property
     def source(self) -> str:
         """As Slack sends it: `<@U…>` is a mention here, and one that was only typed out is escaped."""
-        return self.text if self.text and self.text.strip() else blocks.words(self.blocks)
+        return self.text if self.text and self.text.strip() else blocks.text_of(self.blocks)
 
     @property
     def words(self) -> str:
@@ -111,33 +111,33 @@ class _New(_Post):
     channel: ChannelId
 
 
-class _Changed(_Part):
+class _Changed(_PayloadModel):
     channel: ChannelId
     message: _Post
     previous_message: _Post | None = None
 
 
-class _Deleted(_Part):
+class _Deleted(_PayloadModel):
     channel: ChannelId
     deleted_ts: Ts
     previous_message: _Post | None = None
 
 
-class _Stopped(_Part):
+class _Stopped(_PayloadModel):
     channel: ChannelId
     thread_ts: Ts
     user: UserId
     event_ts: Ts
 
 
-class _Slash(_Part):
+class _Slash(_PayloadModel):
     channel_id: ChannelId
     user_id: UserId
     trigger_id: Label
     text: Words | None = None
 
 
-_PartT = TypeVar("_PartT", bound=_Part)
+_PartT = TypeVar("_PartT", bound=_PayloadModel)
 
 
 def _parse(model: type[_PartT], value: Any) -> _PartT:
@@ -210,7 +210,7 @@ def read_thread(messages: Any, me: BotIdentity, before: str) -> list[Quoted]:
         if post.words.strip():
             quoted = Quoted(user_id=who, text=post.words, ts=ts, from_self=me.wrote(post), message_id=post.ts)
             found.append((_micro(post.ts), quoted))
-        for share in shares.read(post.attachments, by=who, channel=None, ours=me.ids):
+        for share in shared_messages.read(post.attachments, by=who, channel=None, ours=me.ids):
             # Shared by somebody earlier on: this message does not bring it.
             shared = share.quoted.model_copy(update={"message_id": post.ts, "brought": False})
             found.append((_micro(post.ts), shared))
@@ -248,7 +248,7 @@ def _whole(me: BotIdentity, post: _New) -> str:
     return f"slack:{me.team}:message:{post.channel}:{post.ts}:whole"
 
 
-def rest(message: Inbound) -> Inbound | None:
+def rest_of(message: Inbound) -> Inbound | None:
     """What a message has that its mention, which was taken in before it, may not have had; None where that is nothing.
     Its words were answered with that: they stand beside it, so that nobody answers them again.
     """
@@ -386,7 +386,7 @@ def _inbound(
     parts = (
         {"channel": channel} if direct and post.thread is None else {"channel": channel, "thread_ts": root}
     )
-    shared = shares.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
+    shared = shared_messages.read(post.attachments, by=post.user, channel=channel, ours=me.ids)
     shared = shared if kind != "delete" else ()
     return Inbound(
         channel="slack",

@@ -72,7 +72,7 @@ class TypingIndicator:
 
     def _for_good(self, error: BaseException, what: str) -> bool:
         """False, with a line for the operator, where this way does not exist; else the error goes on."""
-        if failures.code(error) not in _NEVER:
+        if failures.error_code(error) not in _NEVER:
             raise error
         self._log.write("delivery", what, level="warn", error=failures.name(error))
         return False

@@ -17,9 +17,9 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import Belonging
-from channels.telegram import address, buttons, download, members, render, wire
-from channels.telegram.moves import Moves
-from channels.telegram.poll import Poll
+from channels.telegram import address, bot_api, buttons, download, members, render
+from channels.telegram.group_migrations import GroupMigrations
+from channels.telegram.poll import UpdatePoller
 from channels.telegram.settings import TelegramSettings
 
 LIMIT = 4096
@@ -63,20 +63,22 @@ class TelegramChannel:
         self._base_url = settings.base_url
         self._around = around
         self._patience = patience
-        self._bot: wire.Bot | None = None
-        self._proofs = wire.Proofs(self._token, self._base_url, patience=patience, pace=around.pace)
-        self._poll: Poll | None = None
+        self._bot: bot_api.Bot | None = None
+        self._verified = bot_api.VerifiedConnections(
+            self._token, self._base_url, patience=patience, pace=around.pace
+        )
+        self._poll: UpdatePoller | None = None
         self._frozen: dict[str, float] = {}
-        self._moves = Moves(around.home, around.log)
-        self._groups = members.Groups(around.clock, self._moves)
+        self._migrations = GroupMigrations(around.home, around.log)
+        self._membership = members.GroupMembership(around.clock, self._migrations)
         self._signs = asyncio.Semaphore(SIGNS)
 
     async def start(self, intake: Intake) -> None:
         if _TOKEN.fullmatch(self._token) is None:
             raise errors.ChannelRefused("the Telegram bot token is not of the form 123456:ABC…")
-        await self._moves.load()
+        await self._migrations.load()
         bot = await asyncio.to_thread(
-            wire.connect, self._token, self._base_url, self._patience, self._around.pace
+            bot_api.connect, self._token, self._base_url, self._patience, self._around.pace
         )
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(bot.shutdown)
@@ -85,12 +87,12 @@ class TelegramChannel:
                 await bot.delete_webhook(drop_pending_updates=False)
             except InvalidToken:
                 raise errors.ChannelRefused("Telegram refuses the bot token") from None
-            except (TelegramError, *wire.GARBLED) as exc:
+            except (TelegramError, *bot_api.GARBLED) as exc:
                 raise errors.ChannelUnreachable(f"Telegram cannot be reached ({_named(exc)})") from None
             await self._offer_commands(bot)
             undo.pop_all()
         self._bot = bot
-        self._poll = Poll(bot, intake, self._around, moves=self._moves, patience=self._patience)
+        self._poll = UpdatePoller(bot, intake, self._around, moves=self._migrations, patience=self._patience)
         self._poll.start()
 
     async def pause(self) -> None:
@@ -121,7 +123,7 @@ class TelegramChannel:
         """As `contracts.recall.KnowsMembers`."""
         if self._bot is None:
             raise errors.ChannelUnreachable("Telegram is not connected")
-        return await self._groups.chats_of(self._bot, user_id, chat_keys, direct=direct)
+        return await self._membership.chats_of(self._bot, user_id, chat_keys, direct=direct)
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
         """As `contracts.channel.Files`."""
@@ -135,7 +137,7 @@ class TelegramChannel:
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
         """As `contracts.recall.KnowsMoves`."""
-        return self._moves.same(chat_id)
+        return self._migrations.same(chat_id)
 
     # -- going out -------------------------------------------------------------------------------------------
 
@@ -151,44 +153,46 @@ class TelegramChannel:
         if message.repeat_of is None:
             return await self._sent(bot, message)
         try:
-            async with self._proofs.proved() as proved:
-                return await self._sent(proved, message)
+            async with self._verified.open_verified() as verified:
+                return await self._sent(verified, message)
         except TelegramError as exc:
             raise self._undelivered(exc, message.target) from None
 
-    async def _sent(self, bot: wire.Bot, message: Outbound) -> Sent:
+    async def _sent(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         if "press" in message.target:
             return await self._told(bot, message)
-        shown, place = _shown(message), self._moves.place(message.target)
+        shown, place = _shown(message), self._migrations.place(message.target)
         # Two refusals, each of which says surely that nothing was sent, are answered by asking for less, once.
         while True:
             try:
                 return await self._post(bot, place, shown)
             except ChatMigrated as exc:
                 # Surely not sent. Telegram may say so here before it does in an update.
-                if self._moves.now(place["chat_id"]) != place["chat_id"] or not await self._moved(place, exc):
+                if self._migrations.now(place["chat_id"]) != place["chat_id"] or not await self._moved(
+                    place, exc
+                ):
                     raise self._undelivered(exc, place) from None
-                place = self._moves.place(place)
+                place = self._migrations.place(place)
             except BadRequest as exc:
                 refusal = exc.message.lower()
                 if "message thread not found" in refusal and "message_thread_id" in place:
                     del place["message_thread_id"]
                 elif "entit" in refusal and shown.entities:
-                    shown = render.plain(message.text)
+                    shown = render.without_markup(message.text)
                 else:
                     raise self._undelivered(exc, place) from None
             except TelegramError as exc:
                 raise self._undelivered(exc, place) from None
-            except wire.GARBLED as exc:
+            except bot_api.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """As `contracts.channel.Edits`."""
         bot, shown = self._connected(), _shown(message)
-        place, number = self._moves.place(message.target), message_id.rpartition("/")[2]
+        place, number = self._migrations.place(message.target), message_id.rpartition("/")[2]
         if not number.isdecimal():
             raise errors.EditRefused("this is no message of Telegram's")
-        if self._moves.named(place["chat_id"], number) != message_id:
+        if self._migrations.named(place["chat_id"], number) != message_id:
             raise errors.EditRefused("this is a message of a group that is a supergroup now")
         while True:
             try:
@@ -205,10 +209,10 @@ class TelegramChannel:
                     return
                 if "entit" not in refusal or not shown.entities:
                     raise self._unchanged(exc, message.target) from None
-                shown = render.plain(message.text)
+                shown = render.without_markup(message.text)
             except TelegramError as exc:
                 raise self._unchanged(exc, message.target) from None
-            except wire.GARBLED as exc:
+            except bot_api.GARBLED as exc:
                 raise errors.DeliveryUncertain(f"Telegram's answer makes no sense ({_named(exc)})") from None
             else:
                 return
@@ -218,7 +222,7 @@ class TelegramChannel:
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
         """Show `typing`, which ends by itself after five seconds or with the next message."""
-        target = self._moves.place(target)
+        target = self._migrations.place(target)
         if not working or self._is_frozen(target["chat_id"]):
             return
         bot = self._connected()
@@ -228,7 +232,7 @@ class TelegramChannel:
         except TelegramError as exc:
             raise self._undelivered(exc, target) from None
 
-    async def _post(self, bot: wire.Bot, place: Mapping[str, str], shown: render.Rendered) -> Sent:
+    async def _post(self, bot: bot_api.Bot, place: Mapping[str, str], shown: render.Rendered) -> Sent:
         answered = place.get("reply_to", "")
         reply = (
             ReplyParameters(int(answered), allow_sending_without_reply=True) if answered.isdecimal() else None
@@ -242,35 +246,35 @@ class TelegramChannel:
             reply_parameters=reply,
             reply_markup=buttons.below(place),
         )
-        return Sent(self._moves.named(place["chat_id"], str(sent.message_id)))
+        return Sent(self._migrations.named(place["chat_id"], str(sent.message_id)))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
         """Whether it is known now where a group has gone. Where the disk refuses to keep it, that is for later."""
         try:
-            return await self._moves.learn(_chat(place), exc.new_chat_id)
+            return await self._migrations.learn(_chat(place), exc.new_chat_id)
         except errors.StorageError as error:
             raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
 
-    async def _told(self, bot: wire.Bot, message: Outbound) -> Sent:
+    async def _told(self, bot: bot_api.Bot, message: Outbound) -> Sent:
         """Tell the person who pressed a button, and nobody else."""
         if not render.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
-        words, *_ = text.split(render.plain(message.text).text, buttons.TOLD, render.units)
+        words, *_ = text.split(render.without_markup(message.text).text, buttons.TOLD, render.units)
         try:
             await bot.answer_callback_query(message.target["press"], words, show_alert=True)
         except TelegramError as exc:
             raise self._undelivered(exc, message.target) from None
         return Sent(f"press:{message.target['press']}")
 
-    def _connected(self) -> wire.Bot:
+    def _connected(self) -> bot_api.Bot:
         if self._bot is None:
             raise errors.DeliveryFailed("the Telegram channel is not running")
         return self._bot
 
     def _undelivered(self, exc: TelegramError, target: Mapping[str, str]) -> errors.DeliveryFailed:
         """The failure for the gateway. After a flood wait, signs of work stay off: they would prolong it."""
-        failure = wire.delivery_error(exc)
-        if isinstance(exc, wire.Flood):
+        failure = bot_api.delivery_error(exc)
+        if isinstance(exc, bot_api.TooManyRequests):
             now = self._around.clock.monotonic()
             self._frozen = {chat: until for chat, until in self._frozen.items() if until > now}
             self._frozen[target["chat_id"]] = now + exc.wait
@@ -283,7 +287,7 @@ class TelegramChannel:
     def _is_frozen(self, chat_id: str) -> bool:
         return self._frozen.get(chat_id, 0.0) > self._around.clock.monotonic()
 
-    async def _offer_commands(self, bot: wire.Bot) -> None:
+    async def _offer_commands(self, bot: bot_api.Bot) -> None:
         """Fill the menu of the chat window; the bot works without it."""
         try:
             await bot.set_my_commands([BotCommand(name, what) for name, what in COMMANDS.items()])
@@ -307,7 +311,7 @@ def _shown(message: Outbound) -> render.Rendered:
     """A message as people see it. Raises `errors.DeliveryFailed` where there is nothing to see, or nowhere."""
     shown = render.render(message.text)
     if render.units(shown.text) > LIMIT:
-        shown = render.plain(message.text)
+        shown = render.without_markup(message.text)
     if not render.visible(shown.text) or not address.valid_id(message.target.get("chat_id", "")):
         raise errors.DeliveryFailed("a message to Telegram needs a text and the number of a chat")
     return shown

@@ -53,7 +53,7 @@ def origin(message: Message, me: User) -> Origin | None:
     return None
 
 
-def elsewhere(reply: ExternalReplyInfo, me: User) -> Origin:
+def external_origin(reply: ExternalReplyInfo, me: User) -> Origin:
     """Whose a message of another chat is that is replied to."""
     found = _of(reply.origin, "quoted_from_elsewhere", me)
     where = reply.chat
@@ -92,7 +92,7 @@ def kept(message: Json) -> Json:
     return found | inner
 
 
-def other(message: Message | ExternalReplyInfo) -> tuple[str, str] | None:
+def special_content(message: Message | ExternalReplyInfo) -> tuple[str, str] | None:
     """What a message is that is neither words nor a file, and what it says; None where it is no such thing."""
     for kind, told in _KINDS.items():
         found = message.api_kwargs.get(_AS_IT_COMES + kind)
@@ -103,7 +103,7 @@ def other(message: Message | ExternalReplyInfo) -> tuple[str, str] | None:
     return None
 
 
-def strange(message: Message) -> str | None:
+def unknown_content(message: Message) -> str | None:
     """What to say of a message of which nothing is known; None where it is one of the service, such as who came in."""
     unknown = sorted(message.api_kwargs.keys() - OLD_MARKS - {_RICH})
     if not unknown or any(
@@ -118,12 +118,12 @@ def rich(message: Message) -> tuple[str, tuple[Link, ...], frozenset[str]]:
     told = message.api_kwargs.get(_RICH)
     if not isinstance(told, Mapping):
         return "", (), frozenset()
-    reading = _Rich()
+    reading = _RichTextReader()
     said = reading.read(told.get("blocks"), 0)
     return said.strip("\n"), tuple(reading.links), frozenset(reading.mentions)
 
 
-class _Rich:
+class _RichTextReader:
     """One rich message being read: a tree of blocks, each with words, marked words, or more blocks."""
 
     def __init__(self) -> None:

@@ -10,34 +10,34 @@ from telegram.error import TelegramError
 
 from bot import errors
 from bot.contracts.inbound import Attachment
-from channels import pieces
-from channels.telegram import wire
+from channels import file_download
+from channels.telegram import bot_api
 
 _ELSEWHERE = {"", ".", ".."}
 """Parts of a path that lead somewhere else; one on a machine's own disk begins with a slash."""
 
 
-async def fetch(bot: wire.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
+async def fetch(bot: bot_api.Bot, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
     """As `contracts.channel.Files.fetch`."""
     path, size = await _described(bot, attachment.ref or "")
     try:
         async with bot.download(path) as answer:
-            pieces.judge(answer.status, "Telegram")
-            coming = pieces.pieces(answer, most, size)
+            file_download.check_status(answer.status, "Telegram")
+            coming = file_download.read_chunks(answer, most, size)
             async with contextlib.aclosing(coming):
                 async for piece in coming:
                     yield piece
-    except (wire.Unsent, *pieces.LOST) as error:
+    except (bot_api.NotSent, *file_download.CONNECTION_ERRORS) as error:
         # Neither the words of these nor their addresses: those hold the token.
         raise errors.FileUnreachable(f"Telegram's file broke off: {type(error).__name__}") from None
 
 
-async def _described(bot: wire.Bot, name: str) -> tuple[str, int | None]:
+async def _described(bot: bot_api.Bot, name: str) -> tuple[str, int | None]:
     if not name:
         raise errors.FileGone("the message names no file")
     try:
         path, size = await bot.file_path(name)
-    except (wire.Unsent, wire.Unclear, wire.Flood, *wire.GARBLED) as error:
+    except (bot_api.NotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests, *bot_api.GARBLED) as error:
         raise errors.FileUnreachable(f"Telegram does not tell of the file: {type(error).__name__}") from None
     except TelegramError as error:
         if "too big" in error.message.lower():

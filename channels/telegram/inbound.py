@@ -14,9 +14,9 @@ from telegram import ExternalReplyInfo, Message, MessageEntity, Update, User
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Origin, Quoted
-from channels.telegram import address, content, kinds
+from channels.telegram import address, content, update_kinds
+from channels.telegram.bot_api import GARBLED
 from channels.telegram.content import name, number, part, string
-from channels.telegram.wire import GARBLED
 
 Addressed = Literal["direct", "mention", "reply", "command"]
 _BUTTON = re.compile(r"(?P<name>approve|deny) (?P<args>[0-9A-Z]{26}(?: (?:once|chat|always))?)")
@@ -28,7 +28,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ReadUpdate:
     """One update that may be for the bot. `addressed` is False where only its album can make it so."""
 
     update_id: int
@@ -37,17 +37,17 @@ class Event:
     album: str | None = None
 
 
-def read(raw: Json, bot: telegram.Bot, now: float) -> Event | None:
+def read(raw: Json, bot: telegram.Bot, now: float) -> ReadUpdate | None:
     """What an update means; None where it is none of the bot's business. `now` is the time (epoch seconds) of what
     has no date of its own. Raises `Unreadable`.
     """
     try:
-        if kinds.STOPPED in raw:
-            return _stop(raw["update_id"], raw[kinds.STOPPED], bot.bot, now)
-        if kinds.PRESSED in raw:
-            return _press(raw["update_id"], raw[kinds.PRESSED], bot.bot, now)
+        if update_kinds.STOPPED in raw:
+            return _stop(raw["update_id"], raw[update_kinds.STOPPED], bot.bot, now)
+        if update_kinds.PRESSED in raw:
+            return _press(raw["update_id"], raw[update_kinds.PRESSED], bot.bot, now)
         # Other kinds are nobody's business here, so they are not decoded, and cannot fail.
-        told = {name: raw[name] for name in ("update_id", *kinds.HANDLED) if name in raw}
+        told = {name: raw[name] for name in ("update_id", *update_kinds.HANDLED) if name in raw}
         told |= {name: content.kept(one) for name, one in told.items() if isinstance(one, dict)}
         update = Update.de_json(told, bot)
         if update.message is not None:
@@ -59,7 +59,7 @@ def read(raw: Json, bot: telegram.Bot, now: float) -> Event | None:
     return None
 
 
-def merge(events: Sequence[Event]) -> Inbound | None:
+def merge(events: Sequence[ReadUpdate]) -> Inbound | None:
     """One inbound for the items of an album (or a single event); None where none is addressed to the bot."""
     addressed = [event.inbound for event in events if event.addressed]
     if not addressed:
@@ -81,7 +81,7 @@ def merge(events: Sequence[Event]) -> Inbound | None:
     )
 
 
-def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event | None:
+def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadUpdate | None:
     sender, chat = message.from_user, message.chat
     if sender is None or sender.id == me.id or message.sender_chat is not None or chat.type == "channel":
         return None
@@ -91,9 +91,9 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
     said = string(message.text if message.text is not None else message.caption)
     links = (*content.links(said, entities), *linked)
     attachments = _attachments(message)
-    other = content.other(message)
+    other = content.special_content(message)
     if not (said or rich or attachments or other):
-        unknown = content.strange(message)
+        unknown = content.unknown_content(message)
         if unknown is None:
             return None  # a service message
         other = ("unknown", unknown)
@@ -137,10 +137,10 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> Event
         changes=_key(me, message) if edit else None,
     )
     album = None if edit or not message.media_group_id else f"{chat.id}:{message.media_group_id}"
-    return Event(update_id, inbound, direct or bool(command or addressed), album)
+    return ReadUpdate(update_id, inbound, direct or bool(command or addressed), album)
 
 
-def _stop(update_id: Any, stopped: Any, me: User, now: float) -> Event | None:
+def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | None:
     """The stop button of a reply that is being written. The library does not know it, so it is read as it comes.
 
     It names no person: in a private chat it can only be the one whose chat it is; elsewhere it is nobody's.
@@ -164,10 +164,10 @@ def _stop(update_id: Any, stopped: Any, me: User, now: float) -> Event | None:
         target=where,
         kind="stop",
     )
-    return Event(update_id, inbound, addressed=True)
+    return ReadUpdate(update_id, inbound, addressed=True)
 
 
-def _press(update_id: Any, pressed: Any, me: User, now: float) -> Event | None:
+def _press(update_id: Any, pressed: Any, me: User, now: float) -> ReadUpdate | None:
     """A button below a question of ours. What it stands for comes from the person's program, so only the commands that
     buttons have are taken from it; who pressed it, Telegram says.
     """
@@ -195,7 +195,7 @@ def _press(update_id: Any, pressed: Any, me: User, now: float) -> Event | None:
         command=Command(name=found["name"], args=found["args"]),
         from_bot=sender.get("is_bot") is not False,
     )
-    return Event(update_id, inbound, addressed=True)
+    return ReadUpdate(update_id, inbound, addressed=True)
 
 
 def _keys(me: User, update_id: int, message: Message, *, edit: bool) -> tuple[str, ...]:
@@ -264,8 +264,8 @@ def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
         return _replied(answered, picked, me)
     if reply is None and picked is None and message.reply_to_story is None:
         return ()
-    origin = content.elsewhere(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
-    other = content.other(reply) if reply is not None else None
+    origin = content.external_origin(reply, me) if reply is not None else Origin(how="quoted_from_elsewhere")
+    other = content.special_content(reply) if reply is not None else None
     kind = other[0] if other is not None else "story" if message.reply_to_story is not None else None
     files = _files(reply) if reply is not None else ()
     said = picked or (other[1] if other is not None else "")
@@ -288,7 +288,7 @@ def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, .
         content.linked(string(answered.text if answered.text is not None else answered.caption), entities)
         or content.rich(answered)[0]
     )
-    other = content.other(answered)
+    other = content.special_content(answered)
     files = _files(answered)
     said = said or (other[1] if other is not None else "")
     if not said:
@@ -344,7 +344,7 @@ def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]
     if message.photo:
         best = max(message.photo, key=lambda size: number(size.width) * number(size.height))
         return (_attachment("photo", best),)
-    kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
+    update_kinds: tuple[tuple[Any, Literal["photo", "video", "audio", "voice", "sticker", "file"]], ...] = (
         (message.live_photo, "photo"),
         (message.animation, "video"),
         (message.video, "video"),
@@ -354,7 +354,7 @@ def _attachments(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]
         (message.sticker, "sticker"),
         (message.document, "file"),
     )
-    for file, kind in kinds:
+    for file, kind in update_kinds:
         if file is not None:
             return (_attachment(kind, file),)
     return ()

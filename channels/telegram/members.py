@@ -14,8 +14,8 @@ from bot.contracts.archive import ArchiveLine
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Belonging
-from channels.telegram import address, wire
-from channels.telegram.moves import Moves
+from channels.telegram import address, bot_api
+from channels.telegram.group_migrations import GroupMigrations
 
 MOST = 50
 """Groups that are asked about for one search, the first ones named."""
@@ -28,15 +28,15 @@ _INSIDE = frozenset({"creator", "administrator", "member"})
 _SUPERGROUP = "-100"
 
 
-class Groups:
+class GroupMembership:
     """Which chats are whose, as Telegram says when it is asked. Of more groups than are asked about at once those that were
     not the person's a moment ago are passed over, so that the next ones have their turn; those that were are asked about
     again, since the person may have left.
     """
 
-    def __init__(self, clock: Clock, moves: Moves) -> None:
+    def __init__(self, clock: Clock, moves: GroupMigrations) -> None:
         self._clock = clock
-        self._moves = moves
+        self._migrations = moves
         self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
 
     async def chats_of(
@@ -45,7 +45,7 @@ class Groups:
         """Those of the chatKeys that lie in chats which Telegram says the person is in. A chat of two has the id of its
         person, so nobody need be asked. Raises `errors.ChannelUnreachable` where nothing is known of any group.
         """
-        chats = {key: self._moves.now(chat) for key in chat_keys if (chat := _chat(key)) is not None}
+        chats = {key: self._migrations.now(chat) for key in chat_keys if (chat := _chat(key)) is not None}
         groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]
         before = self._remembered(user_id) if len(groups) > MOST else {}
         again = [chat for chat in groups if before.get(chat)]
@@ -83,7 +83,7 @@ class Groups:
                 return await _found_inside(bot, chat, user_id)
             except ChatMigrated as exc:
                 with contextlib.suppress(errors.StorageError):
-                    await self._moves.learn(int(chat), exc.new_chat_id)
+                    await self._migrations.learn(int(chat), exc.new_chat_id)
                 return None
 
 
@@ -92,9 +92,9 @@ async def _found_inside(bot: Bot, chat: str, user_id: str) -> bool | None:
         member = await bot.get_chat_member(int(chat), int(user_id))
     except ChatMigrated:
         raise
-    except (wire.Unsent, wire.Unclear, wire.Flood):
+    except (bot_api.NotSent, bot_api.OutcomeUnknown, bot_api.TooManyRequests):
         return None
-    except (TelegramError, *wire.GARBLED):
+    except (TelegramError, *bot_api.GARBLED):
         return False
     return member.status in _INSIDE or getattr(member, "is_member", False) is True
 

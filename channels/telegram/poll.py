@@ -18,10 +18,10 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.channel import ChannelDeps, Health, Intake
 from bot.contracts.identity import ChatKey
-from channels.telegram import inbound, kinds
-from channels.telegram.moves import Moves
+from channels.telegram import inbound, update_kinds
+from channels.telegram.bot_api import Bot, TooManyRequests
+from channels.telegram.group_migrations import GroupMigrations
 from channels.telegram.recent_messages import RecentMessages
-from channels.telegram.wire import Bot, Flood
 
 HOLD = 10
 """Seconds for which Telegram keeps a poll open while nothing happens. One that hangs is given up soon after that."""
@@ -37,7 +37,7 @@ REFUSED_PAUSE = 30.0
 """The same where the token is refused, which does not pass by itself."""
 DISK_PAUSE = 0.5
 """Seconds of rest while what comes in cannot be written down: a stop is carried out all the same, and has to be heard."""
-LONGEST_FLOOD = 600.0
+LONGEST_RETRY_AFTER = 600.0
 """Seconds for which the poll rests at most, whatever Telegram asks for: nothing comes in meanwhile."""
 CALM = 30
 """Seconds without a conflict after which it is over: the other one rests at times too."""
@@ -54,10 +54,10 @@ TRIES = 3
 
 
 @dataclass(slots=True)
-class _Unit:
+class _UpdateGroup:
     """What is handed over at once: one update, or all of an album."""
 
-    events: list[inbound.Event] = field(default_factory=list)
+    events: list[inbound.ReadUpdate] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     raws: list[Json] = field(default_factory=list)
     buried: tuple[Json, str] | None = None
@@ -83,7 +83,7 @@ class _Unit:
 
 
 @dataclass(slots=True)
-class _Contest:
+class _TokenConflict:
     """Somebody else polls with our token: since when (`began` on the monotonic clock), and since when it is calm."""
 
     began: float
@@ -91,14 +91,14 @@ class _Contest:
     calm_since: float | None = None
 
 
-class Poll:
+class UpdatePoller:
     """From `start` to `stop`; `health` says how it goes."""
 
     def __init__(
-        self, bot: Bot, intake: Intake, around: ChannelDeps, *, moves: Moves, patience: float
+        self, bot: Bot, intake: Intake, around: ChannelDeps, *, moves: GroupMigrations, patience: float
     ) -> None:
         self._bot = bot
-        self._moves = moves
+        self._migrations = moves
         self._intake = intake
         self._clock, self._log, self._rng = around.clock, around.log, around.rng
         self._patience = patience
@@ -106,7 +106,7 @@ class Poll:
         self._heard = self._clock.now()
         self._trouble = ""
         self._failures = 0
-        self._contest: _Contest | None = None
+        self._token_conflict: _TokenConflict | None = None
         self._known = RecentMessages()
         self._offset: int | None = None
         self._confirmed: int | None = None
@@ -130,8 +130,8 @@ class Poll:
     def health(self) -> Health:
         if not self.running:
             return Health(connected=False, last_heard=self._heard, detail="stopped")
-        contest = self._contest
-        lost = contest is not None and self._clock.monotonic() - contest.began >= CONTESTED
+        conflict = self._token_conflict
+        lost = conflict is not None and self._clock.monotonic() - conflict.began >= CONTESTED
         return Health(self._connected and not lost, self._heard, self._trouble)
 
     async def renew(self) -> None:
@@ -207,7 +207,11 @@ class Poll:
     async def _fetch(self, hold: int, limit: int = 100) -> list[Any]:
         offset = self._offset
         found = await self._bot.raw_updates(
-            offset, hold=hold, patience=min(self._patience, LATE), kinds=list(kinds.HANDLED), limit=limit
+            offset,
+            hold=hold,
+            patience=min(self._patience, LATE),
+            kinds=list(update_kinds.HANDLED),
+            limit=limit,
         )
         self._confirmed = offset
         return found
@@ -224,7 +228,7 @@ class Poll:
     async def _take(self, raws: Sequence[Any]) -> float:
         """Hand over what is whole, in order; the seconds to wait before the next poll."""
         named = await self._named(raws)
-        await self._moves.read(named)
+        await self._migrations.read(named)
         ready, pause = self._whole(self._units(named))
         if raws and not ready:
             pause = pause or 1.0  # the same would come again at once
@@ -234,9 +238,9 @@ class Poll:
             self._advance(sorted(raw["update_id"] for raw in named))
         return pause
 
-    async def _hand_over_all(self, units: Sequence[_Unit]) -> None:
+    async def _hand_over_all(self, units: Sequence[_UpdateGroup]) -> None:
         """Each chat in its order, chats side by side: what they have to wait for, the disk, they wait for at once."""
-        chats: dict[ChatKey | None, list[_Unit]] = {}
+        chats: dict[ChatKey | None, list[_UpdateGroup]] = {}
         for unit in units:
             chats.setdefault(unit.chat_key, []).append(unit)
         ends = await asyncio.gather(*map(self._hand_over_chat, chats.values()), return_exceptions=True)
@@ -244,7 +248,7 @@ class Poll:
             if end is not None:
                 raise end
 
-    async def _hand_over_chat(self, units: Sequence[_Unit]) -> None:
+    async def _hand_over_chat(self, units: Sequence[_UpdateGroup]) -> None:
         failed: BaseException | None = None
         for unit in units:
             if failed is not None and not unit.stops:
@@ -283,8 +287,8 @@ class Poll:
                 self._nameless.add(digest)
         return sorted(named, key=lambda raw: int(raw["update_id"]))
 
-    def _units(self, raws: Sequence[Json]) -> dict[str, _Unit]:
-        units: dict[str, _Unit] = {}
+    def _units(self, raws: Sequence[Json]) -> dict[str, _UpdateGroup]:
+        units: dict[str, _UpdateGroup] = {}
         for raw in raws:
             number = raw["update_id"]
             if number in self._taken:
@@ -295,7 +299,7 @@ class Poll:
             except inbound.Unreadable as exc:
                 buried = (raw, f"an update that cannot be read: {exc}")
             album = event.album if event is not None else None
-            unit = units.setdefault(album or f"update {number}", _Unit())
+            unit = units.setdefault(album or f"update {number}", _UpdateGroup())
             unit.ids.append(number)
             unit.raws.append(raw)
             unit.buried = buried
@@ -303,17 +307,17 @@ class Poll:
                 unit.events.append(event)
         return units
 
-    def _read(self, raw: Json) -> inbound.Event | None:
+    def _read(self, raw: Json) -> inbound.ReadUpdate | None:
         event = inbound.read(raw, self._bot, self._clock.now())
-        return replace(event, inbound=self._moves.here(event.inbound)) if event is not None else None
+        return replace(event, inbound=self._migrations.here(event.inbound)) if event is not None else None
 
-    def _whole(self, units: dict[str, _Unit]) -> tuple[list[_Unit], float]:
+    def _whole(self, units: dict[str, _UpdateGroup]) -> tuple[list[_UpdateGroup], float]:
         """The units that need not wait for the rest of an album, of their own or before them in their chat. An album is
         sent in one go: what its author says next comes behind all of it.
         """
         now = self._clock.monotonic()
         last = {unit.who: unit.ids[-1] for unit in units.values() if unit.says}
-        ready: list[_Unit] = []
+        ready: list[_UpdateGroup] = []
         behind: set[ChatKey | None] = set()
         open_albums: dict[str, float] = {}
         pause = 0.0
@@ -330,17 +334,17 @@ class Poll:
         self._albums = open_albums
         return ready, pause
 
-    async def _hand_over(self, unit: _Unit) -> None:
+    async def _hand_over(self, unit: _UpdateGroup) -> None:
         if (buried := unit.buried) is not None:
             await self._bury(f"update:{buried[0]['update_id']}", json.dumps(buried[0]), buried[1])
             return
-        events = [event for event in map(self._known.sifted, unit.events) if event is not None]
+        events = [event for event in map(self._known.without_repeats, unit.events) if event is not None]
         if not await self._offered(events) and events[1:]:
             # Of an album that was taken in before all of it had come, the rest is a message of its own.
             for event in events:
                 await self._offered([event])
 
-    async def _given_up(self, unit: _Unit, error: BaseException) -> bool:
+    async def _given_up(self, unit: _UpdateGroup, error: BaseException) -> bool:
         """Bury what nobody foresaw would break its taking in, once it has done so often enough; whether it has."""
         first = unit.ids[0]
         if isinstance(error, Exception) and not isinstance(error, _PASSING):
@@ -353,7 +357,7 @@ class Poll:
         del self._broke[first]
         return True
 
-    async def _offered(self, events: Sequence[inbound.Event]) -> bool:
+    async def _offered(self, events: Sequence[inbound.ReadUpdate]) -> bool:
         whole = inbound.merge(events)
         taken = whole is not None and await self._intake.accept(whole)
         for event in events if taken else ():
@@ -385,26 +389,28 @@ class Poll:
         elif isinstance(exc, InvalidToken):
             longest = REFUSED_PAUSE
         pause = min(longest, 2.0 ** (self._failures - 1) * (1 + self._rng.random() / 4))
-        return max(pause, min(exc.wait, LONGEST_FLOOD)) if isinstance(exc, Flood) else pause
+        return max(pause, min(exc.wait, LONGEST_RETRY_AFTER)) if isinstance(exc, TooManyRequests) else pause
 
     def _conflict(self) -> str:
         """Somebody else polls: Telegram answers, and gives what people write to the one or the other."""
         now = self._heard = self._clock.now()
-        if self._contest is None:
-            self._contest = _Contest(self._clock.monotonic(), f"{datetime.fromtimestamp(now, UTC):%F %T} UTC")
-        self._contest.calm_since = None
-        return f"{CONFLICT} since {self._contest.since}"
+        if self._token_conflict is None:
+            self._token_conflict = _TokenConflict(
+                self._clock.monotonic(), f"{datetime.fromtimestamp(now, UTC):%F %T} UTC"
+            )
+        self._token_conflict.calm_since = None
+        return f"{CONFLICT} since {self._token_conflict.since}"
 
     def _well(self, began: float) -> None:
         """After a round without trouble that began at `began`. A conflict is over once nothing was seen of it for a
         while: the other one rests at times too.
         """
-        contest = self._contest
-        if contest is not None:
-            contest.calm_since = began if contest.calm_since is None else contest.calm_since
-            if self._clock.monotonic() - contest.calm_since < CALM:
+        conflict = self._token_conflict
+        if conflict is not None:
+            conflict.calm_since = began if conflict.calm_since is None else conflict.calm_since
+            if self._clock.monotonic() - conflict.calm_since < CALM:
                 return
-            self._contest = None
+            self._token_conflict = None
         if self._trouble:
             self._log.write("channel", "Telegram: all is well again", channel="telegram")
         self._trouble = ""
@@ -417,6 +423,6 @@ def _described(exc: TelegramError | errors.StorageError) -> str:
             return "messages wait at Telegram because they cannot be written down here"
         case InvalidToken():
             return "the token is refused"
-        case Flood():
+        case TooManyRequests():
             return "asked to poll less often"
     return f"cannot be reached ({exc})"

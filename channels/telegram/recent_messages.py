@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import replace
 
-from channels.telegram.inbound import Event
+from channels.telegram.inbound import ReadUpdate
 
 MOST = 2_000
 
@@ -20,7 +20,7 @@ class RecentMessages:
         self._most = most
         self._marks: OrderedDict[tuple[str, str | None], str] = OrderedDict()
 
-    def sifted(self, event: Event) -> Event | None:
+    def without_repeats(self, event: ReadUpdate) -> ReadUpdate | None:
         """An edit of what was for the bot is for it too; one that changes no word is none."""
         if event.inbound.kind != "edit":
             return event
@@ -29,7 +29,7 @@ class RecentMessages:
             return None
         return replace(event, addressed=True) if known is not None else event
 
-    def learn(self, event: Event) -> None:
+    def learn(self, event: ReadUpdate) -> None:
         if event.inbound.kind not in {"message", "edit"}:
             return
         place = _place(event)
@@ -39,11 +39,11 @@ class RecentMessages:
             self._marks.popitem(last=False)
 
 
-def _place(event: Event) -> tuple[str, str | None]:
+def _place(event: ReadUpdate) -> tuple[str, str | None]:
     return event.inbound.chat_id, event.inbound.message_id
 
 
-def _mark(event: Event) -> str:
+def _mark(event: ReadUpdate) -> str:
     inbound = event.inbound
     parts = (*inbound.attachments, *inbound.brought, *inbound.links)
     said = "\0".join([inbound.text, *(one.model_dump_json() for one in parts)])

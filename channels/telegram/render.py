@@ -96,7 +96,7 @@ def visible(said: str) -> bool:
     return _INVISIBLE.fullmatch(said) is None and bool(said)
 
 
-def plain(said: str) -> Rendered:
+def without_markup(said: str) -> Rendered:
     """A text without any form."""
     return Rendered(sendable(said).strip("\n"))
 
@@ -104,7 +104,7 @@ def plain(said: str) -> Rendered:
 @lru_cache(maxsize=128)
 def render(markdown: str) -> Rendered:
     """What a message of this Markdown shows; the plain text where parsing would be dear or lose something."""
-    bare = plain(markdown)
+    bare = without_markup(markdown)
     if len(bare.text) > PARSED or bare.text.count("[") > BRACKETS:
         return bare
     references = _References()

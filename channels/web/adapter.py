@@ -17,8 +17,8 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.contracts.recall import Belonging
 from channels import slash
 from channels.local import CHAT_ID
-from channels.web import guard, own, pages
-from channels.web.rooms import HEARTBEAT, Rooms
+from channels.web import guard, routes, state
+from channels.web.live_chats import HEARTBEAT, LiveChats
 from channels.web.settings import KEYS, NAME, WebSettings
 
 PART = 32_000
@@ -43,8 +43,8 @@ class WebChannel:
         self._host, self._port = settings.host, settings.port
         self._around = around
         self._token = settings.token
-        self._rooms = Rooms()
-        self._pages: pages.Pages | None = None
+        self._chats = LiveChats()
+        self._routes: routes.WebRoutes | None = None
         self._intake: Intake | None = None
         self._server: HttpServer | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -54,27 +54,27 @@ class WebChannel:
         doors = guard.Guard(
             host=self._host,
             token=self._token,
-            own=await self._kept(own.load),
+            own=await self._kept(state.load),
             clock=around.clock,
             operators=around.operators,
             user_of=around.user_of,
         )
         server = around.serve()
-        self._pages = pages.Pages(doors, self._rooms, around, self._take, most=server.streams)
+        self._routes = routes.WebRoutes(doors, self._chats, around, self._take, most=server.streams)
         # "localhost" can be two addresses, and a free port of one need not be free on the other.
         host = "127.0.0.1" if self._host.lower() == "localhost" else self._host
         try:
-            port = await server.start(self._pages.app(intake), host, self._port, grace=1.0)
+            port = await server.start(self._routes.app(intake), host, self._port, grace=1.0)
         except OSError as failure:
             raise await self._no_port(failure) from failure
         self._server, self._intake = server, intake
         self.addresses = (f"http://{guard.for_url(self._host)}:{port}",)
-        await self._kept(lambda home: own.listens(home, self.addresses[0]))
+        await self._kept(lambda home: state.save_address(home, self.addresses[0]))
         self._beating = asyncio.create_task(self._beat())
 
     async def invite(self) -> str:
         """As `contracts.channel.Invites`."""
-        return await self._kept(own.invite)
+        return await self._kept(state.create_link)
 
     async def _kept(self, read: Callable[[Path], T]) -> T:
         try:
@@ -86,8 +86,8 @@ class WebChannel:
             ) from failure
 
     async def pause(self) -> None:
-        if self._pages is not None:
-            self._pages.open = False
+        if self._routes is not None:
+            self._routes.open = False
 
     async def stop(self) -> None:
         server, self._server = self._server, None
@@ -97,7 +97,7 @@ class WebChannel:
                 await self._beating
             self._beating = None
         if server is not None:
-            for stream in self._rooms.everyone():
+            for stream in self._chats.everyone():
                 stream.push(None)
             await server.stop()
 
@@ -108,9 +108,9 @@ class WebChannel:
         chat = self._chat(message.target)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
-        self._rooms.say(
+        self._chats.say(
             chat,
-            number=self._rooms.number(),
+            number=self._chats.number(),
             id_=message.id,
             role="assistant",
             kind=message.kind,
@@ -126,23 +126,23 @@ class WebChannel:
         chat = self._chat(message.target)
         if self._server is None:
             raise errors.DeliveryFailed("The web chat is closed.")
-        words, number = text.clean(message.text), self._rooms.number()
-        if not self._rooms.change(chat, message_id, number=number, kind=message.kind, text=words):
+        words, number = text.clean(message.text), self._chats.number()
+        if not self._chats.change(chat, message_id, number=number, kind=message.kind, text=words):
             raise errors.EditRefused("The page does not show this message any more.")
 
     async def find(self, message: Outbound) -> Sent | None:  # noqa: ARG002  what a send did ended with its process
         return None
 
     async def indicate(self, target: Mapping[str, str], *, working: bool) -> None:
-        self._rooms.work(self._chat(target), working=working)
+        self._chats.work(self._chat(target), working=working)
 
     async def context(self, inbound: Inbound) -> tuple[Quoted, ...]:  # noqa: ARG002  the page has no threads
         return ()
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         """As `contracts.recall.KnowsMembers`: each browser has one chat, and that is its own."""
-        own = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
-        return Belonging([key for key in chat_keys if key == own])
+        state = KEYS.encode({"chat": user_id}) if direct and CHAT_ID.fullmatch(user_id) else None
+        return Belonging([key for key in chat_keys if key == state])
 
     def health(self) -> Health:
         if self._server is None:
@@ -157,7 +157,7 @@ class WebChannel:
         if self._intake is None:
             raise errors.StorageError("The web channel is not started.")
         # The answer to a command may be sent before `accept` returns; the question stands above it.
-        number = self._rooms.number()
+        number = self._chats.number()
         inbound = Inbound(
             channel=self.name,
             chat_id=chat,
@@ -173,7 +173,7 @@ class WebChannel:
         )
         taken = await self._intake.accept(inbound)
         if taken:
-            self._rooms.say(
+            self._chats.say(
                 chat, number=number, id_=key, role="user", kind="message", text=words, ts=inbound.ts
             )
         return taken
@@ -181,7 +181,7 @@ class WebChannel:
     async def _beat(self) -> None:
         while True:
             await self._around.clock.sleep(_BEAT)
-            for stream in self._rooms.everyone():
+            for stream in self._chats.everyone():
                 stream.push(HEARTBEAT)
 
     async def _no_port(self, failure: OSError) -> errors.ShipmateError:

@@ -23,8 +23,8 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from bot.contracts.environment import Clock
-from channels.web.own import Own
 from channels.web.settings import NAME
+from channels.web.state import WebState
 
 COOKIE = "shipmate_web"
 _COOKIE = re.compile(r"([0-9a-f]{32})(?:\.(?:(\d{1,10}o?|-o?)\.)?([0-9a-f]{64}))?")
@@ -88,13 +88,13 @@ class Guard:
         *,
         host: str,
         token: str | None,
-        own: Own,
+        own: WebState,
         clock: Clock,
         operators: Collection[str],
         user_of: Callable[[tuple[str, int], tuple[str, int]], int | None],
     ) -> None:
         self._token = token
-        self._own = own
+        self._state = own
         self._clock = clock
         self._operators = operators
         self._user_of = user_of
@@ -191,7 +191,7 @@ class Guard:
             key = hashlib.sha256(f"shipmate web session\0{self._token}".encode("utf-8", "replace")).digest()
             return hmac.new(key, secret.encode("ascii"), hashlib.sha256).hexdigest()
         said = f"{secret}\0{who}\0{self._token or ''}".encode("utf-8", "replace")
-        return hmac.new(self._own.key, said, hashlib.sha256).hexdigest()
+        return hmac.new(self._state.key, said, hashlib.sha256).hexdigest()
 
     # -- the own name ----------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Guard:
         return replace(visitor, secret=secret, appointed=appointed)
 
 
-class Tries:
+class LoginThrottle:
     """Wrong tokens make the next tries from their address slow, and never lock anybody out: others may be behind it."""
 
     def __init__(self, clock: Clock) -> None:

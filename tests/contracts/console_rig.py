@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.contracts.channel import Channel
 from bot.testing.intake import RecordingIntake
-from channels.console import place
+from channels.console import socket_file
 from channels.console.manifest import MANIFEST
 from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import surroundings
@@ -24,7 +24,7 @@ class Terminal:
 
     @classmethod
     async def attach(cls, home: Path, chat: str = "local") -> Terminal:
-        terminal = cls(*await asyncio.open_unix_connection(place.find(home), limit=1 << 22))
+        terminal = cls(*await asyncio.open_unix_connection(socket_file.socket_path(home), limit=1 << 22))
         answer = await terminal.ask({"hello": {"chat": chat}}, "ok")
         assert answer == {"ok": True, "chat": chat}
         return terminal

@@ -15,7 +15,7 @@ from bot import errors
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
-from channels.console import place
+from channels.console import socket_file
 from channels.console.manifest import MANIFEST
 from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import notice, reply, surroundings
@@ -69,8 +69,8 @@ async def test_a_path_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_pat
     deep.mkdir(parents=True)
     channel, home = _build(deep), deep / ".ship"
     await channel.start(RecordingIntake())
-    path = place.find(home)
-    assert len(os.fsencode(path)) < place.LONGEST
+    path = socket_file.socket_path(home)
+    assert len(os.fsencode(path)) < socket_file.LONGEST
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "console.path").stat().st_mode) == 0o600
     terminal = await Terminal.attach(home)
@@ -81,7 +81,7 @@ async def test_a_path_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_pat
 
 
 async def test_the_socket_of_a_dead_process_is_replaced(tmp_path: Path, home: Path) -> None:
-    listener, path = place.open_socket(home)
+    listener, path = socket_file.open_socket(home)
     listener.close()
     assert path.exists()
     channel = _build(tmp_path)
@@ -94,13 +94,13 @@ async def test_the_private_folder_of_a_dead_process_is_removed(tmp_path: Path) -
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     home = deep / ".ship"
     home.mkdir(parents=True)
-    listener, old = place.open_socket(home)
+    listener, old = socket_file.open_socket(home)
     listener.close()
-    again, new = place.open_socket(home)
+    again, new = socket_file.open_socket(home)
     again.close()
     assert new != old
     assert not old.parent.exists()
-    place.clear(home)
+    socket_file.remove_socket(home)
 
 
 async def test_a_living_gateway_keeps_its_socket(
@@ -111,14 +111,14 @@ async def test_a_living_gateway_keeps_its_socket(
         await second.start(RecordingIntake())
     await second.stop()
     assert await terminal.ask({"ping": 7}, "pong") == {"pong": 7}
-    assert place.answers(place.find(tmp_path / ".ship"))
+    assert socket_file.is_listening(socket_file.socket_path(tmp_path / ".ship"))
 
 
 def test_a_listener_too_busy_to_take_anyone_in_is_alive(home: Path) -> None:
-    listener, path = place.open_socket(home)
+    listener, path = socket_file.open_socket(home)
     with listener:
         listener.listen(0)
-        assert [place.answers(path) for _ in range(5)] == [True] * 5
+        assert [socket_file.is_listening(path) for _ in range(5)] == [True] * 5
 
 
 async def test_a_folder_that_cannot_hold_a_socket_is_a_finding(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from bot import errors
 from bot.contracts.channel import Channel
 from bot.contracts.identity import ChatKey
 from bot.testing.intake import RecordingIntake
-from channels.console import client, typed
+from channels.console import client, input_lines
 from channels.console.manifest import MANIFEST
 from channels.console.settings import ConsoleSettings
 from tests.contracts.channel_contract import reply, surroundings
@@ -160,13 +160,13 @@ async def test_a_message_too_long_for_the_line_is_refused_before_it_is_sent(
 
 async def test_without_a_gateway_it_says_how_to_start_one(home: Path) -> None:
     out = io.StringIO()
-    assert not await client.running(home)
+    assert not await client.is_running(home)
     assert await client.converse(home, stdin=io.StringIO("hi\n"), stdout=out) == 1
     assert out.getvalue() == "Shipmate is not running here. Start it with: shipmate run\n"
 
 
 async def test_a_running_gateway_is_found(channel: Channel, home: Path) -> None:
-    assert await client.running(home)
+    assert await client.is_running(home)
 
 
 async def test_when_the_gateway_goes_it_says_so(
@@ -257,7 +257,7 @@ async def test_characters_cut_between_two_reads_stay_whole() -> None:
     whole = "日本\n語".encode()
     os.write(write, whole[:4])
     with os.fdopen(read, encoding="utf-8") as stdin:
-        found = typed.lines(stdin)
+        found = input_lines.read_lines(stdin)
         first = asyncio.ensure_future(anext(found))
         await asyncio.sleep(0)
         os.write(write, whole[4:])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from channels.slack import adapter, link
+from channels.slack import adapter, socket_mode
 
 
 async def test_start_returns_when_the_socket_has_said_hello(idle: Any) -> None:
@@ -220,7 +220,7 @@ async def test_a_ping_that_cannot_be_answered_ends_the_socket(
     async def gone(data: bytes) -> None:
         raise ConnectionResetError
 
-    monkeypatch.setattr(stage.slack._link.current_session, "pong", gone)
+    monkeypatch.setattr(stage.slack._socket.current_session, "pong", gone)
     await stage.server.ping()
     await stage.server.until(lambda: len(stage.server.called("apps.connections.open")) == 2)
 
@@ -289,7 +289,7 @@ async def test_pause_does_not_wait_for_ever(stage: Any, monkeypatch: pytest.Monk
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(link, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(socket_mode, "DRAIN_SECONDS", 0.01)
     monkeypatch.setattr(stage.intake, "accept", stuck)
     await stage.server.say("hello", channel=stage.direct, user=stage.ada)
     await begun.wait()
@@ -301,7 +301,7 @@ async def test_a_server_that_does_not_say_goodbye_is_left(idle: Any, monkeypatch
     async def deaf(socket: Any) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(link, "GOODBYE_SECONDS", 0.01)
+    monkeypatch.setattr(socket_mode, "GOODBYE_SECONDS", 0.01)
     monkeypatch.setattr(idle.server._link, "_listen", deaf)
     await idle.slack.start(idle.intake)
     await idle.server.disconnect()
@@ -317,8 +317,8 @@ async def test_an_ack_that_finds_no_socket_is_left_to_the_redelivery(
     accept = stage.intake.accept
 
     async def closing(inbound: Any) -> bool:
-        await stage.slack._link.current_session.close()
-        stage.slack._link.closed = True
+        await stage.slack._socket.current_session.close()
+        stage.slack._socket.closed = True
         return bool(await accept(inbound))
 
     monkeypatch.setattr(stage.intake, "accept", closing)

@@ -13,7 +13,7 @@ from bot.contracts.inbound import Quoted
 from bot.testing.log import MemoryLog
 from bot.testing.slack import SlackServer
 from channels.slack import inbound
-from channels.slack.names import Names
+from channels.slack.user_names import UserNames
 
 ME = inbound.BotIdentity(team="T1", user="U0SHIP", bot="B0SHIP")
 TS, LATER = "1700000000.000100", "1700000001.500000"
@@ -150,7 +150,7 @@ def test_a_thread_is_read_in_order_and_without_what_is_no_message() -> None:
 
 async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
-    names = Names(MemoryLog(), most=2)
+    names = UserNames(MemoryLog(), most=2)
 
     async def learn(user: str) -> None:
         names.learn(user, client)
@@ -171,7 +171,7 @@ async def test_names_are_kept_up_to_a_bound(server: SlackServer) -> None:
 async def test_a_person_without_a_name_is_remembered_as_such(server: SlackServer, user: Any) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
     server.fail("users.info", status=200, body={"ok": True, "user": user})
-    names = Names(MemoryLog())
+    names = UserNames(MemoryLog())
     for _ in range(2):
         names.learn("U0ADA", client)
         await asyncio.gather(*names._asked.values())
@@ -184,7 +184,7 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServe
     # Twice, for aiohttp itself asks again once.
     server.fail("users.info", action="cut", times=2)
     server.limit("users.info")
-    names = Names(MemoryLog())
+    names = UserNames(MemoryLog())
     for _ in range(3):
         assert names.get("U0ADA") is None
         names.learn("U0ADA", client)
@@ -195,7 +195,7 @@ async def test_a_name_that_was_not_reached_is_asked_for_again(server: SlackServe
 async def test_closing_ends_what_is_asked(server: SlackServer) -> None:
     client = AsyncWebClient(token=server.bot_token, base_url=server.api_url, retry_handlers=[])
     server.fail("users.info", action="hang")
-    names = Names(MemoryLog())
+    names = UserNames(MemoryLog())
     names.learn("U0ADA", client)
     await server.until(lambda: bool(server.called("users.info")))
     await names.close()

@@ -9,7 +9,7 @@ import pytest
 
 from bot import errors
 from channels.slack import adapter
-from channels.slack.hooks import MOST, Hooks
+from channels.slack.response_urls import MOST, ResponseUrls
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ async def test_a_slash_command_that_nobody_can_answer_is_a_failure(
 
 
 def test_only_addresses_that_are_safe_are_kept_and_the_oldest_are_forgotten() -> None:
-    hooks = Hooks()
+    hooks = ResponseUrls()
     for url in ("http://example.org/x", "https://[", "file:///x", None):
         hooks.remember({"command": "/shipmate", "trigger_id": "t", "response_url": url})
     hooks.remember({"trigger_id": "t", "response_url": "https://hooks.slack.com/x"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from telegram import Update
 
 from bot.testing.telegram import TelegramServer
-from channels.telegram import inbound, kinds, wire
+from channels.telegram import bot_api, inbound, update_kinds
 from channels.telegram import recent_messages as known
 from channels.telegram.manifest import MANIFEST
 from tests.unit.telegram.bed import GROUP, Bed
@@ -25,7 +25,7 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "600"))
 
 @pytest.mark.parametrize("where", [{}, {"chat_id": GROUP}, {"chat_id": GROUP, "thread_id": 7}])
 def test_an_edit_has_the_place_and_the_id_of_its_message(
-    server: TelegramServer, me: wire.Bot, where: dict[str, Any]
+    server: TelegramServer, me: bot_api.Bot, where: dict[str, Any]
 ) -> None:
     said = server.say("@shipmate_bot 你好", **where)
     original = must(said, me)
@@ -43,14 +43,16 @@ def test_an_edit_has_the_place_and_the_id_of_its_message(
     assert set(edit.keys).isdisjoint(original.keys)
 
 
-def test_two_edits_within_a_second_are_two(server: TelegramServer, me: wire.Bot) -> None:
+def test_two_edits_within_a_second_are_two(server: TelegramServer, me: bot_api.Bot) -> None:
     number = server.say("a")["message"]["message_id"]
     first, second = (must(server.edit(number, words), me) for words in ("b", "c"))
     assert first.ts == second.ts
     assert set(first.keys).isdisjoint(second.keys)
 
 
-def test_the_edit_of_a_caption_is_about_its_item_of_the_album(server: TelegramServer, me: wire.Bot) -> None:
+def test_the_edit_of_a_caption_is_about_its_item_of_the_album(
+    server: TelegramServer, me: bot_api.Bot
+) -> None:
     items = [server.say("one", media="photo", fields=ALBUM), server.say("two", media="photo", fields=ALBUM)]
     event = inbound.read(server.edit(items[1]["message"]["message_id"], "zwei"), me, 0)
     assert event is not None
@@ -61,7 +63,7 @@ def test_the_edit_of_a_caption_is_about_its_item_of_the_album(server: TelegramSe
     assert event.inbound.changes in must(items[1], me).keys
 
 
-def test_an_answer_names_what_it_answers(server: TelegramServer, me: wire.Bot) -> None:
+def test_an_answer_names_what_it_answers(server: TelegramServer, me: bot_api.Bot) -> None:
     mine = server.say("I said", fields={"from": server.me})["message"]["message_id"]
     theirs = server.say("she said")["message"]["message_id"]
     assert must(server.say("why?", reply_to=mine), me).answers == str(mine)
@@ -73,14 +75,14 @@ def test_an_answer_names_what_it_answers(server: TelegramServer, me: wire.Bot) -
 
 @pytest.mark.parametrize("topic", [None, 5])
 def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(
-    server: TelegramServer, me: wire.Bot, topic: int | None
+    server: TelegramServer, me: bot_api.Bot, topic: int | None
 ) -> None:
     if topic:
         server.topic(1001, topic)
     server.updates.allowed = ("message",)
     server.press_stop(thread_id=topic)
     assert len(server.updates) == 0, "a bot that does not ask for stops gets none"
-    server.updates.allowed = kinds.HANDLED
+    server.updates.allowed = update_kinds.HANDLED
     stop = must(server.press_stop(thread_id=topic, draft_id=77), me)
     said = must(server.say("hi", thread_id=topic), me)
     assert (stop.kind, stop.user_id, stop.chat_type, stop.addressed) == ("stop", "1001", "direct", "direct")
@@ -90,29 +92,29 @@ def test_a_stop_is_about_the_chat_and_by_the_person_whose_chat_it_is(
     assert len(stop.keys) == 1
 
 
-def test_drafts_are_stopped_in_private_chats_only(server: TelegramServer, me: wire.Bot) -> None:
+def test_drafts_are_stopped_in_private_chats_only(server: TelegramServer, me: bot_api.Bot) -> None:
     with pytest.raises(ValueError, match="private"):
         server.press_stop(chat_id=GROUP)
     body = {"chat": {"id": GROUP, "type": "supergroup", "title": "g"}, "draft_id": 1}
-    assert read({"update_id": 1, kinds.STOPPED: body}, me) is None
+    assert read({"update_id": 1, update_kinds.STOPPED: body}, me) is None
     body = {"chat": {"id": -5, "type": "private"}, "draft_id": 1}
-    assert read({"update_id": 1, kinds.STOPPED: body}, me) is None
+    assert read({"update_id": 1, update_kinds.STOPPED: body}, me) is None
 
 
 def test_every_kind_of_update_is_handled_or_ignored() -> None:
-    listed = {*kinds.HANDLED, *kinds.IGNORED}
-    assert set(Update.ALL_TYPES) | {kinds.STOPPED} == listed
-    assert len(listed) == len(kinds.HANDLED) + len(kinds.IGNORED)
+    listed = {*update_kinds.HANDLED, *update_kinds.IGNORED}
+    assert set(Update.ALL_TYPES) | {update_kinds.STOPPED} == listed
+    assert len(listed) == len(update_kinds.HANDLED) + len(update_kinds.IGNORED)
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.IGNORED))
-def test_what_is_ignored_is_not_even_decoded(me: wire.Bot, kind: str) -> None:
+@pytest.mark.parametrize("kind", sorted(update_kinds.IGNORED))
+def test_what_is_ignored_is_not_even_decoded(me: bot_api.Bot, kind: str) -> None:
     assert read({"update_id": 1, kind: {"nonsense": [None]}}, me) is None
 
 
 def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
     """One update of each sort, and more."""
-    server.updates.allowed = kinds.HANDLED
+    server.updates.allowed = update_kinds.HANDLED
     root = server.say("root", chat_id=GROUP)["message"]["message_id"]
     yield server.say("@shipmate_bot hi", chat_id=GROUP, thread_id=4, reply_to=root)
     yield server.say("/start x", media="photo", fields=ALBUM)
@@ -129,7 +131,7 @@ def samples(server: TelegramServer) -> Iterator[dict[str, Any]]:
 
 
 def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
-    server: TelegramServer, me: wire.Bot
+    server: TelegramServer, me: bot_api.Bot
 ) -> None:
     whole = list(samples(server))
     huge = "🚢" * 20_000
@@ -168,10 +170,10 @@ def test_no_change_to_an_update_breaks_the_reader_or_lets_somebody_in(
 
 def _author(update: dict[str, Any]) -> Any:
     message = update.get("message") or update.get("edited_message")
-    if kinds.PRESSED in update:
-        return update[kinds.PRESSED]["from"]["id"]
+    if update_kinds.PRESSED in update:
+        return update[update_kinds.PRESSED]["from"]["id"]
     if message is None:
-        return update[kinds.STOPPED]["chat"]["id"]
+        return update[update_kinds.STOPPED]["chat"]["id"]
     return message["from"]["id"]
 
 
@@ -181,12 +183,18 @@ def _author(update: dict[str, Any]) -> Any:
 async def test_damaged_edits_and_stops_are_buried_and_those_behind_them_are_taken_in(bed: Bed) -> None:
     for damaged in (
         {"edited_message": {"message_id": 1}},
-        {kinds.STOPPED: None},
-        {kinds.STOPPED: {"chat": 5, "draft_id": 1}},
-        {kinds.STOPPED: {"chat": {"id": 1001, "type": "private"}}},
-        {kinds.STOPPED: {"chat": {"id": "1001", "type": "private"}, "draft_id": 1}},
-        {kinds.STOPPED: {"chat": {"id": 1001, "type": "private"}, "draft_id": 1, "message_thread_id": []}},
-        {kinds.STOPPED: {"chat": {"id": 10**40, "type": "private"}, "draft_id": 1}},
+        {update_kinds.STOPPED: None},
+        {update_kinds.STOPPED: {"chat": 5, "draft_id": 1}},
+        {update_kinds.STOPPED: {"chat": {"id": 1001, "type": "private"}}},
+        {update_kinds.STOPPED: {"chat": {"id": "1001", "type": "private"}, "draft_id": 1}},
+        {
+            update_kinds.STOPPED: {
+                "chat": {"id": 1001, "type": "private"},
+                "draft_id": 1,
+                "message_thread_id": [],
+            }
+        },
+        {update_kinds.STOPPED: {"chat": {"id": 10**40, "type": "private"}, "draft_id": 1}},
     ):
         bed.server.push_raw(damaged)
     bed.server.press_stop()
@@ -243,7 +251,7 @@ async def test_what_was_refused_makes_no_edit_the_bots_business(bed: Bed) -> Non
     assert (await bed.taken(3)).text == "after"
 
 
-def test_only_the_newest_messages_are_remembered(server: TelegramServer, me: wire.Bot) -> None:
+def test_only_the_newest_messages_are_remembered(server: TelegramServer, me: bot_api.Bot) -> None:
     memory = known.RecentMessages(most=2)
     said = [server.say(f"@shipmate_bot {n}", chat_id=GROUP) for n in range(3)]
     for update in said:
@@ -254,4 +262,4 @@ def test_only_the_newest_messages_are_remembered(server: TelegramServer, me: wir
         inbound.read(server.edit(update["message"]["message_id"], "x", chat_id=GROUP), me, 0)
         for update in said
     ]
-    assert [memory.sifted(edit).addressed for edit in edits if edit] == [False, True, True]  # type: ignore[union-attr]
+    assert [memory.without_repeats(edit).addressed for edit in edits if edit] == [False, True, True]  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ import pytest
 from bot import errors
 from bot.contracts.inbound import Attachment
 from bot.testing.telegram_service import FILE_LIMIT
-from channels.telegram import wire
+from channels.telegram import bot_api
 from tests.unit.telegram.bed import Bed
 
 DATA = "שורה\n猫\n".encode() * 100
@@ -114,8 +114,8 @@ async def test_what_is_asked_of_a_channel_that_stops_meanwhile_fails_plainly(bed
     await bed.channel.stop()
     with pytest.raises(errors.FileUnreachable):
         await anext(pieces)
-    with pytest.raises(wire.Unsent):
-        wire.Wire(connections=1, patience=1, direct=True).get(bed.server.url)
+    with pytest.raises(bot_api.NotSent):
+        bot_api.HttpTransport(connections=1, patience=1, direct=True).get(bed.server.url)
 
 
 async def test_the_server_gives_files_to_its_bot_alone(bed: Bed) -> None:

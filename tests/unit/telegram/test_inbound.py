@@ -11,7 +11,7 @@ from telegram import User
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, Origin, Quoted
 from bot.testing.telegram import TelegramServer
-from channels.telegram import inbound, wire
+from channels.telegram import bot_api, inbound
 
 GROUP = -100200
 BOT = 4242
@@ -19,8 +19,8 @@ ALBUM = {"media_group_id": "g"}
 
 
 @pytest.fixture(scope="module")
-def me() -> wire.Bot:
-    bot = wire.connect("4242:test-token", "http://127.0.0.1:1", 1)
+def me() -> bot_api.Bot:
+    bot = bot_api.connect("4242:test-token", "http://127.0.0.1:1", 1)
     bot._bot_user = User(BOT, "Shipmate", True, username="Shipmate_Bot")
     return bot
 
@@ -31,19 +31,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> TelegramServer:
     return TelegramServer()
 
 
-def read(update: Any, me: wire.Bot) -> Inbound | None:
+def read(update: Any, me: bot_api.Bot) -> Inbound | None:
     """Through JSON, as it comes."""
     event = inbound.read(json.loads(json.dumps(update)), me, 1_800_000_000.5)
     return None if event is None else inbound.merge([event])
 
 
-def must(update: Any, me: wire.Bot) -> Inbound:
+def must(update: Any, me: bot_api.Bot) -> Inbound:
     found = read(update, me)
     assert found is not None
     return found
 
 
-def test_a_private_message_is_direct(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_private_message_is_direct(server: TelegramServer, me: bot_api.Bot) -> None:
     update = server.say("  héllo 👋\n你好 ", name="Zoë")
     found = must(update, me)
     assert found.text == "  héllo 👋\n你好 "
@@ -78,7 +78,7 @@ def test_a_private_message_is_direct(server: TelegramServer, me: wire.Bot) -> No
     ],
 )
 def test_a_group_message_is_for_the_bot_only_when_it_says_so(
-    server: TelegramServer, me: wire.Bot, text: str, addressed: str | None
+    server: TelegramServer, me: bot_api.Bot, text: str, addressed: str | None
 ) -> None:
     found = read(server.say(text, chat_id=GROUP), me)
     assert (found.addressed if found else None) == addressed
@@ -87,7 +87,7 @@ def test_a_group_message_is_for_the_bot_only_when_it_says_so(
         assert found.target == {"chat_id": str(GROUP), "reply_to": found.message_id}
 
 
-def test_a_mention_without_a_user_name_counts_by_id(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_mention_without_a_user_name_counts_by_id(server: TelegramServer, me: bot_api.Bot) -> None:
     for user, addressed in ((BOT, True), (77, False)):
         span = {"type": "text_mention", "offset": 0, "length": 4, "user": {**server.me, "id": user}}
         found = read(server.say("ship, hi", chat_id=GROUP, entities=[span]), me)
@@ -96,13 +96,13 @@ def test_a_mention_without_a_user_name_counts_by_id(server: TelegramServer, me: 
 
 @pytest.mark.parametrize(("offset", "length"), [(9999, 4), (-3, 2), (0, 10**9), (1, 1)])
 def test_a_mention_with_senseless_numbers_is_no_mention(
-    server: TelegramServer, me: wire.Bot, offset: int, length: int
+    server: TelegramServer, me: bot_api.Bot, offset: int, length: int
 ) -> None:
     span = {"type": "mention", "offset": offset, "length": length}
     assert read(server.say("👍 hi", chat_id=GROUP, entities=[span]), me) is None
 
 
-def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(server: TelegramServer, me: bot_api.Bot) -> None:
     mine = server.say("I said", chat_id=GROUP, fields={"from": server.me})["message"]["message_id"]
     theirs = server.say("they said", chat_id=GROUP, user_id=5, name="Fifth")["message"]["message_id"]
     found = must(server.say("why?", chat_id=GROUP, reply_to=mine), me)
@@ -117,7 +117,7 @@ def test_a_reply_to_the_bot_is_for_it_and_brings_its_words(server: TelegramServe
     assert quoted.message_id == str(theirs)
 
 
-def test_a_reply_to_a_file_says_what_kind_it_is(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_reply_to_a_file_says_what_kind_it_is(server: TelegramServer, me: bot_api.Bot) -> None:
     photo = server.say(media="photo")["message"]["message_id"]
     dice = server.say("by a channel", fields={"sender_chat": {"id": 3, "type": "channel", "title": "c"}})
     assert must(server.say("what is this?", reply_to=photo), me).quoted[0].text == "[photo]"
@@ -125,7 +125,7 @@ def test_a_reply_to_a_file_says_what_kind_it_is(server: TelegramServer, me: wire
     assert (quoted.text, quoted.user_id, quoted.user_name) == ("by a channel", None, None)
 
 
-def test_topics_are_chats_of_their_own(server: TelegramServer, me: wire.Bot) -> None:
+def test_topics_are_chats_of_their_own(server: TelegramServer, me: bot_api.Bot) -> None:
     found = must(server.say("/help", chat_id=GROUP, thread_id=7), me)
     assert found.chat_key == ChatKey.parse(f"telegram:chat:{GROUP}:topic:7")
     assert found.target == {"chat_id": str(GROUP), "message_thread_id": "7", "reply_to": found.message_id}
@@ -135,7 +135,7 @@ def test_topics_are_chats_of_their_own(server: TelegramServer, me: wire.Bot) -> 
 
 
 def test_a_message_in_a_topic_that_the_bot_opened_is_no_reply_to_it(
-    server: TelegramServer, me: wire.Bot
+    server: TelegramServer, me: bot_api.Bot
 ) -> None:
     server.topic(GROUP, 7, by_bot=True)
     assert read(server.say("hi", chat_id=GROUP, thread_id=7), me) is None
@@ -153,7 +153,7 @@ def test_a_message_in_a_topic_that_the_bot_opened_is_no_reply_to_it(
     ],
 )
 def test_commands_are_told_from_text(
-    server: TelegramServer, me: wire.Bot, text: str, name: str, args: str
+    server: TelegramServer, me: bot_api.Bot, text: str, name: str, args: str
 ) -> None:
     for chat in (1001, GROUP):
         found = must(server.say(text, chat_id=chat), me)
@@ -162,7 +162,7 @@ def test_commands_are_told_from_text(
         assert found.text == text
 
 
-def test_what_is_no_command_of_this_bot_stays_text(server: TelegramServer, me: wire.Bot) -> None:
+def test_what_is_no_command_of_this_bot_stays_text(server: TelegramServer, me: bot_api.Bot) -> None:
     for text in ("/help@other_bot", "/usr/bin then /abc", "say /help", "/"):
         found = must(server.say(text), me)
         assert (found.command, found.text, found.addressed) == (None, text, "direct")
@@ -170,7 +170,7 @@ def test_what_is_no_command_of_this_bot_stays_text(server: TelegramServer, me: w
     assert must(server.say("abc", entities=broken), me).command is None
 
 
-def test_edits_are_edits_and_run_no_command(server: TelegramServer, me: wire.Bot) -> None:
+def test_edits_are_edits_and_run_no_command(server: TelegramServer, me: bot_api.Bot) -> None:
     number = server.say("/help")["message"]["message_id"]
     update = server.edit(number, "/stop")
     found = must(update, me)
@@ -197,7 +197,7 @@ def test_edits_are_edits_and_run_no_command(server: TelegramServer, me: wire.Bot
     ],
 )
 def test_files_are_named_and_their_captions_are_the_text(
-    server: TelegramServer, me: wire.Bot, media: Any, kind: str, name: str | None
+    server: TelegramServer, me: bot_api.Bot, media: Any, kind: str, name: str | None
 ) -> None:
     update = server.say("look 👀", media=media, data=b"1234", file_name="a.bin")
     found = must(update, me)
@@ -208,21 +208,21 @@ def test_files_are_named_and_their_captions_are_the_text(
     assert must(server.say(media=media), me).text == ""
 
 
-def test_a_caption_addresses_and_commands_like_a_text(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_caption_addresses_and_commands_like_a_text(server: TelegramServer, me: bot_api.Bot) -> None:
     assert read(server.say("look", media="photo", chat_id=GROUP), me) is None
     found = must(server.say("/help look", media="photo", chat_id=GROUP), me)
     assert found.command is not None
     assert must(server.say("@shipmate_bot", media="photo", chat_id=GROUP), me).addressed == "mention"
 
 
-def test_file_names_cannot_pretend(server: TelegramServer, me: wire.Bot) -> None:
+def test_file_names_cannot_pretend(server: TelegramServer, me: bot_api.Bot) -> None:
     update = server.say(media="document", file_name="invoice\u202egnp.exe\n\0你.pdf", mime="application/pdf")
     (attachment,) = must(update, me).attachments
     assert attachment.name == "invoicegnp.exe你.pdf"
     assert attachment.mime == "application/pdf"
 
 
-def test_other_content_is_named(server: TelegramServer, me: wire.Bot) -> None:
+def test_other_content_is_named(server: TelegramServer, me: bot_api.Bot) -> None:
     place = {"latitude": 1.0, "longitude": 2.0}
     told = must(server.say(fields={"location": place}), me)
     (sent,) = told.brought
@@ -231,7 +231,7 @@ def test_other_content_is_named(server: TelegramServer, me: wire.Bot) -> None:
     assert not told.attachments
 
 
-def test_messages_that_are_nobodys_are_dropped(server: TelegramServer, me: wire.Bot) -> None:
+def test_messages_that_are_nobodys_are_dropped(server: TelegramServer, me: bot_api.Bot) -> None:
     channel = {"id": -9, "type": "channel", "title": "c"}
     people = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
     group = server.chat(GROUP).json()
@@ -249,12 +249,12 @@ def test_messages_that_are_nobodys_are_dropped(server: TelegramServer, me: wire.
     assert read({"update_id": 1, "message": senderless}, me) is None
 
 
-def test_other_bots_are_passed_on_as_bots(server: TelegramServer, me: wire.Bot) -> None:
+def test_other_bots_are_passed_on_as_bots(server: TelegramServer, me: bot_api.Bot) -> None:
     assert must(server.say("/help", chat_id=GROUP, user_id=9, is_bot=True), me).from_bot
     assert must(server.say("hi", user_id=9, is_bot=True), me).from_bot
 
 
-def test_lone_surrogates_are_replaced_and_nothing_else(server: TelegramServer, me: wire.Bot) -> None:
+def test_lone_surrogates_are_replaced_and_nothing_else(server: TelegramServer, me: bot_api.Bot) -> None:
     found = must(server.say("/a x\ud83d y\0 \u202e", name="N\udc00"), me)
     assert found.text == "/a x\ufffd y\0 \u202e"
     assert found.command is not None
@@ -262,11 +262,11 @@ def test_lone_surrogates_are_replaced_and_nothing_else(server: TelegramServer, m
     assert found.user_name == "N\ufffd"
 
 
-def test_names_are_cut_to_what_a_screen_shows(server: TelegramServer, me: wire.Bot) -> None:
+def test_names_are_cut_to_what_a_screen_shows(server: TelegramServer, me: bot_api.Bot) -> None:
     assert len(must(server.say("x", name="n" * 5000), me).user_name or "") == 200
 
 
-def test_an_album_is_one_message(server: TelegramServer, me: wire.Bot) -> None:
+def test_an_album_is_one_message(server: TelegramServer, me: bot_api.Bot) -> None:
     items = [
         server.say("", media="photo", fields=ALBUM, chat_id=GROUP),
         server.say("@shipmate_bot compare", media="photo", fields=ALBUM, chat_id=GROUP),
@@ -302,20 +302,20 @@ def test_an_album_is_one_message(server: TelegramServer, me: wire.Bot) -> None:
     ],
 )
 def test_what_is_no_update_is_unreadable(
-    server: TelegramServer, me: wire.Bot, change: dict[str, Any]
+    server: TelegramServer, me: bot_api.Bot, change: dict[str, Any]
 ) -> None:
     with pytest.raises(inbound.Unreadable) as caught:
         read(server.say("secret words", fields=change), me)
     assert "secret" not in str(caught.value)
 
 
-def test_an_edit_without_its_date_is_unreadable(server: TelegramServer, me: wire.Bot) -> None:
+def test_an_edit_without_its_date_is_unreadable(server: TelegramServer, me: bot_api.Bot) -> None:
     said = server.say("x")["message"]
     with pytest.raises(inbound.Unreadable):
         read({"update_id": 1, "edited_message": said}, me)
 
 
-def sent(server: TelegramServer, me: wire.Bot, **fields: Any) -> Quoted:
+def sent(server: TelegramServer, me: bot_api.Bot, **fields: Any) -> Quoted:
     """What a message brings that has these fields and no words."""
     told = must(server.say(fields=fields), me)
     (brought,) = told.brought
@@ -355,7 +355,7 @@ POLL = {
     ],
 )  # fmt: skip
 def test_what_is_neither_words_nor_a_file_is_named_and_told(
-    server: TelegramServer, me: wire.Bot, fields: dict[str, Any], kind: str, words: list[str]
+    server: TelegramServer, me: bot_api.Bot, fields: dict[str, Any], kind: str, words: list[str]
 ) -> None:
     brought = sent(server, me, **fields)
     assert brought.kind == kind
@@ -375,12 +375,12 @@ def test_what_is_neither_words_nor_a_file_is_named_and_told(
     ],
 )
 def test_messages_of_the_service_are_nobodys(
-    server: TelegramServer, me: wire.Bot, fields: dict[str, Any]
+    server: TelegramServer, me: bot_api.Bot, fields: dict[str, Any]
 ) -> None:
     assert read(server.say(fields=fields), me) is None
 
 
-def test_addresses_behind_words_are_told_beside_them(server: TelegramServer, me: wire.Bot) -> None:
+def test_addresses_behind_words_are_told_beside_them(server: TelegramServer, me: bot_api.Bot) -> None:
     said = "🎉 see here and there"
     entities = [
         {"type": "text_link", "offset": 7, "length": 4, "url": "https://a.example/?q=1"},
@@ -418,7 +418,7 @@ RICH = {
 }  # fmt: skip
 
 
-def test_a_rich_message_is_the_words_of_its_person(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_rich_message_is_the_words_of_its_person(server: TelegramServer, me: bot_api.Bot) -> None:
     told = must(server.say(fields={"rich_message": RICH}), me)
     assert list(filter(None, told.text.splitlines())) == [
         "Plan", "Ask the whale.", "read this", "1.", "鯨", "a | b", "c | d", "More", "x = 1", "e^x", "[photo] a whale"]  # fmt: skip
@@ -434,7 +434,7 @@ def test_a_rich_message_is_the_words_of_its_person(server: TelegramServer, me: w
     assert passed_on.brought[0].text.startswith("Plan\n")
 
 
-def test_a_rich_message_of_any_shape_is_bounded(server: TelegramServer, me: wire.Bot) -> None:
+def test_a_rich_message_of_any_shape_is_bounded(server: TelegramServer, me: bot_api.Bot) -> None:
     deep: Any = "x"
     for _ in range(200):
         deep = {"type": "bold", "text": [deep]}
@@ -450,7 +450,7 @@ def test_a_rich_message_of_any_shape_is_bounded(server: TelegramServer, me: wire
     assert len(told.text) < 20_000
 
 
-def test_where_somebody_is_now_is_no_edit(server: TelegramServer, me: wire.Bot) -> None:
+def test_where_somebody_is_now_is_no_edit(server: TelegramServer, me: bot_api.Bot) -> None:
     live = {"location": {**PLACE, "live_period": 900}}
     number = server.say(fields=live)["message"]["message_id"]
     server.chats[1001].messages[number]["location"] = {**PLACE, "latitude": 1.0, "live_period": 900}
@@ -458,7 +458,7 @@ def test_where_somebody_is_now_is_no_edit(server: TelegramServer, me: wire.Bot) 
     assert read({"update_id": 1, "edited_message": message}, me) is None
 
 
-def test_an_older_servers_marks_of_a_forward_count(server: TelegramServer, me: wire.Bot) -> None:
+def test_an_older_servers_marks_of_a_forward_count(server: TelegramServer, me: bot_api.Bot) -> None:
     told = must(server.say("/stop", fields={"forward_date": 1, "forward_sender_name": "Eve"}), me)
     assert (told.text, told.command) == ("", None)
     assert told.brought[0].origin == Origin(how="forwarded")

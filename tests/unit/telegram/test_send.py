@@ -13,7 +13,7 @@ from bot.testing import telegram_rules as rules
 from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
-from channels.telegram.moves import Moves
+from channels.telegram.group_migrations import GroupMigrations
 from tests.unit.telegram.bed import GROUP, Bed, message
 
 
@@ -189,7 +189,7 @@ async def test_a_move_that_cannot_be_kept_is_not_taken_for_known(
 
     bed.server.upgrade(-5, GROUP, told=())
     with monkeypatch.context() as broken:
-        broken.setattr(Moves, "_write", full)
+        broken.setattr(GroupMigrations, "_write", full)
         with pytest.raises(errors.DeliveryThrottled):
             await bed.channel.send(message("x", {"chat_id": "-5"}))
     await bed.channel.send(message("x", {"chat_id": "-5"}))

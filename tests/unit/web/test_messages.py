@@ -18,7 +18,7 @@ from bot.contracts.inbound import Command
 from bot.contracts.recall import Belonging, KnowsMembers
 from bot.testing.clock import FakeClock
 from bot.testing.intake import RecordingIntake
-from channels.web import rooms
+from channels.web import live_chats
 from tests.contracts.channel_contract import notice, reply
 from tests.contracts.web_rig import Browser
 
@@ -192,7 +192,7 @@ async def test_a_question_has_the_name_that_its_buttons_say_and_a_press_is_a_com
     await channel.send(notice(intake.accepted[0], "no question"))
     heard = [(await stream.next())[1] for _ in range(5)][2:]
     assert [said.get("approval") for said in heard] == [None, "01ABC", None]
-    script = (Path(rooms.__file__).parent / "page" / "app.js").read_text(encoding="utf-8")
+    script = (Path(live_chats.__file__).parent / "page" / "app.js").read_text(encoding="utf-8")
     said = re.findall(r"`/(\w+) \$\{name\}( \w+)?`", script)
     assert said == [("approve", " once"), ("deny", ""), ("approve", " chat"), ("approve", " always")]
     for number, (word, scope) in enumerate(said):
@@ -285,7 +285,7 @@ async def test_a_page_that_missed_more_than_is_kept_gets_the_history(
     await stream.next()
     last = stream.last_id
     stream.response.close()
-    for number in range(rooms.MESSAGES + 1):
+    for number in range(live_chats.MESSAGES + 1):
         await channel.send(reply(intake.accepted[0], f"answer {number}"))
     back = await browser.listen(**{"Last-Event-ID": last})
     name, data = await back.next()
@@ -366,7 +366,7 @@ async def test_a_silent_stream_shows_that_it_lives(browser: Browser, clock: Fake
 
 
 async def test_a_person_may_open_only_so_many_pages(browser: Browser) -> None:
-    for _ in range(rooms.STREAMS):
+    for _ in range(live_chats.STREAMS):
         await browser.listen()
     assert (await browser.get("/api/events"))[0] == 503
 
@@ -383,7 +383,7 @@ async def test_pages_that_come_at_once_share_the_places(
 
     await browser.get("/api/info")  # It has its cookie now, and is one visitor.
     monkeypatch.setattr(intake, "recent", slowly)
-    opening = [asyncio.create_task(browser.listen()) for _ in range(rooms.STREAMS)]
+    opening = [asyncio.create_task(browser.listen()) for _ in range(live_chats.STREAMS)]
     for _ in opening:
         await reading.acquire()
     try:

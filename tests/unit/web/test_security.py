@@ -262,7 +262,7 @@ async def test_wrong_tokens_make_the_next_tries_slow_and_lock_nobody_out(
 
 
 async def test_tries_are_counted_by_network_and_forgotten_in_the_end(clock: FakeClock) -> None:
-    tries = guard.Tries(clock)
+    tries = guard.LoginThrottle(clock)
     for number in range(7):
         tries.failed(f"2001:db8::{number}")
     slow = asyncio.create_task(tries.turn("2001:db8::ffff"))

@@ -15,7 +15,7 @@ LONGEST = 100
 _FOLDER = "shipmate-console-"
 
 
-def find(home: Path) -> Path:
+def socket_path(home: Path) -> Path:
     """The socket of the gateway that runs, or last ran, on this `.ship`."""
     with contextlib.suppress(FileNotFoundError):
         elsewhere = (home / "console.path").read_text(encoding="utf-8").strip()
@@ -24,7 +24,7 @@ def find(home: Path) -> Path:
     return home / "console.sock"
 
 
-def answers(path: Path) -> bool:
+def is_listening(path: Path) -> bool:
     """Whether a living process listens on a socket."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.setblocking(False)
@@ -40,7 +40,7 @@ def answers(path: Path) -> bool:
 
 def open_socket(home: Path) -> tuple[socket.socket, Path]:
     """A bound socket that only this user can connect to. Whatever a dead process left is replaced."""
-    clear(home)
+    remove_socket(home)
     path = home / "console.sock"
     if len(os.fsencode(path)) > LONGEST:
         path = Path(tempfile.mkdtemp(prefix=_FOLDER)) / "console.sock"
@@ -55,14 +55,14 @@ def open_socket(home: Path) -> tuple[socket.socket, Path]:
         listener.setblocking(False)
     except OSError:
         listener.close()
-        clear(home)
+        remove_socket(home)
         raise
     return listener, path
 
 
-def clear(home: Path) -> None:
+def remove_socket(home: Path) -> None:
     """Remove the socket and the note of where it is."""
-    folder = find(home).parent
+    folder = socket_path(home).parent
     if folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)
     (home / "console.path").unlink(missing_ok=True)

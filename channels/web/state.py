@@ -29,7 +29,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class WebState:
     """`name` leads to this machine in every browser, and no other program is asked under it: cookies know no ports, so
     those of 127.0.0.1 go to whatever else listens there. It cannot be guessed, as it is no secret to those who have it.
     """
@@ -38,27 +38,27 @@ class Own:
     name: str
 
 
-def load(home: Path) -> Own:
+def load(home: Path) -> WebState:
     """What was kept, or what is kept from now on. A file that cannot be read is made anew: every browser is a new one."""
     kept = _read(home)
     key, name = kept.get("key"), kept.get("name")
     if isinstance(key, str) and isinstance(name, str) and _HEX.fullmatch(key) and _NAME.fullmatch(name):
-        return Own(bytes.fromhex(key), name)
-    own = Own(
+        return WebState(bytes.fromhex(key), name)
+    own = WebState(
         secrets.token_bytes(32), f"shipmate-{''.join(secrets.choice(_LETTERS) for _ in range(16))}.localhost"
     )
     _write(home, {"v": 1, "key": own.key.hex(), "name": own.name})
     return own
 
 
-def listens(home: Path, address: str) -> None:
+def save_address(home: Path, address: str) -> None:
     """Keep where the page is, for links that are made later; those of before lead nowhere any more."""
     for link in _links(home):
         link.unlink(missing_ok=True)
     _write(home, {**_read(home), "address": address})
 
 
-def invite(home: Path) -> str:
+def create_link(home: Path) -> str:
     """A new link. Raises OSError, and LookupError where the page has never been served."""
     address = _read(home).get("address")
     if address is None:

@@ -61,7 +61,7 @@ class LibraryLog(logging.Logger):
         )
 
 
-class Door(AsyncMiddleware):
+class EventAcknowledger(AsyncMiddleware):
     """Stands before everything else in bolt: an event is acked when `take` has returned, and not if it raises."""
 
     def __init__(self, take: Callable[[Json], Awaitable[None]]) -> None:
@@ -78,12 +78,12 @@ class Door(AsyncMiddleware):
         return BoltResponse(status=200, body="")
 
 
-class Handler(AsyncBaseSocketModeHandler):
+class EnvelopeHandler(AsyncBaseSocketModeHandler):
     """Hands envelopes to bolt, and acks what bolt itself cannot read once it is buried."""
 
     app: AsyncApp
 
-    def __init__(self, app: AsyncApp, client: Link, bury: Bury) -> None:
+    def __init__(self, app: AsyncApp, client: SocketConnection, bury: Bury) -> None:
         self.app = app
         self.client = client
         self._bury = bury
@@ -100,7 +100,7 @@ class Handler(AsyncBaseSocketModeHandler):
         await send_async_response(client, req, response, 0.0)
 
 
-class Link(SocketModeClient):
+class SocketConnection(SocketModeClient):
     """Slack's own client, but: every try asks for a new address (one works once), waits grow up to 30 s (also
     where sockets open and Slack greets on none of them), a broken socket is noticed by the frame that says so,
     tasks are held until they end, and closing waits for what is being taken in.
@@ -179,7 +179,7 @@ class Link(SocketModeClient):
                 await self.attempt()
             except failures.CALL_ERRORS as error:
                 self._trouble(failures.name(error))
-                pause = failures.retry_after(error) if failures.limited(error) else wait
+                pause = failures.retry_after(error) if failures.is_rate_limited(error) else wait
                 await self._clock.sleep(pause * (1 + self._rng.random() / 4))
                 wait = min(wait * 2, LONGEST_WAIT)
             else:

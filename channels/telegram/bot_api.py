@@ -21,10 +21,10 @@ from telegram.request import BaseRequest, RequestData
 
 from bot import errors, text
 from bot.contracts.base import Json
-from channels import pieces
+from channels import file_download
 
-UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
-UNCLEAR = (aiohttp.ClientError, TimeoutError, OSError)
+NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+OUTCOME_UNKNOWN = (aiohttp.ClientError, TimeoutError, OSError)
 GARBLED = (
     TypeError,
     ValueError,
@@ -65,15 +65,15 @@ PROOF_SECONDS = 10.0
 _LONGEST_WAIT = 24 * 3600.0
 
 
-class Unsent(NetworkError):
+class NotSent(NetworkError):
     """The request did not leave, or was refused without being executed."""
 
 
-class Unclear(NetworkError):
+class OutcomeUnknown(NetworkError):
     """The request left, and what became of it is unknown."""
 
 
-class Flood(TelegramError):
+class TooManyRequests(TelegramError):
     """The service asks to wait. `wait` is in seconds."""
 
     def __init__(self, wait: float) -> None:
@@ -81,7 +81,7 @@ class Flood(TelegramError):
         self.wait = wait
 
 
-class Wire(BaseRequest):
+class HttpTransport(BaseRequest):
     """One HTTP client for the library; its own one takes several times as long for each request. What this raises
     or returns is sorted before the library sees it.
     """
@@ -127,17 +127,17 @@ class Wire(BaseRequest):
             status, payload = await self._exchange(
                 url, method, request_data, _seconds(read_timeout, self._pace, self._patience)
             )
-        except UNSENT as exc:
-            raise Unsent(type(exc).__name__) from exc
-        except UNCLEAR as exc:
-            raise Unclear(type(exc).__name__) from exc
+        except NOT_SENT as exc:
+            raise NotSent(type(exc).__name__) from exc
+        except OUTCOME_UNKNOWN as exc:
+            raise OutcomeUnknown(type(exc).__name__) from exc
         body = _json_object(payload)
         if status >= 500 or (
             status < 300 and (body is None or body.get("ok") is not True or "result" not in body)
         ):
-            raise Unclear(f"status {status} without an answer")
+            raise OutcomeUnknown(f"status {status} without an answer")
         if status == 429:
-            raise Flood(_wait(body or {}))
+            raise TooManyRequests(_wait(body or {}))
         if status >= 300:
             return status, json.dumps(_refusal(body or {})).encode()
         return status, payload
@@ -145,7 +145,7 @@ class Wire(BaseRequest):
     def get(self, url: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """A file, to be read a piece at a time: `patience` bounds each wait, not the whole."""
         if self._session is None:
-            raise Unsent("not connected")
+            raise NotSent("not connected")
         waits = aiohttp.ClientTimeout(
             total=None,
             connect=1.5 * self._patience,
@@ -153,14 +153,14 @@ class Wire(BaseRequest):
             sock_read=self._patience,
         )
         return self._session.get(
-            url, headers=pieces.HEADERS, timeout=waits, allow_redirects=False, auto_decompress=False
+            url, headers=file_download.HEADERS, timeout=waits, allow_redirects=False, auto_decompress=False
         )
 
     async def _exchange(
         self, url: str, method: str, sent: RequestData | None, patience: float
     ) -> tuple[int, bytes]:
         if self._session is None:
-            raise Unsent("not connected")
+            raise NotSent("not connected")
         connecting = self._patience / 2
         timeout = aiohttp.ClientTimeout(
             total=patience + 2 * self._patience,
@@ -229,7 +229,7 @@ class Bot(telegram.Bot):
         data: Json = {"timeout": hold, "limit": limit, "allowed_updates": kinds, "offset": offset}
         found = await self._post("getUpdates", data, read_timeout=hold + patience)
         if not isinstance(found, list):
-            raise Unclear("getUpdates answered without a list")
+            raise OutcomeUnknown("getUpdates answered without a list")
         return found
 
     async def file_path(self, file_id: str) -> tuple[str, int | None]:
@@ -237,13 +237,13 @@ class Bot(telegram.Bot):
         found = await self._post("getFile", {"file_id": file_id})
         path = found.get("file_path") if isinstance(found, dict) else None
         if not isinstance(path, str):
-            raise Unclear("getFile answered without a path")
+            raise OutcomeUnknown("getFile answered without a path")
         size = found.get("file_size")
         return path, size if type(size) is int else None
 
     def download(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The file at a `file_path`."""
-        return cast("Wire", self._request[1]).get(f"{self._base_file_url}/{path}")
+        return cast("HttpTransport", self._request[1]).get(f"{self._base_file_url}/{path}")
 
 
 def connect(token: str, base_url: str, patience: float, pace: float = 1.0) -> Bot:
@@ -261,12 +261,12 @@ def _bot(token: str, base_url: str, connections: int, patience: float, pace: flo
         token,
         base_url=f"{base_url}/bot",
         base_file_url=f"{base_url}/file/bot",
-        request=Wire(connections=connections, patience=patience, pace=pace, direct=local),
-        get_updates_request=Wire(connections=2, patience=patience, pace=pace, direct=local),
+        request=HttpTransport(connections=connections, patience=patience, pace=pace, direct=local),
+        get_updates_request=HttpTransport(connections=2, patience=patience, pace=pace, direct=local),
     )
 
 
-class Proofs:
+class VerifiedConnections:
     """Makes connections of their own for repeats: each is new, and has just answered `getMe`. Where one does not, those
     that wait for a place are told so at once: they would only find out the same.
     """
@@ -280,21 +280,21 @@ class Proofs:
         self._failed = 0
 
     @contextlib.asynccontextmanager
-    async def proved(self) -> AsyncIterator[Bot]:
+    async def open_verified(self) -> AsyncIterator[Bot]:
         """A bot with such a connection. Raises a `TelegramError` that says that nothing was sent."""
         failed = self._failed
         async with self._places:
             if failed != self._failed:
-                raise Unsent("another new connection has just not answered")
+                raise NotSent("another new connection has just not answered")
             bot = _bot(self._token, self._base_url, 1, self._patience, self._pace)
             try:
                 try:
                     async with asyncio.timeout(PROOF_SECONDS * self._pace):
                         await bot.initialize()
-                except (Unclear, TimeoutError, *GARBLED) as exc:
+                except (OutcomeUnknown, TimeoutError, *GARBLED) as exc:
                     self._failed += 1
-                    raise Unsent(f"a new connection does not answer ({type(exc).__name__})") from None
-                except Unsent:
+                    raise NotSent(f"a new connection does not answer ({type(exc).__name__})") from None
+                except NotSent:
                     self._failed += 1
                     raise
                 yield bot
@@ -311,11 +311,11 @@ def _tls() -> ssl.SSLContext:
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
     """How sure it is that a message was not sent."""
     match exc:
-        case Flood():
+        case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)
-        case Unsent():
+        case NotSent():
             return errors.DeliveryThrottled(f"Telegram cannot be reached: {exc}", retry_after=1.0)
-        case Unclear():
+        case OutcomeUnknown():
             return errors.DeliveryUncertain(f"Telegram did not confirm: {exc}")
         case ChatMigrated():
             sentence = f"the group became the supergroup {exc.new_chat_id}"

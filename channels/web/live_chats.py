@@ -20,7 +20,7 @@ _SIZE = 1_000_000
 """Characters kept in a room."""
 TOTAL = 16_000_000
 """Characters kept in all rooms together."""
-ROOMS = 256
+MOST_CHATS = 256
 STREAMS = 20
 """Browsers that may listen to one chat at a time."""
 _QUEUE = 300
@@ -29,7 +29,7 @@ HEARTBEAT = b": still here\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WebMessage:
     """One message as browsers get it. `number` is its place, and grows with each message of the whole channel."""
 
     number: int
@@ -63,7 +63,7 @@ class Said:
         }
 
 
-class Stream:
+class BrowserStream:
     """What waits for one browser. `abort` cuts the connection of one that does not read."""
 
     def __init__(self, abort: Callable[[], None]) -> None:
@@ -82,15 +82,15 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Room:
+class LiveChat:
     floor: int
     """Messages up to this number are not here: dropped, or said before the room was opened."""
-    said: deque[Said] = field(default_factory=deque)
+    said: deque[WebMessage] = field(default_factory=deque)
     size: int = 0
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[BrowserStream] = field(default_factory=list)
     working: bool = False
 
-    def keep(self, said: Said) -> None:
+    def keep(self, said: WebMessage) -> None:
         later = []
         while self.said and self.said[-1].number > said.number:
             later.append(self.said.pop())
@@ -101,7 +101,7 @@ class Room:
             self.size -= len(dropped.text)
             self.floor = max(self.floor, dropped.newest)
 
-    def taken(self, id_: str) -> Said | None:
+    def taken(self, id_: str) -> WebMessage | None:
         """A message that was kept, and is no more."""
         said = next((one for one in reversed(self.said) if one.id == id_), None)
         if said is not None:
@@ -125,19 +125,19 @@ class Room:
             stream.push(None)
 
 
-class Rooms:
+class LiveChats:
     def __init__(self) -> None:
-        self._rooms: OrderedDict[str, Room] = OrderedDict()
+        self._chats: OrderedDict[str, LiveChat] = OrderedDict()
         self._boot = secrets.token_hex(4)
         self._number = 0
 
-    def room(self, chat: str) -> Room:
+    def room(self, chat: str) -> LiveChat:
         """The room of a chat, which is now the one used last."""
-        room = self._rooms.setdefault(chat, Room(self._number))
-        self._rooms.move_to_end(chat)
-        empty = [other for other, known in self._rooms.items() if not known.streams and other != chat]
-        for other in empty[: max(0, len(self._rooms) - ROOMS)]:
-            del self._rooms[other]
+        room = self._chats.setdefault(chat, LiveChat(self._number))
+        self._chats.move_to_end(chat)
+        empty = [other for other, known in self._chats.items() if not known.streams and other != chat]
+        for other in empty[: max(0, len(self._chats) - MOST_CHATS)]:
+            del self._chats[other]
         return room
 
     def number(self) -> int:
@@ -159,9 +159,9 @@ class Rooms:
         choices: str = "",
     ) -> None:
         """Keep a message and tell everyone who listens."""
-        self._keep(chat, Said(number, id_, role, kind, text, ts, approval, choices))
+        self._keep(chat, WebMessage(number, id_, role, kind, text, ts, approval, choices))
 
-    def _keep(self, chat: str, said: Said) -> None:
+    def _keep(self, chat: str, said: WebMessage) -> None:
         room = self.room(chat)
         room.keep(said)
         self._make_room(chat)
@@ -179,13 +179,13 @@ class Rooms:
     def ask(self, chat: str, id_: str, *, text: str, ts: int, approval: str, choices: str) -> None:
         """A question that still waits, as whoever opens the page now may answer it: it may have been asked before this start."""
         room = self.room(chat)
-        known = room.taken(id_) or Said(room.floor, id_, "assistant", "notice", text, ts, restored=True)
+        known = room.taken(id_) or WebMessage(room.floor, id_, "assistant", "notice", text, ts, restored=True)
         room.keep(replace(known, approval=approval, choices=choices))
 
     def _make_room(self, chat: str) -> None:
         """Empty the rooms used least recently where all together hold too much."""
-        total = sum(room.size for room in self._rooms.values())
-        for other, room in self._rooms.items():
+        total = sum(room.size for room in self._chats.values())
+        for other, room in self._chats.items():
             if total <= TOTAL:
                 return
             if other != chat:
@@ -201,7 +201,7 @@ class Rooms:
     def missed(self, chat: str, last_event: str) -> bytes | None:
         """What was said after the event that a browser saw last; None where that is no longer known."""
         boot, _, number = last_event.partition("-")
-        room = self._rooms.get(chat)
+        room = self._chats.get(chat)
         if room is None or boot != self._boot or not number.isdecimal() or len(number) > 18:
             return None
         if int(number) < room.floor:
@@ -213,10 +213,10 @@ class Rooms:
         """The event that replaces everything a browser shows."""
         return event("history", {"messages": messages}, f"{self._boot}-{self._number}")
 
-    def everyone(self) -> list[Stream]:
-        return [stream for room in self._rooms.values() for stream in room.streams]
+    def everyone(self) -> list[BrowserStream]:
+        return [stream for room in self._chats.values() for stream in room.streams]
 
-    def _message(self, said: Said) -> bytes:
+    def _message(self, said: WebMessage) -> bytes:
         return event("message", said.json(), f"{self._boot}-{said.newest}")
 
 

@@ -14,7 +14,7 @@ from channels.slack import failures
 MOST = 1_000
 
 
-class Names:
+class UserNames:
     """Display names by user id. A name that Slack does not give is remembered as None."""
 
     def __init__(self, log: Log, most: int = MOST) -> None:
@@ -57,7 +57,7 @@ class Names:
             self._log.write(
                 "inbound", "A name is not known", level="debug", user=user, error=failures.name(error)
             )
-            if failures.code(error) is None or failures.limited(error):
+            if failures.error_code(error) is None or failures.is_rate_limited(error):
                 return
             found = None
         self._known[user] = found

@@ -23,7 +23,7 @@ _VERSION = 1
 _KEYS = ("message", "edited_message")
 
 
-class Moves:
+class GroupMigrations:
     """Which supergroup a group is now, as it is on disk before Telegram is told that the news has come."""
 
     def __init__(self, home: Path, log: Log) -> None:

@@ -16,7 +16,7 @@ Place = tuple[str, str]
 _Key = TypeVar("_Key", Place, str)
 
 
-class Twins:
+class DuplicateMentions:
     """The mentions that wait. What it knows it may forget: who comes late brings what the first one lacked. In a channel
     where one has waited for nothing, as where the app is not subscribed to messages, none does until a message is heard.
     """
@@ -26,7 +26,7 @@ class Twins:
         self._heard: OrderedDict[Place, None] = OrderedDict()
         self._waiting: dict[Place, asyncio.Event] = {}
 
-    def heard(self, event: Json) -> None:
+    def message_taken_in(self, event: Json) -> None:
         """A whole message has been taken in, or rightly not."""
         place = _place(event)
         if event.get("type") != "message" or place is None:
@@ -36,7 +36,7 @@ class Twins:
         if (waiting := self._waiting.pop(place, None)) is not None:
             waiting.set()
 
-    async def whole(self, event: Json) -> None:
+    async def wait_for_message(self, event: Json) -> None:
         """Wait until a message has come whole that this event tells of in part, or is not to be expected any more."""
         place = _place(event)
         if event.get("type") != "app_mention" or event.get("files") or place is None or place in self._heard:

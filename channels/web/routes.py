@@ -19,9 +19,9 @@ from bot import errors, text
 from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import ChannelDeps, Intake
-from channels.web import own
-from channels.web.guard import Guard, Tries, Visitor
-from channels.web.rooms import STREAMS, Rooms, Said, Stream, event
+from channels.web import state
+from channels.web.guard import Guard, LoginThrottle, Visitor
+from channels.web.live_chats import STREAMS, BrowserStream, LiveChats, WebMessage, event
 from channels.web.settings import KEYS, NAME
 
 LARGEST = 1_000_000
@@ -73,12 +73,12 @@ Take = Callable[[str, str, str], Awaitable[bool]]
 """Hands chat, key and text of a message to the gateway."""
 
 
-class Pages:
-    def __init__(self, guard: Guard, rooms: Rooms, around: ChannelDeps, take: Take, *, most: int) -> None:
-        self._guard, self._rooms, self._around, self._take = guard, rooms, around, take
+class WebRoutes:
+    def __init__(self, guard: Guard, rooms: LiveChats, around: ChannelDeps, take: Take, *, most: int) -> None:
+        self._guard, self._chats, self._around, self._take = guard, rooms, around, take
         self._most = most
         self._places = Counter[str]()
-        self._tries = Tries(around.clock)
+        self._throttle = LoginThrottle(around.clock)
         self._intake: Intake
         self.open = True
         """Whether messages are taken in."""
@@ -180,10 +180,10 @@ class Pages:
         if "Sec-Purpose" in request.headers:
             return _error(503, "This link is not opened ahead of time.")
         visitor = request[_VISITOR]
-        if not await asyncio.to_thread(own.redeem, self._around.home, request.match_info["key"]):
+        if not await asyncio.to_thread(state.redeem, self._around.home, request.match_info["key"]):
             return _error(410, OPENED)
         await self._around.appoint(NAME, visitor.user)
-        room = self._rooms.room(visitor.user)
+        room = self._chats.room(visitor.user)
         room.tell(event("reload", {}))
         # They come again with the new cookie; whoever has the one of before does not.
         room.end()
@@ -205,12 +205,12 @@ class Pages:
             raise web.HTTPNotFound
         token = (await _body(request)).get("token")
         address = request.remote or ""
-        if not await self._tries.turn(address):
+        if not await self._throttle.turn(address):
             return _error(
                 429, "Many wrong tokens come from your network. Try again in a moment.", {"Retry-After": "1"}
             )
         if not isinstance(token, str) or not self._guard.fits(token):
-            self._tries.failed(address)
+            self._throttle.failed(address)
             return _error(401, "That is not the token.")
         response = web.Response(status=204)
         self._guard.give_cookie(request, response, request[_VISITOR])
@@ -263,16 +263,16 @@ class Pages:
         self._welcome(request, response)
         await response.prepare(request)
         transport = request.transport
-        stream = Stream(transport.abort if transport is not None else lambda: None)
-        room = self._rooms.room(chat)
+        stream = BrowserStream(transport.abort if transport is not None else lambda: None)
+        room = self._chats.room(chat)
         for asked in waiting:
-            self._rooms.ask(
+            self._chats.ask(
                 chat, asked.id, text=asked.text, ts=asked.ts, approval=asked.name, choices=asked.choices
             )
         # From here to the loop nothing is awaited: no message falls between what is known and what comes.
-        opening = self._rooms.missed(chat, request.headers.get("Last-Event-ID", ""))
+        opening = self._chats.missed(chat, request.headers.get("Last-Event-ID", ""))
         if opening is None:
-            opening = self._rooms.history(_merge(earlier, list(room.said)))
+            opening = self._chats.history(_merge(earlier, list(room.said)))
         stream.push(b"retry: 2000\n\n" + opening)
         stream.push(event("working", {"working": room.working}))
         room.streams.append(stream)
@@ -304,7 +304,7 @@ class Pages:
             return []
 
 
-def _merge(earlier: list[ArchiveLine], said: list[Said]) -> list[dict[str, Any]]:
+def _merge(earlier: list[ArchiveLine], said: list[WebMessage]) -> list[dict[str, Any]]:
     """Archive and room as one: the room knows everything since its first message, the archive what was before."""
     known = {message.id for message in said}
     since = next((message.ts for message in said if not message.restored), math.inf)

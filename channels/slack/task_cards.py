@@ -19,14 +19,14 @@ REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_blo
 """What Slack says where it does not take such blocks."""
 
 
-class Form:
+class CardWriter:
     """In which form messages are written."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._cards = True
 
-    async def written(
+    async def write(
         self, call: Callable[..., Awaitable[Any]], message: Outbound, markdown: str, **where: Any
     ) -> Any:
         """Post or change a message; in plain words from then on where Slack does not take cards. Raises what `call` does."""
@@ -34,7 +34,7 @@ class Form:
             try:
                 return await call(**where, **content(message))
             except SlackApiError as error:
-                said = failures.code(error)
+                said = failures.error_code(error)
                 if said not in REFUSED:
                     raise
                 self._cards = False

@@ -18,7 +18,7 @@ MOST = 500
 _WHISPER = {"response_type": "ephemeral", "replace_original": False}
 
 
-class Hooks:
+class ResponseUrls:
     """The addresses of the newest commands, by their trigger."""
 
     def __init__(self) -> None:

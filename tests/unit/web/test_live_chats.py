@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from channels.web import rooms
+from channels.web import live_chats
 
 
-def _said(store: rooms.Rooms, chat: str, text: str) -> None:
+def _said(store: live_chats.LiveChats, chat: str, text: str) -> None:
     store.say(chat, number=store.number(), id_="x", role="user", kind="message", text=text, ts=1)
 
 
 def test_a_room_keeps_its_newest_messages_within_a_size() -> None:
-    store = rooms.Rooms()
+    store = live_chats.LiveChats()
     for number in range(300):
         _said(store, "a", f"{number}")
     assert [said.text for said in store.room("a").said] == [f"{number}" for number in range(100, 300)]
@@ -24,30 +24,30 @@ def test_a_room_keeps_its_newest_messages_within_a_size() -> None:
 
 
 def test_rooms_without_listeners_are_forgotten_from_the_oldest() -> None:
-    store = rooms.Rooms()
+    store = live_chats.LiveChats()
     cut: list[bool] = []
-    store.room("listening").streams.append(rooms.Stream(lambda: cut.append(True)))
-    for number in range(rooms.ROOMS + 10):
+    store.room("listening").streams.append(live_chats.BrowserStream(lambda: cut.append(True)))
+    for number in range(live_chats.MOST_CHATS + 10):
         _said(store, f"c{number}", "hello")
-    assert len(store._rooms) == rooms.ROOMS
-    assert "listening" in store._rooms
-    assert "c0" not in store._rooms
-    assert f"c{rooms.ROOMS + 9}" in store._rooms
+    assert len(store._chats) == live_chats.MOST_CHATS
+    assert "listening" in store._chats
+    assert "c0" not in store._chats
+    assert f"c{live_chats.MOST_CHATS + 9}" in store._chats
 
 
 def test_what_a_forgotten_room_held_is_not_passed_over_in_silence() -> None:
-    store = rooms.Rooms()
+    store = live_chats.LiveChats()
     _said(store, "a", "one")
     seen = json.loads(json.dumps(store.history([]).decode())).split("\n")[0].removeprefix("id: ")
     _said(store, "a", "two")
-    del store._rooms["a"]
+    del store._chats["a"]
     _said(store, "a", "three")
     assert store.missed("a", seen) is None
 
 
 def test_a_browser_that_does_not_read_is_cut_off() -> None:
     cut: list[bool] = []
-    stream = rooms.Stream(lambda: cut.append(True))
+    stream = live_chats.BrowserStream(lambda: cut.append(True))
     for _ in range(300):
         stream.push(b"x")
     assert cut == []
@@ -56,13 +56,13 @@ def test_a_browser_that_does_not_read_is_cut_off() -> None:
 
 
 def test_all_rooms_together_keep_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "TOTAL", 1_000)
-    house = rooms.Rooms()
+    monkeypatch.setattr(live_chats, "TOTAL", 1_000)
+    house = live_chats.LiveChats()
     for chat in ("a", "b", "c"):
         house.room(chat)
         house.say(chat, number=house.number(), id_=chat, role="user", kind="message", text="字" * 450, ts=1)
-    assert [house._rooms[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
+    assert [house._chats[chat].size for chat in ("a", "b", "c")] == [0, 450, 450]
     assert house.missed("a", f"{house._boot}-0") is None, "shown the archive instead"
     assert "字".encode() in (house.missed("c", f"{house._boot}-2") or b"")
     house.say("c", number=house.number(), id_="d", role="user", kind="message", text="字" * 2_000, ts=1)
-    assert [house._rooms[chat].size for chat in ("a", "b")] == [0, 0]
+    assert [house._chats[chat].size for chat in ("a", "b")] == [0, 0]

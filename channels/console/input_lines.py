@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TextIO
 
 
-async def lines(stdin: TextIO) -> AsyncIterator[str]:
+async def read_lines(stdin: TextIO) -> AsyncIterator[str]:
     """Every line without its end. Reads the descriptor itself, so that no thread holds `stdin` at exit."""
     try:
         descriptor = stdin.fileno()

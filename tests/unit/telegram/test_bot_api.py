@@ -11,13 +11,13 @@ from telegram import InputFile
 from telegram.request import RequestData
 from telegram.request._requestparameter import RequestParameter
 
-from channels.telegram import adapter, wire
+from channels.telegram import adapter, bot_api
 from tests.unit.telegram.bed import Bed, message
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[wire.Wire]:
-    made = wire.Wire(connections=2, patience=5, direct=True)
+async def client() -> AsyncIterator[bot_api.HttpTransport]:
+    made = bot_api.HttpTransport(connections=2, patience=5, direct=True)
     await made.initialize()
     yield made
     await made.shutdown()
@@ -28,7 +28,7 @@ async def test_messages_do_not_wait_behind_signs_of_work(bed: Bed) -> None:
     bed.server.fail("sendChatAction", action="hang", times=1_000)
     signs = [
         asyncio.create_task(bed.channel.indicate({"chat_id": "1001"}, working=True))
-        for _ in range(wire.CONNECTIONS + 1)
+        for _ in range(bot_api.CONNECTIONS + 1)
     ]
     await bed.server.until(lambda: len(bed.server.called("sendChatAction")) == adapter.SIGNS)
     await bed.channel.send(message("first"))
@@ -49,7 +49,7 @@ async def test_a_connection_that_the_service_closed_meanwhile_is_not_used_again(
     assert [seen.text for seen in bed.server.visible()] == ["one", "two"]
 
 
-async def test_a_file_goes_as_one_part_and_the_parameters_as_others(client: wire.Wire) -> None:
+async def test_a_file_goes_as_one_part_and_the_parameters_as_others(client: bot_api.HttpTransport) -> None:
     got: dict[str, object] = {}
 
     async def take(request: web.Request) -> web.Response:
@@ -79,11 +79,11 @@ async def test_a_file_goes_as_one_part_and_the_parameters_as_others(client: wire
 
 
 async def test_what_is_not_connected_says_that_nothing_was_sent() -> None:
-    with pytest.raises(wire.Unsent):
-        await wire.Wire(connections=1, patience=1, direct=True).post("http://127.0.0.1:1/getMe")
+    with pytest.raises(bot_api.NotSent):
+        await bot_api.HttpTransport(connections=1, patience=1, direct=True).post("http://127.0.0.1:1/getMe")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/getMe", "nowhere at all", "http:///getMe"])
-async def test_what_could_not_leave_was_not_sent(client: wire.Wire, url: str) -> None:
-    with pytest.raises(wire.Unsent):
+async def test_what_could_not_leave_was_not_sent(client: bot_api.HttpTransport, url: str) -> None:
+    with pytest.raises(bot_api.NotSent):
         await client.post(url)

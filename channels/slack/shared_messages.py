@@ -17,20 +17,22 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SharedMessage:
     """What one attachment of a message brings along."""
 
     quoted: Quoted
     files: tuple[Attachment, ...] = ()
 
 
-def read(found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]) -> tuple[Share, ...]:
+def read(
+    found: Any, *, by: str | None, channel: str | None, ours: frozenset[str]
+) -> tuple[SharedMessage, ...]:
     """The shares of a message that `by` has sent to `channel`; `ours` are the ids of the bot."""
     parts = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     return tuple(_share(one, by, channel, ours) for one in parts[:MOST])
 
 
-def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> Share:
+def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: frozenset[str]) -> SharedMessage:
     message = any(found.get(mark) is True for mark in _MESSAGES)
     ts = stamp if isinstance(stamp := found.get("ts"), str) and _TS.fullmatch(stamp) else None
     author = _line(found.get("author_id"))
@@ -56,7 +58,7 @@ def _share(found: dict[str, Any], by: str | None, channel: str | None, ours: fro
         message_id=ts if message and found.get("channel_id") == channel is not None else None,
         files=tuple(one.name or one.kind for one in brought),
     )
-    return Share(quoted, brought)
+    return SharedMessage(quoted, brought)
 
 
 def _said(found: dict[str, Any]) -> str:
@@ -74,8 +76,8 @@ def _in_blocks(found: dict[str, Any]) -> str:
     messages = (
         [one.get("message") for one in inside if isinstance(one, dict)] if isinstance(inside, list) else []
     )
-    parts = [blocks.words(one.get("blocks")) for one in messages if isinstance(one, dict)]
-    return "\n".join(filter(None, parts)) or blocks.words(found.get("blocks"))
+    parts = [blocks.text_of(one.get("blocks")) for one in messages if isinstance(one, dict)]
+    return "\n".join(filter(None, parts)) or blocks.text_of(found.get("blocks"))
 
 
 def unescape(escaped: str) -> str:

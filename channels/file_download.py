@@ -11,11 +11,11 @@ from bot.contracts.channel import FILE_PIECE
 
 HEADERS = {"Accept-Encoding": "identity"}
 """A file comes as it is: packed, a small one may be of any size."""
-LOST = (aiohttp.ClientError, OSError)
+CONNECTION_ERRORS = (aiohttp.ClientError, OSError)
 """What a connection fails with; time-outs are among them."""
 
 
-async def pieces(answer: aiohttp.ClientResponse, most: int, size: int | None) -> AsyncGenerator[bytes]:
+async def read_chunks(answer: aiohttp.ClientResponse, most: int, size: int | None) -> AsyncGenerator[bytes]:
     """The body of an answer, as `contracts.channel.Files.fetch` gives it; it has to have `size` bytes where that is known."""
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise errors.FileUnreachable("the file came packed")
@@ -30,7 +30,7 @@ async def pieces(answer: aiohttp.ClientResponse, most: int, size: int | None) ->
         raise errors.FileUnreachable(f"{came} of {size} bytes came")
 
 
-def judge(status: int, who: str) -> None:
+def check_status(status: int, who: str) -> None:
     """What a status says of a file. A redirect is not followed: the token would go along."""
     if status == 429 or status >= 500:
         raise errors.FileUnreachable(f"{who} answers {status}")
