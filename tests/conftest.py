@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.workers"]
+
 # Whoever starts the tests in the background has them ignore SIGINT, and the processes that they start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

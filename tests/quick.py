@@ -79,7 +79,7 @@ class Forked:
 
 async def start(argv: Sequence[str], env: Mapping[str, str]) -> Forked:
     """`python -m` with these arguments, in this environment."""
-    address = await asyncio.to_thread(_nursery)
+    address = await asyncio.to_thread(prepare)
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(address)
@@ -108,8 +108,8 @@ async def _reader(end: int) -> asyncio.StreamReader:
 
 
 @functools.cache
-def _nursery() -> str:
-    """The socket of this test run's forking process, which is started once and ends with it."""
+def prepare() -> str:
+    """Start this test run's forking process, once, which ends with the run; its socket."""
     folder = tempfile.TemporaryDirectory(prefix="quick-")
     address = f"{folder.name}/socket"
     process = subprocess.Popen(
@@ -123,7 +123,7 @@ def _nursery() -> str:
 
     atexit.register(end)
     assert process.stdout is not None
-    assert process.stdout.readline() == b"warm\n"
+    assert process.stdout.readline() == b"listening\n"
     return address
 
 
@@ -134,16 +134,16 @@ def _untraced() -> dict[str, str]:
 
 def _serve(address: str) -> Sequence[str]:
     """Fork for whoever connects, until stdin ends. Returns in each forked process, with its arguments."""
-    for name in WARM:
-        importlib.import_module(name)
-    gc.collect()
-    gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
-        sys.stdout.write("warm\n")
+        sys.stdout.write("listening\n")
         sys.stdout.flush()
+        for name in WARM:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
         while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
             connection, _ = server.accept()
             if os.fork():
