@@ -41,6 +41,7 @@
     │   ├── ToolInputInvalid
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── StorageError                disk or journal cannot write
+    ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -385,6 +386,10 @@ class StorageError(ShipmateError):
     """The disk or the journal cannot write."""
 
     person = "I cannot read or write my files right now. Please try again later."
+
+
+class IllegalTransition(ShipmateError):
+    """A state machine was told something that cannot follow."""
 
 
 class TurnStopped(ShipmateError):

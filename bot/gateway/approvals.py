@@ -20,7 +20,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
-from bot.gateway.queue_modes import follows
+from bot.gateway.relations import follows
 from bot.gateway.running import Running
 from bot.tools.permissions.showing import visible
 

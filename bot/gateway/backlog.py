@@ -12,8 +12,7 @@ from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
 from bot.gateway.lanes import Lanes
-from bot.gateway.queue_modes import person
-from bot.gateway.stops import stops
+from bot.gateway.relations import person, stops
 
 LIMIT = 10_000
 """How many inbound wait in memory, over all lanes."""

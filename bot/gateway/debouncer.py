@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
-from bot.gateway.queue_modes import LONGEST_BURST
+from bot.gateway.conversation import LONGEST_BURST
 
 
 @dataclass(slots=True)

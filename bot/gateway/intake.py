@@ -15,8 +15,8 @@ from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
 from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
-from bot.gateway.changes import as_changed, completed, on_file, withdrawn
 from bot.gateway.delivery import Delivery
+from bot.gateway.revisions import as_changed, completed, on_file, withdrawn
 
 AT_ONCE = 1_000
 """Events that are taken in side by side; a channel that brings more waits with them."""

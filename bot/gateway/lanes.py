@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.gateway.conversation import QueueMode
 from bot.gateway.debouncer import Debouncer
-from bot.gateway.queue_modes import QueueMode, belongs, person, plain
+from bot.gateway.relations import belongs, person, plain
 from bot.gateway.start_throttle import StartThrottle
 from bot.gateway.turn_slots import TurnSlots
 

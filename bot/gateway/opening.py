@@ -14,12 +14,12 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import DeliveryRecord, InboxRecord, Journal
 from bot.gateway.arrears import Arrears
-from bot.gateway.changes import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.commands import CUT_OFF, once
 from bot.gateway.lanes import Lanes, TurnPlan
-from bot.gateway.queue_modes import belongs, same_message, taken_in_at
+from bot.gateway.relations import belongs, same_message, stops, stops_below, taken_in_at
+from bot.gateway.revisions import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.running import Running, Turn
-from bot.gateway.stops import OVER, STOPPED, TOO_LATE, below, stops
+from bot.gateway.stops import OVER, STOPPED, TOO_LATE
 
 TOLD = "told before a restart"
 _NOTED = {None, "replaced", "outdated", "recorded", "recorded before its message"}
@@ -250,7 +250,9 @@ def _carried_out(stop: Inbound, rows: Sequence[_Row], halted: Iterable[Inbound])
     open_rows = [row for row in rows if not row.outcome and row.inbound.request_id < stop.request_id]
     before = [row for row in open_rows if not row.inbound.is_stop]
     reached = [row for row in before if stops(stop, row.inbound)]
-    reached = reached or [row for row in before if stop.command is not None and below(stop, row.inbound)]
+    reached = reached or [
+        row for row in before if stop.command is not None and stops_below(stop, row.inbound)
+    ]
     for row in reached:
         row.outcome = "stopped"
     if reached or any(one.request_id < stop.request_id and stops(stop, one) for one in halted):

@@ -14,7 +14,7 @@ from bot.contracts.questions import Answer, Question
 from bot.gateway.address import Address
 from bot.gateway.approvals import SECONDS, ApprovalService
 from bot.gateway.delivery import Delivery
-from bot.gateway.queue_modes import follows
+from bot.gateway.relations import follows
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound, SeenFile
 from bot.gateway.lanes import TurnPlan
-from bot.gateway.queue_modes import same_message
+from bot.gateway.relations import same_message
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.lanes import Lanes
-from bot.gateway.queue_modes import person
+from bot.gateway.relations import is_thread_of, person, reaches, stops, stops_below
 from bot.gateway.running import Running, Turn
 
 MOST_HEARD = 100
@@ -21,32 +21,6 @@ NOTHING_RUNS = "There is nothing to stop: I am not working on anything here."
 OVER = "I am not working on anything here any more."
 TOO_LATE = "I was restarted before I could stop anything. Please say it again if I should still stop."
 NOT_YOURS = "I am working on somebody else's message: they can stop it, or an operator."
-
-
-def stops(stop: Inbound, other: Inbound) -> bool:
-    """Whether a stop reaches a waiting inbound: it is of the same person, in the same chat or place."""
-    return person(other) == person(stop) and _reaches(stop, other)
-
-
-def below(stop: Inbound, other: Inbound) -> bool:
-    """Whether a waiting inbound of the same person is in a thread of the stop's place."""
-    return person(other) == person(stop) and _inside(stop, other.chat_key)
-
-
-def _inside(stop: Inbound, place: ChatKey) -> bool:
-    """Whether this is a thread of the stop's place."""
-    return place != stop.chat_key and stop.chat_key.contains(place)
-
-
-def _place(inbound: Inbound) -> dict[str, str]:
-    """Where its answer belongs, but for the message that it hangs on."""
-    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
-
-
-def _reaches(stop: Inbound, other: Inbound) -> bool:
-    return other.chat_key == stop.chat_key or (
-        other.channel == stop.channel and other.chat_id == stop.chat_id and _place(other) == _place(stop)
-    )
 
 
 @dataclass(slots=True)
@@ -154,10 +128,10 @@ class Stops:
             return False
 
         def wanted(other: Inbound) -> bool:
-            return below(inbound, other) and _before(heard, other)
+            return stops_below(inbound, other) and _before(heard, other)
 
         turns = [turn for turn in self._running.values() if wanted(turn.first)]
-        inside = [key for key in self._lanes.chats() if _inside(inbound, key)]
+        inside = [key for key in self._lanes.chats() if is_thread_of(inbound, key)]
         gone = self._taken(inside, wanted)
         ended = [await self.end(turn) for turn in turns]
         await self._close(gone)
@@ -174,7 +148,7 @@ class Stops:
         turn = self._running.get(inbound.chat_key)
         if turn is None:
             turns = self._running.values()
-            turn = next((turn for turn in turns if any(_reaches(inbound, one) for one in turn.all)), None)
+            turn = next((turn for turn in turns if any(reaches(inbound, one) for one in turn.all)), None)
         if turn is None or not _before(heard, turn.first):
             return None
         return None if heard is not None and heard.ended and not stops(inbound, turn.first) else turn

@@ -23,14 +23,15 @@ from bot.gateway.attachments.reader import FileReader
 from bot.gateway.backlog import LIMIT, Backlog
 from bot.gateway.changes import Changes, Rest
 from bot.gateway.commands import Commands, beside, once
+from bot.gateway.conversation import MODES
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import merged
 from bot.gateway.lanes import Lanes, TurnPlan
 from bot.gateway.opening import TOLD, Opening
 from bot.gateway.presence import working
-from bot.gateway.queue_modes import MODES, belongs, follows, joins, person, plain
 from bot.gateway.reading import Reading
+from bot.gateway.relations import belongs, follows, joins, person, plain
 from bot.gateway.removals import Removals
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import Stops

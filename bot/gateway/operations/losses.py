@@ -12,11 +12,11 @@ from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
 from bot.contracts.recall import Recalls
-from bot.gateway import queue_modes as queueing
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.outbox import REPEATED
+from bot.gateway.relations import named_at
 
 RECENT = 24 * 3600.0
 """Seconds for which somebody may still wait for an answer."""
@@ -95,7 +95,7 @@ class Losses:
             lines = [
                 line
                 for line in (await self._archive.search(chat_key, query)).lines
-                if queueing.named_at(_request(line)) < at
+                if named_at(_request(line)) < at
             ]
             spoken = spoken or bool(lines)
             for line in self._left(lines):

@@ -10,7 +10,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command, Inbound
 from bot.gateway import removals
-from bot.gateway.changes import revised
+from bot.gateway.revisions import revised
 from tests.unit.gateway.conftest import Bench
 
 

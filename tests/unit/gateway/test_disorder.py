@@ -21,7 +21,8 @@ from bot.contracts.inbound import Command, Inbound
 from bot.contracts.journal import InboxRecord
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import removals
-from bot.gateway.queue_modes import MODES, person, same_message
+from bot.gateway.conversation import MODES
+from bot.gateway.relations import person, same_message
 from tests.unit.gateway import scripted
 from tests.unit.gateway.conftest import Bench
 

@@ -12,7 +12,7 @@ from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
-from bot.gateway.queue_modes import taken_in_at
+from bot.gateway.relations import taken_in_at
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.conftest import Bench

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.gateway.conversation import MODES
 from bot.gateway.debouncer import Debouncer
 from bot.gateway.lanes import Lanes, TurnPlan
-from bot.gateway.queue_modes import MODES
 from bot.gateway.turn_slots import TurnSlots
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog

@@ -1,36 +1,12 @@
-"""Queue modes: what becomes of a message that comes while its person's last one is being answered."""
+"""How inbounds relate: of one person, about one message, parts of one turn, reached by a stop."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from bot.contracts.identity import UserRef
+from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
 from bot.gateway.attachments.notices import may_hold_text
 
-LONGEST_BURST = 5
-"""How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueMode:
-    """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: what waits of
-    one person in one chat is one turn.
-    """
-
-    steers: bool = False
-    interrupts: bool = False
-    collects: bool = False
-
-
-MODES: Mapping[str, QueueMode] = {
-    "steer": QueueMode(steers=True),
-    "followup": QueueMode(),
-    "collect": QueueMode(collects=True),
-    "interrupt": QueueMode(interrupts=True, collects=True),
-}
 
 
 def person(inbound: Inbound) -> UserRef:
@@ -78,6 +54,32 @@ def _named(one: Inbound, other: Inbound) -> bool:
         (one.message_id is not None and one.message_id == other.message_id)
         or other.message_id in one.items
         or one.message_id in other.items
+    )
+
+
+def stops(stop: Inbound, other: Inbound) -> bool:
+    """Whether a stop reaches a waiting inbound: it is of the same person, in the same chat or place."""
+    return person(other) == person(stop) and reaches(stop, other)
+
+
+def stops_below(stop: Inbound, other: Inbound) -> bool:
+    """Whether a waiting inbound of the same person is in a thread of the stop's place."""
+    return person(other) == person(stop) and is_thread_of(stop, other.chat_key)
+
+
+def is_thread_of(stop: Inbound, place: ChatKey) -> bool:
+    """Whether this is a thread of the stop's place."""
+    return place != stop.chat_key and stop.chat_key.contains(place)
+
+
+def _place(inbound: Inbound) -> dict[str, str]:
+    """Where its answer belongs, but for the message that it hangs on."""
+    return {name: value for name, value in inbound.target.items() if name != "reply_to"}
+
+
+def reaches(stop: Inbound, other: Inbound) -> bool:
+    return other.chat_key == stop.chat_key or (
+        other.channel == stop.channel and other.chat_id == stop.chat_id and _place(other) == _place(stop)
     )
 
 

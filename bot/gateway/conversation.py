@@ -1,0 +1,653 @@
+"""What a chat does with each event: who is next, what is one turn, what an edit, a deletion or a stop reaches.
+
+Pure: no I/O, no tasks, no clock. `Conversation.apply` takes an event and returns the effects that its caller carries out
+in order; `next_turn` takes the next turn out of the queue. How many turns run over all chats is the scheduler's matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
+
+from bot import errors
+from bot.contracts.identity import UserRef
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxRecord
+from bot.gateway.relations import (
+    belongs,
+    follows,
+    joins,
+    person,
+    plain,
+    reaches,
+    same_message,
+    stops,
+    stops_below,
+)
+from bot.gateway.revisions import outdated, revised, whole
+
+LONGEST_BURST = 5
+"""How many times the quiet that ends a burst a person may go on writing before their turn begins all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMode:
+    """`steers`: a running turn takes up what its person adds. `interrupts`: that stops it. `collects`: what waits of
+    one person in one chat is one turn.
+    """
+
+    steers: bool = False
+    interrupts: bool = False
+    collects: bool = False
+
+
+MODES: Mapping[str, QueueMode] = {
+    "steer": QueueMode(steers=True),
+    "followup": QueueMode(),
+    "collect": QueueMode(collects=True),
+    "interrupt": QueueMode(interrupts=True, collects=True),
+}
+
+
+# ------------------------------------------------------------ turns
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlan:
+    """What one turn answers: a message and the rest of its burst. `begun`: it did begin, before a restart."""
+
+    first: Inbound
+    rest: tuple[Inbound, ...] = ()
+    begun: bool = False
+
+    @property
+    def all(self) -> tuple[Inbound, ...]:
+        return (self.first, *self.rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can begin before this time (monotonic seconds): people still write."""
+
+    until: float
+
+
+class TurnState(IntEnum):
+    """How far a turn has come; it only goes forward."""
+
+    PENDING = 0
+    """It began before a restart, and is the next one of its chat."""
+    STARTED = 1
+    """It reads its thread and its files, or carries out a command."""
+    ASKED = 2
+    """The agent has it."""
+    OVER = 3
+    """It has said its last word; what is left is to record its end."""
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """The turn of a chat, which is one until its end is on file. `joined` is what it took up while it ran."""
+
+    plan: TurnPlan
+    state: TurnState = TurnState.STARTED
+    joined: list[Inbound] = field(default_factory=list)
+    withdrawn: set[str] = field(default_factory=set)
+    stopped: bool = False
+    outcome: str | None = None
+    waits_for: Literal["approval", "question"] | None = None
+    """What it waits for while it is suspended; None once that is decided."""
+    _closed: set[str] = field(default_factory=set)
+
+    @property
+    def first(self) -> Inbound:
+        return self.plan.first
+
+    @property
+    def all(self) -> tuple[Inbound, ...]:
+        """Every message that it answers."""
+        return (*self.plan.all, *self.joined)
+
+    @property
+    def left(self) -> tuple[Inbound, ...]:
+        """Those of them that were not withdrawn."""
+        return tuple(one for one in self.all if one.request_id not in self.withdrawn)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can stop it any more."""
+        return self.state is TurnState.OVER
+
+    def reach(self, state: TurnState) -> None:
+        """Come further. Raises `errors.IllegalTransition` for a state that it has reached already."""
+        if state <= self.state:
+            raise errors.IllegalTransition(f"a turn cannot become {state.name} when it is {self.state.name}")
+        self.state = state
+
+    def about(self, change: Inbound) -> Inbound | None:
+        """The newest message, or edit, of this turn that a change is about."""
+        return next((one for one in reversed(self.all) if same_message(one, change)), None)
+
+    def withdraw(self, change: Inbound) -> bool:
+        """A message of this turn is gone; True where nothing is left of it."""
+        self.withdrawn |= {one.request_id for one in self.all if same_message(one, change)}
+        return self.withdrawn >= {one.request_id for one in self.all}
+
+    def close_others(self) -> list[Close]:
+        """Close what was answered together with the first message, each once."""
+        closes: list[Close] = []
+        for one in self.all[1:]:
+            if one.request_id not in self._closed:
+                self._closed.add(one.request_id)
+                gone = one.request_id in self.withdrawn
+                closes.append(Close(one, "withdrawn" if gone else f"joined {self.first.request_id}"))
+        return closes
+
+
+# ------------------------------------------------------------ events
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something that wants a turn: a message, a command that touches the conversation, a job that is due. `taken_in` is
+    set where an earlier process took it in, or it waited in the journal alone (epoch seconds).
+    """
+
+    inbound: Inbound
+    taken_in: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """A turn that began before a restart. It is the next one of its chat, and goes on alone."""
+
+    plan: TurnPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """New words of a message; `records` is what is on file about that message."""
+
+    inbound: Inbound
+    records: Sequence[InboxRecord] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A stop, brought to every chat that it may reach. `place`: what its person has in the chat or place of the stop;
+    `threads`: what they have in the threads below it. `turn`: in a place it ends the running turn too. `since`: it was
+    heard before, at this time (ms): it reaches nothing that was said later.
+    """
+
+    inbound: Inbound
+    scope: Literal["place", "threads"] = "place"
+    turn: bool = True
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The agent has the running turn: from now on what its person adds steers or interrupts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The running turn waits for a person."""
+
+    waits_for: Literal["approval", "question"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The running turn waits no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The reply of the running turn has arrived: what was answered together with the first message is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The agent is done with the running turn: nothing can stop it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The running turn has come to its outcome. It stays the turn of its chat until that is on file (`Closed`)."""
+
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The end of the running turn is on file. An edit that comes later came too late for it."""
+
+
+Event = (
+    Message | GoesOn | Edit | Delete | Stop | Asked | Suspended | Resumed | Answered | Over | Ended | Closed
+)
+
+
+# ------------------------------------------------------------ effects
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """An inbound needs nothing more: record its outcome."""
+
+    inbound: Inbound
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """A waiting message says something else now: record that before its turn begins."""
+
+    inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class StopTurn:
+    """End a turn, unless it is over by then."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWait:
+    """The person of a suspended turn has said something else: its approval is off."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The person of a suspended turn has answered its question."""
+
+    turn: Turn
+    inbound: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """A burst may be over at this time (monotonic seconds): ask for the next turn again."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """The message of this change neither waits here nor is being answered: the journal knows what became of it."""
+
+    change: Inbound
+
+
+Effect = Close | Amend | StopTurn | CancelWait | Answer | WakeAt | LookUp
+
+
+# ------------------------------------------------------------ the chat
+
+
+@dataclass(slots=True)
+class _Waiting:
+    inbound: Inbound
+    number: int
+    burst: int
+
+
+@dataclass(slots=True)
+class _Burst:
+    """What one person writes in a row. `past`: it was written before this process could wait for its end."""
+
+    number: int
+    began: float
+    until: float
+    past: bool
+
+
+class Conversation:
+    """One chat with work. People take turns in it, each one's own messages keep their order, one turn runs at a time.
+
+    With a `debounce` of more than 0 seconds a person's turn begins once they have been quiet for so long.
+    """
+
+    def __init__(self, mode: QueueMode, debounce: float = 0.0) -> None:
+        self._mode = mode
+        self._debounce = debounce
+        self._people: dict[UserRef, deque[_Waiting]] = {}
+        self._bursts: dict[UserRef, _Burst] = {}
+        self._numbers = itertools.count(1)
+        self._pending: deque[Turn] = deque()
+        self._running: Turn | None = None
+        self._changes: Counter[UserRef] = Counter()
+
+    # ------------------------------------------------------------ what can be seen
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that runs, or is the next one because it had begun before a restart."""
+        return self._running or (self._pending[0] if self._pending else None)
+
+    @property
+    def running(self) -> Turn | None:
+        """The turn that runs."""
+        return self._running
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        return not (self._running or self._pending or self._people)
+
+    @property
+    def waiting(self) -> int:
+        """How many inbound wait, a turn that goes on counted as one."""
+        return len(self._pending) + sum(map(len, self._people.values()))
+
+    @property
+    def known(self) -> Iterator[str]:
+        """The requestIds of all that waits or runs."""
+        for turn in (*self._pending, *filter(None, [self._running])):
+            yield from (one.request_id for one in turn.all)
+        for queue in self._people.values():
+            yield from (waiting.inbound.request_id for waiting in queue)
+
+    def unread(self) -> bool:
+        """Whether the person of the running turn has said more, which that will take up."""
+        turn = self._running
+        if turn is None or not self._mode.steers:
+            return False
+        return any(plain(waiting.inbound) for waiting in self._people.get(person(turn.first), ()))
+
+    def ready(self, now: float, *, begun_only: bool = False) -> list[UserRef]:
+        """Who could get a turn now, in their order. `begun_only`: nothing new may begin."""
+        if self._running is not None:
+            return []
+        if self._pending:
+            return [person(self._pending[0].first)]
+        if begun_only:
+            return []
+        return [who for who, queue in self._people.items() if not self._held(who, queue[0], now)]
+
+    def reached_by(self, stop: Inbound, since: int | None = None) -> bool:
+        """Whether the turn of this chat is of the place that a stop names."""
+        turn = self.turn
+        if turn is None or not _before(since, turn.first):
+            return False
+        return any(reaches(stop, one) for one in turn.all)
+
+    def changes(self) -> Mapping[UserRef, int]:
+        """How many inbound more or less of each person wait than when this was asked last."""
+        changes, self._changes = self._changes, Counter()
+        return {who: count for who, count in changes.items() if count}
+
+    # ------------------------------------------------------------ what happens
+
+    def apply(self, event: Event, now: float) -> list[Effect]:
+        """Take an event; what is to be carried out, in order. `now` is in monotonic seconds.
+
+        Raises `errors.IllegalTransition` for an event of a turn that the chat does not have in that state.
+        """
+        match event:
+            case Message():
+                return self._message(event, now)
+            case Edit():
+                return self._edit(event, now)
+            case Delete(deletion):
+                return self._delete(deletion)
+            case Stop():
+                return self._stop(event)
+            case GoesOn(plan):
+                self._pending.append(Turn(plan, TurnState.PENDING))
+                self._changes[person(plan.first)] += len(plan.all)
+                return []
+        if self._running is None:
+            raise errors.IllegalTransition(f"{event} in a chat where no turn runs")
+        return self._of_turn(event, self._running)
+
+    def _of_turn(
+        self, event: Asked | Suspended | Resumed | Answered | Over | Ended | Closed, turn: Turn
+    ) -> list[Effect]:
+        match event:
+            case Asked():
+                turn.reach(TurnState.ASKED)
+            case Suspended(waits_for):
+                if waits_for == "approval" and self.unread():
+                    return [CancelWait(turn)]
+                turn.waits_for = waits_for
+            case Resumed():
+                turn.waits_for = None
+            case Answered():
+                return [*turn.close_others()]
+            case Over():
+                turn.reach(TurnState.OVER)
+            case Ended(outcome):
+                if turn.outcome is not None:
+                    raise errors.IllegalTransition(
+                        f"a turn that has ended as {turn.outcome} cannot end again"
+                    )
+                turn.state, turn.outcome = TurnState.OVER, outcome
+                return [*turn.close_others(), Close(turn.first, outcome)]
+            case Closed():
+                self._close(turn)
+        return []
+
+    def next_turn(
+        self, now: float, who: UserRef | None = None, *, begun_only: bool = False
+    ) -> TurnPlan | Wait | None:
+        """Begin the next turn: of `who`, one of those that are `ready`, or of the first of them. Where people still write
+        it says how long to wait; None where there is nothing to begin.
+        """
+        ready = self.ready(now, begun_only=begun_only)
+        if who is None or who not in ready:
+            if who is not None or not ready:
+                return self._wait(now, begun_only=begun_only)
+            who = ready[0]
+        if self._pending:
+            self._running = self._pending.popleft()
+            self._running.reach(TurnState.STARTED)
+            self._changes[who] -= len(self._running.plan.all)
+        else:
+            self._running = Turn(self._plan(who))
+        return self._running.plan
+
+    def take_more(self) -> list[Inbound]:
+        """What the person of the running turn has said since it began and that is part of it from now on: before the
+        agent has it, where all that waits is one turn; after that, where new words steer.
+        """
+        turn = self._running
+        if turn is None or turn.stopped or turn.over:
+            return []
+        asked = turn.state is TurnState.ASKED
+        wanted, may = (joins, self._mode.steers) if asked else (belongs, self._mode.collects)
+        if not may or (turn.plan.begun and not asked):
+            return []
+        more = self._take_next(person(turn.first), lambda other: wanted(other, turn.first))
+        turn.joined += more
+        return more
+
+    # ------------------------------------------------------------ inside: messages
+
+    def _message(self, event: Message, now: float) -> list[Effect]:
+        inbound = event.inbound
+        who = person(inbound)
+        number = next(self._numbers)
+        burst = self._burst(who, number, now=now, past=event.taken_in, held=plain(inbound))
+        self._people.setdefault(who, deque()).append(_Waiting(inbound, number, burst))
+        self._changes[who] += 1
+        effects: list[Effect] = []
+        going_on = self._bursts.get(who)
+        if going_on is not None and going_on.number == burst and not going_on.past:
+            effects.append(WakeAt(going_on.until))
+        if event.taken_in is None and self._running is not None and follows(inbound, self._running.first):
+            effects += self._added(self._running, inbound)
+        return effects
+
+    def _added(self, turn: Turn, inbound: Inbound) -> list[Effect]:
+        """What a message does to the turn of its person."""
+        effects: list[Effect] = []
+        if turn.waits_for == "approval":
+            turn.waits_for = None
+            effects.append(CancelWait(turn))
+        elif turn.waits_for == "question" and (inbound.text.strip() or not inbound.brought):
+            # What others said somewhere answers nothing here; it waits for the turn.
+            turn.waits_for = None
+            return [Answer(turn, inbound)]
+        if self._mode.interrupts and turn.state is TurnState.ASKED:
+            effects += _stopping(turn)
+        return effects
+
+    def _burst(self, who: UserRef, number: int, *, now: float, past: float | None, held: bool) -> int:
+        """The number of the burst that a message belongs to. What is not `held` ends the burst before it."""
+        if not held or not self._debounce:
+            self._bursts.pop(who, None)
+            return number
+        at = now if past is None else past
+        burst = self._bursts.get(who)
+        if burst is None or burst.past != (past is not None) or at >= burst.until:
+            burst = self._bursts[who] = _Burst(number, at, 0.0, past is not None)
+        burst.until = min(at + self._debounce, burst.began + LONGEST_BURST * self._debounce)
+        return burst.number
+
+    def _held(self, who: UserRef, first: _Waiting, now: float) -> bool:
+        """Whether a person may still be writing the burst that they have waiting first."""
+        burst = self._bursts.get(who)
+        return burst is not None and not burst.past and first.burst == burst.number and now < burst.until
+
+    def _wait(self, now: float, *, begun_only: bool) -> Wait | None:
+        if self._running is not None or begun_only:
+            return None
+        held = [
+            self._bursts[who].until for who, queue in self._people.items() if self._held(who, queue[0], now)
+        ]
+        return Wait(min(held)) if held else None
+
+    # ------------------------------------------------------------ inside: edits and deletions
+
+    def _edit(self, event: Edit, now: float) -> list[Effect]:
+        edit = event.inbound
+        if outdated(edit, event.records):
+            return [Close(edit, "outdated")]
+        queue = self._people.get(person(edit), ())
+        waiting = next((one for one in queue if same_message(one.inbound, edit)), None)
+        if waiting is not None:
+            fresh = revised(waiting.inbound, edit)
+            if fresh.kind == "edit":
+                fresh = fresh.model_copy(update={"ts": max(waiting.inbound.ts, edit.ts)})
+            waiting.inbound = fresh
+            return [Amend(fresh), Close(edit, "replaced")]
+        if self.turn is not None and (message := self.turn.about(edit)) is not None:
+            # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
+            return self._message(Message(whole(message, edit)), now)
+        return [LookUp(edit)]
+
+    def _delete(self, deletion: Inbound) -> list[Effect]:
+        gone = self._take(lambda other: same_message(other, deletion))
+        turn = self.turn
+        if turn is not None and turn.about(deletion) is not None:
+            stopping = _stopping(turn) if turn.withdraw(deletion) else []
+        elif gone:
+            stopping = []
+        else:
+            return [LookUp(deletion)]
+        return [*(Close(one, "withdrawn") for one in gone), *stopping, Close(deletion, "withdrew")]
+
+    # ------------------------------------------------------------ inside: stops and ends
+
+    def _stop(self, event: Stop) -> list[Effect]:
+        stop, turn = event.inbound, self.turn
+        reached = stops if event.scope == "place" else stops_below
+
+        def wanted(other: Inbound) -> bool:
+            return reached(stop, other) and _before(event.since, other)
+
+        # Out of the queue first, so that none of it begins.
+        gone = self._take(wanted)
+        of_place = event.scope == "place"
+        ends = (
+            event.turn
+            and turn is not None
+            and (self.reached_by(stop, event.since) if of_place else wanted(turn.first))
+        )
+        stopping = _stopping(turn) if turn is not None and ends else []
+        return [*stopping, *(Close(one, "stopped") for one in gone)]
+
+    def _close(self, turn: Turn) -> None:
+        if turn.outcome is None:
+            raise errors.IllegalTransition("a turn is closed that has no outcome")
+        self._running = None
+        who = person(turn.first)
+        if who in self._people:
+            # Behind the others of the chat, those included who came while this turn ran.
+            self._people[who] = self._people.pop(who)
+
+    # ------------------------------------------------------------ inside: the queue
+
+    def _plan(self, who: UserRef) -> TurnPlan:
+        """What is next of a person."""
+        queue = self._people[who]
+        first = queue.popleft()
+        rest: list[Inbound] = []
+        while queue and self._together(first, queue[0]):
+            rest.append(queue.popleft().inbound)
+        self._less(who, 1 + len(rest))
+        return TurnPlan(first.inbound, tuple(rest))
+
+    def _together(self, first: _Waiting, other: _Waiting) -> bool:
+        merged = self._mode.collects or other.burst == first.burst
+        return merged and belongs(other.inbound, first.inbound)
+
+    def _take(self, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+        """Take every wanted inbound out of the queue."""
+        taken: list[Inbound] = []
+        for who, queue in list(self._people.items()):
+            gone = [waiting for waiting in queue if wanted(waiting.inbound)]
+            for waiting in gone:
+                queue.remove(waiting)
+            taken += (waiting.inbound for waiting in gone)
+            self._less(who, len(gone))
+        return taken
+
+    def _take_next(self, who: UserRef, wanted: Callable[[Inbound], bool]) -> list[Inbound]:
+        """Take what one person has waiting, up to the first that is not wanted, or that came after what somebody else
+        has waiting: they come first.
+        """
+        if who not in self._people:
+            return []
+        others = [queue[0].number for other, queue in self._people.items() if other != who]
+        taken: list[Inbound] = []
+        queue = self._people[who]
+        while queue and (not others or queue[0].number < min(others)) and wanted(queue[0].inbound):
+            taken.append(queue.popleft().inbound)
+        self._less(who, len(taken))
+        return taken
+
+    def _less(self, who: UserRef, count: int) -> None:
+        """So many inbound of a person wait no more."""
+        if count:
+            self._changes[who] -= count
+            if not self._people[who]:
+                del self._people[who]
+                self._bursts.pop(who, None)
+
+
+def _stopping(turn: Turn) -> list[Effect]:
+    """Stop a turn, unless it has said its last word."""
+    if turn.over:
+        return []
+    turn.stopped = True
+    return [StopTurn(turn)]
+
+
+def _before(since: int | None, other: Inbound) -> bool:
+    """Whether an inbound was said before a stop that may have been brought late."""
+    return since is None or other.ts <= since

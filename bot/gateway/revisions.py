@@ -1,0 +1,112 @@
+"""What a message says after its author's edits and deletions."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable, Sequence
+
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Inbox, InboxRecord
+from bot.gateway.relations import same_message
+
+
+def revised(message: Inbound, edit: Inbound) -> Inbound:
+    """A message as its author changed it; of an album, one item."""
+    changed: dict[str, object] = {
+        "text": edit.text,
+        "command": edit.command,
+        "attachments": edit.attachments,
+        # What it answered is not told again with every edit; what it brings is.
+        "quoted": edit.quoted or tuple(one for one in message.quoted if not one.brought),
+        "links": edit.links,
+    }
+    if edit.message_id in message.items:
+        changed |= _album(message, edit, edit.message_id)
+    return message.model_copy(update=changed)
+
+
+def _album(message: Inbound, edit: Inbound, item: str) -> dict[str, object]:
+    """Each item of an album has one attachment, and perhaps words."""
+    items = {**message.items, item: edit.items.get(item, edit.text)}
+    at = list(items).index(item)
+    files, new = list(message.attachments), edit.attachments[at:] if edit.items else edit.attachments
+    if new and len(files) == len(items):
+        files[at] = new[0]
+    return {"items": items, "text": "\n".join(filter(None, items.values())), "attachments": tuple(files)}
+
+
+def whole(message: Inbound, edit: Inbound) -> Inbound:
+    """An edit of one item of an album as the new words of all of it, under its name."""
+    if edit.message_id not in message.items or edit.items:
+        return edit
+    return edit.model_copy(update=_album(message, edit, edit.message_id) | {"message_id": message.message_id})
+
+
+def completed(edit: Inbound, records: Sequence[InboxRecord]) -> Inbound:
+    """An edit of one item of an album as the new words of all of it, from what is on file. Its time is that of the newest
+    edit in it: what takes the place of the others, in whatever order they came.
+    """
+    record = original(edit, records)
+    if record is None or edit.message_id not in record.inbound.items or edit.items:
+        return edit
+    earlier = [one.inbound for one in records if one.inbound.request_id < edit.request_id]
+    edits = [one for one in earlier if one.kind == "edit" and same_message(one, record.inbound)]
+    folded = _folded(record.inbound, [*edits, edit])
+    fields = {name: getattr(folded, name) for name in ("message_id", "items", "text", "attachments")}
+    return edit.model_copy(update={**fields, "ts": max(one.ts for one in [*edits, edit])})
+
+
+def _folded(message: Inbound, edits: Iterable[Inbound]) -> Inbound:
+    # Of two edits in one second the one that came later is the newer.
+    ordered = sorted(edits, key=lambda edit: edit.ts)
+    return functools.reduce(revised, ordered if message.items else ordered[-1:], message)
+
+
+async def on_file(journal: Inbox, inbound: Inbound) -> list[InboxRecord]:
+    """What is on file about a message, of an album about all its items. Raises `errors.StorageError`."""
+    if inbound.message_id is None:
+        return []
+    found = await _about(journal, inbound, inbound.items or (inbound.message_id,))
+    message = original(inbound, found.values()) if inbound.kind == "edit" else None
+    if message is not None:
+        found |= await _about(journal, inbound, set(message.inbound.items) - {inbound.message_id})
+    return [found[name] for name in sorted(found)]
+
+
+async def _about(journal: Inbox, inbound: Inbound, names: Iterable[str]) -> dict[str, InboxRecord]:
+    known = await asyncio.gather(*(journal.about(inbound.chat_key, name, inbound.changes) for name in names))
+    return {record.inbound.request_id: record for each in known for record in each}
+
+
+def as_changed(message: Inbound, records: Iterable[InboxRecord]) -> Inbound | None:
+    """A message as it reads after every change that is on file; None where it was withdrawn."""
+    changes = [record.inbound for record in records if same_message(record.inbound, message)]
+    if any(change.kind == "delete" for change in changes):
+        return None
+    return _folded(message, (change for change in changes if change.kind == "edit"))
+
+
+def withdrawn(inbound: Inbound, records: Iterable[InboxRecord]) -> bool:
+    """Whether its author has deleted the message that an inbound is, or is about."""
+    return any(one.inbound.kind == "delete" and same_message(one.inbound, inbound) for one in records)
+
+
+def original(change: Inbound, records: Iterable[InboxRecord]) -> InboxRecord | None:
+    """The message that a change is about, as it is on file."""
+    found = (
+        record
+        for record in records
+        if record.inbound.kind == "message" and same_message(record.inbound, change)
+    )
+    return next(found, None)
+
+
+def outdated(edit: Inbound, records: Iterable[InboxRecord]) -> bool:
+    """Whether a newer edit, or the deletion, of the same message came before this one."""
+    others = (record.inbound for record in records if record.inbound.request_id != edit.request_id)
+    return any(
+        same_message(other, edit)
+        and (other.kind == "delete" or (other.kind == "edit" and other.ts > edit.ts))
+        for other in others
+    )
