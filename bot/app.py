@@ -11,31 +11,17 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, stops, text
-from bot.composition import (
-    Services,
-    build_agent,
-    build_approvals,
-    build_channels,
-    build_delivery,
-    build_gateway,
-    build_services,
-    model_name,
-)
-from bot.contracts.channel import Channel, Invites
+from bot.composition import build_agent, build_channels, build_mcp, build_services, gateway_deps, model_name
+from bot.contracts.channel import Invites
 from bot.dashboard.server import Dashboard
-from bot.gateway.delivery import Delivery
-from bot.gateway.door import Door
-from bot.gateway.jobs.due import JobLimits
-from bot.gateway.jobs.service import JobService
-from bot.gateway.operations.alerts import OperatorAlerts
+from bot.gateway.builder import build_agent_services, build_gateway
 from bot.gateway.operations.losses import Losses
 from bot.gateway.operations.watchdog import ChannelWatchdog
-from bot.gateway.questions import QuestionService
 from bot.maintenance import MaintenanceJobs
 from bot.rss_monitor import RssMonitor
 from bot.serving import Environment, Gateway, Say, serving
@@ -56,20 +42,13 @@ def assemble(
     """Put a gateway together. Channels' libraries must have been imported (`preload`)."""
     services, clock = build_services(settings, environment, log), environment.clock
     channels = build_channels(services, channel_names)
-    delivery = build_delivery(services, channels)
-    approvals = build_approvals(services, channels, delivery)
-    services.mcp.let_ask(
-        QuestionService(approvals=approvals, delivery=delivery, clock=clock, ids=environment.ids, log=log)
-    )
-    jobs = build_jobs(services, channels, delivery)
-    agent = build_agent(services, channels, approvals, delivery.progress, jobs)
-    reports = OperatorAlerts(
-        settings.operators, channels, services.manifests, journal=services.journal, delivery=delivery, clock=clock,
-        ids=environment.ids, log=log,
-    )  # fmt: skip
-    memory = RssMonitor(settings.memory.limit_mb, [agent.shrink], reports=reports, clock=clock, log=log)
-    turns = build_gateway(services, channels, agent, delivery, approvals, jobs=jobs)
-    turns.files.full = lambda: memory.full
+    deps = gateway_deps(services, channels)
+    shared = build_agent_services(deps)
+    mcp = build_mcp(services, shared.questions)
+    agent = build_agent(services, shared, mcp)
+    memory = RssMonitor(settings.memory.limit_mb, [agent], reports=shared.alerts, clock=clock, log=log)
+    parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
+    delivery, reports = shared.delivery, shared.alerts
     gateway = Gateway(
         settings=settings,
         environment=environment,
@@ -81,15 +60,15 @@ def assemble(
         transcript=services.transcript,
         agent=agent,
         delivery=delivery,
-        turns=turns,
-        jobs=jobs,
-        intake=Door(turns.intake, reports, approvals),
+        turns=parts.turns,
+        due_jobs=parts.due_jobs,
+        intake=parts.intake,
         memory=memory,
         reports=reports,
         learned=services.learned,
         windows=services.windows,
         model_name=model_name(settings),
-        mcp=services.mcp,
+        mcp=mcp,
         reserve=services.reserve,
         losses=Losses(
             services.manifests, journal=services.journal, archive=services.archive, recall=services.archive, delivery=delivery,
@@ -99,7 +78,7 @@ def assemble(
         chores=MaintenanceJobs(
             holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
             journal=services.journal, model=services.model, memory=memory, reports=reports, logs=log,
-            artifacts=services.artifacts, servers=services.mcp, reserve=services.reserve, resume=turns.lanes.resume, clock=clock, log=log,
+            artifacts=services.artifacts, servers=mcp, reserve=services.reserve, lanes=parts.turns.lanes, clock=clock, log=log,
         ),
     )  # fmt: skip
     shown = settings.dashboard
@@ -115,16 +94,6 @@ def assemble(
         )
         gateway = replace(gateway, dashboard=page)
     return gateway
-
-
-def build_jobs(services: Services, channels: Mapping[str, Channel], delivery: Delivery) -> JobService:
-    """What is planned; it does nothing before `build_gateway` has lent it the gateway."""
-    planned, environment = services.settings.schedule, services.environment
-    return JobService(
-        journal=services.journal, channels=channels, delivery=delivery, timezone=planned.timezone, redact=services.redact,
-        limits=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
-        clock=environment.clock, ids=environment.ids, log=services.log,
-    )  # fmt: skip
 
 
 def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:

@@ -26,24 +26,13 @@ from bot.context.instructions import InstructionFiles, operator_files
 from bot.context.skills import SkillFolder
 from bot.contracts.approvals import Approvals
 from bot.contracts.channel import Channel, ChannelDeps, Manifest
-from bot.contracts.jobs import Jobs
 from bot.contracts.journal import Journal
+from bot.contracts.questions import Questions
 from bot.contracts.tools import Skills
-from bot.gateway.access import Access
-from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments.reader import FileReader
 from bot.gateway.attachments.reader import Limits as FileLimits
-from bot.gateway.commands import Commands
-from bot.gateway.delivery import Delivery
-from bot.gateway.intake import GatewayIntake
-from bot.gateway.jobs.due import JobGateway
-from bot.gateway.jobs.service import JobService
+from bot.gateway.builder import AgentServices, GatewayDeps, GatewaySettings
+from bot.gateway.jobs.due import JobLimits
 from bot.gateway.live.answer_preview import Previewing
-from bot.gateway.live.progress import Progress
-from bot.gateway.membership import Memberships
-from bot.gateway.receipt import Receipts
-from bot.gateway.removals import Removals
-from bot.gateway.turns import Turns
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
@@ -96,7 +85,6 @@ class Services:
     model: WatchedModel
     learned: LearnedFile
     windows: Windows
-    mcp: McpServers
     lists: AccessList
     operators: Operators
     reserve: Reserve
@@ -134,7 +122,6 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         build_model(settings, environment, log),
         learned,
         Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
-        McpServers(settings.mcp, root=settings.root, clock=clock, log=log, redact=redact),
         lists,
         Operators(settings.operators | starters, lists),
         reserve,
@@ -207,13 +194,9 @@ def build_model(settings: config.Settings, environment: Environment, log: JsonlL
 
 
 def build_tool_ports(
-    services: Services, channels: Mapping[str, Channel], skills: Skills, jobs: Jobs
+    services: Services, gateway: AgentServices, skills: Skills, mcp: McpServers
 ) -> ToolPorts:
-    memberships, root, shell = (
-        Memberships(channels, services.log),
-        services.settings.root,
-        services.settings.shell,
-    )
+    root, shell = services.settings.root, services.settings.shell
     project = Project(root)
     return ToolPorts(
         archive=services.archive,
@@ -231,10 +214,10 @@ def build_tool_ports(
             vetting=services.vetting,
         ),
         recall=services.archive,
-        membership=memberships,
-        catalog=services.mcp,
-        permalink=memberships.permalink,
-        jobs=jobs,
+        membership=gateway.memberships,
+        catalog=mcp,
+        permalink=gateway.memberships.permalink,
+        jobs=gateway.jobs,
         origins=Origins(
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
@@ -242,43 +225,37 @@ def build_tool_ports(
     )
 
 
-def build_approvals(
-    services: Services, channels: Mapping[str, Channel], delivery: Delivery
-) -> ApprovalService:
-    environment = services.environment
-    return ApprovalService(
-        journal=services.journal,
-        delivery=delivery,
-        operators=services.operators,
-        channels=channels,
-        manifests=services.manifests,
+def build_mcp(services: Services, questions: Questions) -> McpServers:
+    settings, environment = services.settings, services.environment
+    return McpServers(
+        settings.mcp,
+        questions=questions,
+        root=settings.root,
         clock=environment.clock,
-        ids=environment.ids,
         log=services.log,
+        redact=services.redact,
     )
 
 
-def build_agent(
-    services: Services, channels: Mapping[str, Channel], approvals: Approvals, progress: Progress, jobs: Jobs
-) -> AgentPool:
+def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
     llm, clock, compaction = settings.llm, environment.clock, settings.context.compaction
     skills = SkillFolder(settings.root, settings.skills.paths, log, services.vetting)
-    ports = build_tool_ports(services, channels, skills, jobs)
-    registry = Registry(builtin_tools(ports), services.mcp)
+    ports = build_tool_ports(services, gateway, skills, mcp)
+    registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
         AgentDeps(
             model=services.model,
             default_model=model_name(settings),
             registry=registry,
-            dispatcher=build_dispatcher(services, registry, approvals, progress),
+            dispatcher=build_dispatcher(services, registry, gateway),
             transcript=services.transcript,
             archive=services.archive,
             steps=services.journal,
             fast_model=llm.fast_model if llm.provider != "demo" else "",
             tasks=limits_of(settings.subagents),
-            task_events=progress,
-            approvals=approvals,
+            task_events=gateway.delivery.progress,
+            approvals=gateway.approvals,
             artifacts=services.artifacts,
             skills=skills,
             prompts=Prompts(
@@ -326,9 +303,7 @@ def build_agent(
     )
 
 
-def build_dispatcher(
-    services: Services, registry: Registry, approvals: Approvals, progress: Progress
-) -> Dispatcher:
+def build_dispatcher(services: Services, registry: Registry, gateway: AgentServices) -> Dispatcher:
     return Dispatcher(
         registry,
         clock=services.environment.clock,
@@ -337,7 +312,9 @@ def build_dispatcher(
         redact=services.redact,
         artifacts=services.artifacts,
         around=Watched(
-            ActionRecorder(build_policy(services, registry, approvals), registry), registry, progress
+            ActionRecorder(build_policy(services, registry, gateway.approvals), registry),
+            registry,
+            gateway.delivery.progress,
         ),
     )
 
@@ -381,101 +358,35 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
     )
 
 
-def build_delivery(services: Services, channels: dict[str, Channel]) -> Delivery:
-    settings, clock, ids, log = (
-        services.settings,
-        services.environment.clock,
-        services.environment.ids,
-        services.log,
-    )
-    return Delivery(
+def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> GatewayDeps:
+    """What of the services and the settings is the gateway's."""
+    settings, environment = services.settings, services.environment
+    queue, files, planned, redact = settings.queue, settings.files, settings.schedule, services.redact
+    return GatewayDeps(
+        GatewaySettings(
+            settings.name,
+            settings.operators,
+            {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()},
+            max_concurrent=queue.max_concurrent_turns,
+            mode=queue.mode,
+            debounce=queue.debounce_ms / 1000,
+            timezone=planned.timezone,
+            limits=settings.delivery.limits,
+            jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
+            files=FileLimits(files.max_bytes, files.per_message),
+            previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
+        ),
         channels,
         services.manifests,
         journal=services.journal,
         archive=services.archive,
-        redact=services.redact,
-        clock=clock,
-        ids=ids,
-        log=log,
-        limits=settings.delivery.limits,
-        previewing=Previewing.of(
-            settings.channels, lambda words: services.redact(services.redact.settled(words))
-        ),
+        artifacts=services.artifacts,
+        memory_files=services.memory_files,
+        lists=services.lists,
+        operators=services.operators,
+        redact=redact,
+        disk=services.reserve,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=services.log,
     )
-
-
-def build_access(services: Services, channels: Mapping[str, Channel]) -> Access:
-    settings = services.settings
-    allow = {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()}
-    same = Memberships(channels, services.log).same_chat
-    return Access(services.manifests, allow, services.operators, services.lists, same)
-
-
-def build_file_reader(services: Services, channels: Mapping[str, Channel]) -> FileReader:
-    files = services.settings.files
-    return FileReader(
-        channels, services.manifests, steps=services.journal, artifacts=services.artifacts, redact=services.redact,
-        clock=services.environment.clock, log=services.log, limits=FileLimits(files.max_bytes, files.per_message),
-    )  # fmt: skip
-
-
-def build_gateway(
-    services: Services,
-    channels: dict[str, Channel],
-    agent: AgentPool,
-    delivery: Delivery,
-    approvals: ApprovalService,
-    *,
-    jobs: JobService,
-) -> Turns:
-    """The gateway: access, intake, lanes and commands."""
-    settings, clock, ids, log = (
-        services.settings,
-        services.environment.clock,
-        services.environment.ids,
-        services.log,
-    )
-    access = build_access(services, channels)
-    for name in channels:
-        access.prove(name)
-    turns = Turns(
-        agent=agent,
-        channels=channels,
-        manifests=services.manifests,
-        journal=services.journal,
-        delivery=delivery,
-        access=access,
-        approvals=approvals,
-        files=build_file_reader(services, channels),
-        clock=clock,
-        log=log,
-        max_concurrent=settings.queue.max_concurrent_turns,
-        mode=settings.queue.mode,
-        debounce=settings.queue.debounce_ms / 1000,
-        full=lambda: bool(services.reserve.trouble),
-    )
-    turns.intake = GatewayIntake(
-        access=access,
-        journal=services.journal,
-        archive=services.archive,
-        delivery=delivery,
-        pending=services.lists,
-        redact=services.redact,
-        queue=turns.queue,
-        beside=turns.lanes.beside,
-        halt=turns.stops.at_once,
-        clock=clock,
-        ids=ids,
-        log=log,
-    )
-    turns.removals = Removals(
-        journal=services.journal, archive=services.archive, artifacts=services.artifacts, memory=services.memory_files,
-        agent=agent, access=access, manifests=services.manifests, clock=clock, log=log, jobs=jobs.forget,
-    )  # fmt: skip
-    turns.commands = Commands(
-        name=settings.name, agent=agent, lanes=turns.lanes, access=access, manifests=services.manifests, stop=turns.stop,
-        approvals=approvals, receipts=Receipts(services.journal), forget=turns.removals.command,
-        servers=services.mcp.sources, jobs=jobs.command,
-    )  # fmt: skip
-    jobs.due.gateway = JobGateway(access, turns.intake, turns.backlog.opened)
-    return turns

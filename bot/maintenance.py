@@ -51,6 +51,12 @@ class Servers(Protocol):
     def lasting(self, seconds: float) -> Mapping[str, str]: ...
 
 
+class Resumes(Protocol):
+    """Turns that wait for room on the disk (`bot.gateway.lanes.Lanes`)."""
+
+    def resume(self) -> None: ...
+
+
 class MaintenanceJobs:
     """The chores of one process, which is `holder`. What several processes share is tidied by one of them at a time:
     whoever has its lease in the journal.
@@ -69,7 +75,7 @@ class MaintenanceJobs:
         artifacts: Aging,
         servers: Servers,
         reserve: Reserve,
-        resume: Callable[[], None],
+        lanes: Resumes,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -83,7 +89,7 @@ class MaintenanceJobs:
         self._artifacts = artifacts
         self._servers = servers
         self._reserve = reserve
-        self._resume = resume
+        self._lanes = lanes
         self._steady = Steady(clock)
         self._log = log
 
@@ -104,7 +110,7 @@ class MaintenanceJobs:
     async def look_at_the_disk(self) -> None:
         """A disk that is full is told, also where nobody writes; what waited goes on once there is room."""
         if await asyncio.to_thread(self._reserve.look):
-            self._resume()
+            self._lanes.resume()
         if trouble := self._reserve.trouble:
             self._reports.begin(
                 "disk",

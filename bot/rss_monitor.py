@@ -116,16 +116,22 @@ class Watcher(Protocol):
     def end(self, subject: str, words: str) -> bool: ...
 
 
+class Cache(Protocol):
+    """What takes memory and can be had again (`bot.agent.pool.AgentPool`)."""
+
+    def shrink(self) -> None: ...
+
+
 class RssMonitor:
     """Keeps the process under a limit: above 85 % of it caches go, above it `full` says that files must be refused.
 
-    `shrinks` give up what can be had again from disk. `read` is asked at each `look`.
+    `caches` give up what can be had again from disk. `read` is asked at each `look`.
     """
 
     def __init__(
         self,
         limit_mb: int,
-        shrinks: Iterable[Callable[[], object]],
+        caches: Iterable[Cache],
         *,
         reports: Watcher,
         clock: Clock,
@@ -134,7 +140,7 @@ class RssMonitor:
         give_back: Callable[[], object] = trim,
     ) -> None:
         self.limit = limit_mb * _MB
-        self._shrinks = tuple(shrinks)
+        self._caches = tuple(caches)
         self._reports = reports
         self._log = log
         self._read = read
@@ -157,8 +163,8 @@ class RssMonitor:
         self.used = self._read()
         if self.used is not None and self.used > self.limit * SHRINK_ABOVE:
             before = self.used
-            for shrink in self._shrinks:
-                shrink()
+            for cache in self._caches:
+                cache.shrink()
             everything = self._collector.collect()
             await asyncio.to_thread(self._give_back)
             self.used = self._read() or before

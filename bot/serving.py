@@ -17,7 +17,7 @@ from bot.contracts.journal import Journal
 from bot.dashboard.server import Dashboard, Part
 from bot.descriptors import RESERVE, limit
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.service import JobService
+from bot.gateway.jobs.due import DueJobs
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.operations.losses import Losses
 from bot.gateway.operations.watchdog import ChannelWatchdog
@@ -88,7 +88,7 @@ class Gateway:
     agent: AgentPool
     delivery: Delivery
     turns: Turns
-    jobs: JobService
+    due_jobs: DueJobs
     intake: Intake
     memory: RssMonitor
     reports: OperatorAlerts
@@ -154,7 +154,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     ]
     housekeeping = Housekeeping([*gateway.chores.all(), *chores], gateway.log)
     # By itself: nothing of housekeeping may hold it up.
-    planned = Housekeeping([Chore("look at what is due", JOB_SECONDS, gateway.jobs.due.look)], gateway.log)
+    planned = Housekeeping([Chore("look at what is due", JOB_SECONDS, gateway.due_jobs.look)], gateway.log)
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
     gateway.memory.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -113,5 +112,7 @@ class Log(Protocol):
         ...
 
 
-Redact = Callable[[str], str]
-"""Replaces every known secret in a text."""
+class Redact(Protocol):
+    """Replaces every known secret in a text."""
+
+    def __call__(self, value: str, /) -> str: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -19,6 +19,12 @@ class Lists(Protocol):
 
     def allowed(self, channel: str) -> frozenset[str]: ...
     def blocked(self, channel: str) -> frozenset[str]: ...
+
+
+class ChatIds(Protocol):
+    """The ids that a platform has for one chat (`bot.gateway.membership.Memberships`)."""
+
+    def same_chat(self, channel: str, chat_id: str) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +50,14 @@ class Access:
         allow: Mapping[str, frozenset[str]],
         operators: Collection[str],
         lists: Lists,
-        same_chat: Callable[[str, str], frozenset[str]] = lambda _, chat_id: frozenset({chat_id}),
+        ids: ChatIds,
     ) -> None:
-        """`same_chat` gives all ids of a channel's chat: admission, and blocking, stay where a platform gives another."""
+        """With all `ids` of a chat, admission and blocking stay where a platform gives another one."""
         self._manifests = manifests
         self._allow = allow
         self._operators = operators
         self._lists = lists
-        self._same_chat = same_chat
+        self._ids = ids
 
     def judge(self, inbound: Inbound) -> Verdict:
         """The verdict on one inbound, whatever its kind."""
@@ -80,7 +86,7 @@ class Access:
         manifest = self._manifests[channel]
         ids = {user_id} if user_id else set()
         if chat_type == "group":
-            ids |= self._same_chat(channel, chat_id)
+            ids |= self._ids.same_chat(channel, chat_id)
         listed = self._lists.allowed(channel) | self._allow.get(channel, frozenset())
         # In this order: the first that holds decides.
         checks: tuple[tuple[bool, Verdict], ...] = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from bot import text
 from bot.contracts.agent import Agent
 from bot.contracts.base import Json
+from bot.contracts.channel import Manifest
 from bot.contracts.inbound import Inbound
+from bot.gateway.receipt import Receipts
 
 NONE_YET = "There is no conversation in this chat yet that I could go back to."
 _MOST_BACK = 6
@@ -16,19 +18,12 @@ _MOST_BACK = 6
 
 
 class Branches:
-    """`found` gives the requestId that a person means by an id, or by the message they replied to; `prefix` what
-    commands begin with where they write.
-    """
+    """Goes back to sessions and forks them; receipts tell which turn a person means by an id or a reply."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        found: Callable[[Inbound, str | None], Awaitable[str | None]],
-        prefix: Callable[[Inbound], str],
-    ) -> None:
+    def __init__(self, agent: Agent, receipts: Receipts, manifests: Mapping[str, Manifest]) -> None:
         self._agent = agent
-        self._found = found
-        self._prefix = prefix
+        self._receipts = receipts
+        self._manifests = manifests
 
     async def resume(self, inbound: Inbound) -> str:
         """Go on with an earlier session, or show which there are; for a person. Raises `errors.StorageError`."""
@@ -36,7 +31,7 @@ class Branches:
         if not asked:
             return await self._listed(inbound)
         facts = await self._agent.resume(inbound.chat_key, asked)
-        prefix, shown = self._prefix(inbound), text.preview(asked, 40)
+        prefix, shown = self._manifests[inbound.channel].command_prefix, text.preview(asked, 40)
         if facts["how"] == "done":
             return (
                 f"We are back in conversation {facts['id']}.{_way_back(facts, prefix)} "
@@ -50,12 +45,12 @@ class Branches:
 
     async def fork(self, inbound: Inbound) -> str:
         """Go on from a turn of the past in a new session, for a person. Raises `errors.StorageError`."""
-        asked, prefix = _argument(inbound), self._prefix(inbound)
+        asked, prefix = _argument(inbound), self._manifests[inbound.channel].command_prefix
         back, request_id = 0, None
         if asked.isdecimal() and len(asked) <= _MOST_BACK:
             back = int(asked)
         elif (wanted := asked or inbound.answers) is not None:
-            request_id = await self._found(inbound, wanted)
+            request_id = await self._receipts.found(inbound, wanted)
             if request_id is None:
                 return f"I know no message or answer {text.preview(wanted, 40)} in this chat."
         facts = await self._agent.fork(inbound.chat_key, request_id=request_id, back=back)
@@ -78,7 +73,7 @@ class Branches:
             [
                 "Conversations of this chat, the last one first:",
                 *lines,
-                f"{self._prefix(inbound)}resume and the id of one returns to it.",
+                f"{self._manifests[inbound.channel].command_prefix}resume and the id of one returns to it.",
             ]
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from bot import errors, text
 from bot.contracts.agent import Agent
@@ -14,8 +15,11 @@ from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.branches import Branches
+from bot.gateway.jobs.service import JobService
 from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
+from bot.gateway.removals import Removals
+from bot.gateway.stops import Stops
 
 BESIDE = frozenset(
     {
@@ -53,6 +57,14 @@ class Command:
     run: Callable[[Inbound], Awaitable[str]]
 
 
+class Servers(Protocol):
+    """MCP servers (`bot.tools.mcp.servers.McpServers`)."""
+
+    def sources(self) -> Mapping[str, str]:
+        """How each of them is, in words."""
+        ...
+
+
 class Commands:
     """What `/command` does, by name."""
 
@@ -64,21 +76,20 @@ class Commands:
         lanes: Lanes,
         access: Access,
         manifests: Mapping[str, Manifest],
-        stop: Callable[[Inbound], Awaitable[str]],
+        stops: Stops,
         approvals: ApprovalService,
         receipts: Receipts,
-        forget: Callable[[Inbound], Awaitable[str]],
-        jobs: Callable[[Inbound], Awaitable[str]],
-        servers: Callable[[], Mapping[str, str]] = dict,
+        removals: Removals,
+        jobs: JobService,
+        servers: Servers,
     ) -> None:
-        """`servers` tells of each MCP server how it is."""
         self._servers = servers
         self._name = name
         self._agent = agent
         self._lanes = lanes
         self._access = access
         self._manifests = manifests
-        branches = Branches(agent, receipts.found, self._prefix)
+        branches = Branches(agent, receipts, manifests)
         self._commands = {
             "approve": Command(
                 "allow what waits for an approval: once, for this chat or always", approvals.approve
@@ -87,14 +98,18 @@ class Commands:
                 "put a summary in place of what we said before; say what matters most", self._compact
             ),
             "deny": Command("forbid what waits for an approval", approvals.deny),
-            "forget": Command("forget the message you reply to, or the last one with my answer", forget),
+            "forget": Command(
+                "forget the message you reply to, or the last one with my answer", removals.command
+            ),
             "fork": Command(
                 "a new conversation, a copy of this one up to the message you reply to, or some turns back",
                 branches.fork,
             ),
             "help": Command("what I understand", self._help),
             "history": Command("the beginning of what I have in mind of this conversation", self._history),
-            "jobs": Command("what I am to do later here; pause, resume or cancel one by its name", jobs),
+            "jobs": Command(
+                "what I am to do later here; pause, resume or cancel one by its name", jobs.command
+            ),
             "model": Command("which model answers here; operators choose another", self._model),
             "new": Command("begin a new conversation; the old one stays on file", self._new),
             "receipt": Command("the path of my last answer, or of the one you reply to", receipts.run),
@@ -107,7 +122,7 @@ class Commands:
                 "what this conversation has come to: turns, tokens, cost; also usage", self._stats
             ),
             "status": Command("what I am doing, and with which model", self._status),
-            "stop": Command("stop what I am working on", stop),
+            "stop": Command("stop what I am working on", stops.stop),
             "undo": Command("take the last message and my answer out of what I have in mind", self._undo),
             "whoami": Command("your id here, and what it may do", self._whoami),
         }
@@ -175,7 +190,7 @@ class Commands:
         else:
             # Others have all the places, or a burst is waited for.
             doing = f"I have not begun yet, {waiting} waiting" if waiting else "I am idle"
-        servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._servers().items()))
+        servers = ", ".join(f"{name} ({state})" for name, state in sorted(self._servers.sources().items()))
         return (
             f"{doing}. Model: {facts['model']}. "
             f"I have {facts['messages']} of at most {facts['maxMessages']} messages of this conversation in mind."

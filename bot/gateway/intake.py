@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from bot import errors, text
 from bot.context import prompt, quotes
+from bot.contracts.approvals import OpenQuestion
 from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
 from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import ChatKey
@@ -15,7 +16,9 @@ from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
 from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
+from bot.gateway.approvals import ApprovalService
 from bot.gateway.delivery import Delivery
+from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.revisions import as_changed, completed, on_file, withdrawn
 
 AT_ONCE = 1_000
@@ -52,6 +55,8 @@ class GatewayIntake:
         queue: Callable[[Inbound, Sequence[InboxRecord]], None],
         beside: Callable[[Awaitable[None]], None],
         halt: Callable[[Inbound], Awaitable[None]],
+        alerts: OperatorAlerts,
+        approvals: ApprovalService,
         clock: Clock,
         ids: Ids,
         log: Log,
@@ -68,6 +73,8 @@ class GatewayIntake:
         self._log = log
         self._beside = beside
         self._halt = halt
+        self._alerts = alerts
+        self._approvals = approvals
         self._tasks: set[asyncio.Task[bool]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
@@ -243,6 +250,15 @@ class GatewayIntake:
             key=key,
             reason=reason,
         )
+        self._alerts.tell(
+            f"dead letters of {channel}",
+            f"An event of {channel} could not be read and is among the dead letters: {reason} (event {key}). What "
+            "came after it goes on as usual. If there are more of this kind within the hour, `shipmate logs --level "
+            "error` shows them.",
+        )
+
+    async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
+        return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")
 
     async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
         if writing := [task for (chat, _), task in self._archiving.items() if chat == chat_key]:

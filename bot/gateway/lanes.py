@@ -8,6 +8,7 @@ import functools
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey, UserRef
@@ -52,13 +53,22 @@ class _Lane:
     running: TurnPlan | None = None
 
 
+class DiskSpace(Protocol):
+    """Room on the disk (`bot.reserve.Reserve`)."""
+
+    @property
+    def trouble(self) -> str:
+        """Why there is none; "" where there is."""
+        ...
+
+
 class Lanes:
     """Queues of inbound by chatKey. A lane exists only while it has work, and is a task only while it runs.
 
     At most `limit` turns run at once; people take turns, in a chat and for places, and each one's own messages keep
     their order. `work` does one portion; what it raises is logged, `sorry` tells the person, and the lane goes on.
     `freed` hears of every person of whom something less waits; `rush` says whether much comes in right now. While the
-    disk is `full` no turn begins but one that did before a restart; `resume` is called once there is room.
+    disk is in trouble no turn begins but one that did before a restart; `resume` is called once there is room.
     """
 
     def __init__(
@@ -73,14 +83,14 @@ class Lanes:
         debounce: float = 0.0,
         freed: Callable[[UserRef], None] = lambda _: None,
         rush: Callable[[], bool] = lambda: False,
-        full: Callable[[], bool] = lambda: False,
+        disk: DiskSpace,
     ) -> None:
         self._work = work
         self._sorry = sorry
         self._log = log
         self._mode = mode
         self._freed = freed
-        self._full = full
+        self._disk = disk
         self._places = TurnSlots(limit)
         self._breath = StartThrottle(self.go_on, rush)
         self._holds = Debouncer(clock, debounce, self._quiet)
@@ -301,7 +311,7 @@ class Lanes:
         """Ask for a place on behalf of those who have something ready, or no longer."""
         if lane.running is not None:
             return
-        held, full = self._holds.held, self._full()
+        held, full = self._holds.held, bool(self._disk.trouble)
         ready = [
             who
             for who, queue in lane.people.items()

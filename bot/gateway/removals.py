@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.gateway.access import Access
+from bot.gateway.jobs.service import JobService
 
 DONE = (
     "Forgotten: I no longer see it, find it or keep notes of it. On this machine's disk it stays until an operator "
@@ -80,7 +81,7 @@ class Removals:
         manifests: Mapping[str, Manifest],
         clock: Clock,
         log: Log,
-        jobs: Callable[[frozenset[str]], Awaitable[None]],
+        jobs: JobService,
     ) -> None:
         self._jobs = jobs
         self._journal = journal
@@ -295,7 +296,7 @@ class Removals:
             owner = MemoryOwner("person", f"{inbound.channel}:{target.person}")
             notes += await self._memory.forget(owner, made)
         if target.role == "user":
-            await self._jobs(frozenset(target.turns))
+            await self._jobs.forget(frozenset(target.turns))
         self._log.write(
             "removal",
             "a message was removed",

@@ -27,7 +27,7 @@ from bot.gateway.conversation import MODES
 from bot.gateway.delivery import ChatReply, Delivery
 from bot.gateway.intake import GatewayIntake
 from bot.gateway.jobs.due import merged
-from bot.gateway.lanes import Lanes, TurnPlan
+from bot.gateway.lanes import DiskSpace, Lanes, TurnPlan
 from bot.gateway.opening import TOLD, Opening
 from bot.gateway.presence import working
 from bot.gateway.reading import Reading
@@ -64,7 +64,7 @@ class Turns:
         mode: str = "steer",
         debounce: float = 0.0,
         most_waiting: int = LIMIT,
-        full: Callable[[], bool] = lambda: False,
+        disk: DiskSpace,
     ) -> None:
         self._agent = agent
         self._channels = channels
@@ -80,7 +80,7 @@ class Turns:
         self._beside: set[str] = set()
         self.lanes = Lanes(
             self.work, self._sorry, limit=max_concurrent, log=log, clock=clock, mode=self._mode, debounce=debounce,
-            freed=self._freed, rush=self._rush, full=full,
+            freed=self._freed, rush=self._rush, disk=disk,
         )  # fmt: skip
         self._approvals = approvals
         approvals.floor = TurnSuspension(self._running, self.lanes.parked, self._unread)
@@ -276,7 +276,7 @@ class Turns:
         attachments = [one for inbound in turn.portion.all for one in inbound.attachments]
         if any(map(may_hold_text, attachments)):
             return await self._turn(turn)
-        return await self._unanswered(turn, unseen(attachments, full=self.files.full(), log=self._log))
+        return await self._unanswered(turn, unseen(attachments, full=self.files.full, log=self._log))
 
     async def _unanswered(self, turn: Turn, words: str) -> str:
         await self._notify(turn.first, words or EMPTY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +10,6 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.contracts.identity import ChatKey
-from bot.gateway.door import Door
 from bot.journal.sqlite import SqliteJournal
 from bot.llm.health import WatchedModel
 from bot.maintenance import (
@@ -25,7 +22,6 @@ from bot.maintenance import (
 from bot.reserve import PIECE, Reserve
 from bot.rss_monitor import RssMonitor
 from bot.testing.clock import FakeClock
-from bot.testing.intake import RecordingIntake
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 
@@ -112,7 +108,7 @@ class House:
         self.reserve = Reserve(root / "reserve", self.log, most=PIECE)
         self.resumed = 0
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         self.resumed += 1
 
     def process(self, holder: str) -> MaintenanceJobs:
@@ -121,7 +117,7 @@ class House:
         memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return MaintenanceJobs(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, artifacts=self.artifacts, servers=self.servers, reserve=self.reserve, resume=self._resume, clock=self.clock, log=self.log,
+            logs=self.logs, artifacts=self.artifacts, servers=self.servers, reserve=self.reserve, lanes=self, clock=self.clock, log=self.log,
         )  # fmt: skip
 
     async def do(self, chores: MaintenanceJobs, name: str) -> None:
@@ -301,16 +297,3 @@ async def test_idle_chats_are_written_before_they_are_put_away(house: House) -> 
 async def test_quiet_chats_are_looked_after(house: House) -> None:
     await house.do(house.process("host:1:a"), "compact quiet chats")
     assert house.pool.done == ["tend"]
-
-
-async def test_the_first_event_that_cannot_be_read_is_told_with_its_id(house: House) -> None:
-    reports: Any = house.told
-    intake: Any = RecordingIntake()
-    door = Door(intake, reports, intake)
-    await door.bury("telegram", "telegram:update:42", '{"私": "secret words"}', "no chat")
-    ((subject, words),) = house.told.told
-    assert subject == "dead letters of telegram"
-    assert "no chat (event telegram:update:42)" in words
-    assert "secret words" not in words
-    assert await door.recent(ChatKey.parse("telegram:chat:1"), 5) == []
-    await asyncio.sleep(0)

@@ -10,9 +10,9 @@ import asyncio
 import codecs
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from bot import errors, text
 from bot.contracts.artifacts import Artifacts
@@ -103,8 +103,15 @@ class _File:
     name: str
 
 
+class Memory(Protocol):
+    """Whether memory is too short for files (`bot.rss_monitor.RssMonitor`)."""
+
+    @property
+    def full(self) -> bool: ...
+
+
 class FileReader:
-    """Reads the files of messages. `full` says whether memory is too short for any."""
+    """Reads the files of messages, unless memory is short."""
 
     def __init__(
         self,
@@ -114,6 +121,7 @@ class FileReader:
         steps: Steps,
         artifacts: Artifacts,
         redact: Redact,
+        memory: Memory,
         clock: Clock,
         log: Log,
         limits: Limits = Limits(),
@@ -123,11 +131,16 @@ class FileReader:
         self._steps = steps
         self._artifacts = artifacts
         self._redact = redact
+        self._memory = memory
         self._clock = clock
         self._log = log
         self._limits = limits
         self._room = asyncio.Semaphore(max(1, min(AT_ONCE, UNDER_WAY // limits.most)))
-        self.full: Callable[[], bool] = bool
+
+    @property
+    def full(self) -> bool:
+        """Whether memory is too short for any file."""
+        return self._memory.full
 
     async def read(self, inbound: Inbound) -> tuple[SeenFile, ...]:
         """What became of the files of a message, in their order."""
@@ -146,7 +159,7 @@ class FileReader:
         return tuple(seen)
 
     def _refused(self, inbound: Inbound) -> bool:
-        if not inbound.attachments or not self.full():
+        if not inbound.attachments or not self.full:
             return False
         self._log.write(
             "memory", "memory is short: files were refused", level="warn", files=len(inbound.attachments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,20 +37,15 @@ ASK_AGAIN_SECONDS = 60.0
 
 
 class AcceptsInbound(Protocol):
-    """The gateway's door (`bot.gateway.intake`)."""
+    """Where an inbound comes in (`bot.gateway.intake`)."""
 
     async def accept(self, inbound: Inbound) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class JobGateway:
-    """What the gateway lends, once it stands. `ready` says whether a channel is connected: before that nothing of it is
-    due.
-    """
+class OpenChannels(Protocol):
+    """Which channels have connected (`bot.gateway.backlog`); before that nothing of them is due."""
 
-    access: Access
-    intake: AcceptsInbound
-    ready: Callable[[str], bool]
+    def opened(self, channel: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +58,15 @@ class JobLimits:
 
 
 class DueJobs:
-    """Looks at what is due."""
-
-    gateway: JobGateway
+    """Looks at what is due, and brings it to the intake."""
 
     def __init__(
         self,
         book: JobStore,
         *,
+        access: Access,
+        intake: AcceptsInbound,
+        open_channels: OpenChannels,
         journal: Inbox,
         channels: Mapping[str, Channel],
         delivery: Delivery,
@@ -79,9 +75,10 @@ class DueJobs:
         ids: Ids,
         log: Log,
     ) -> None:
-        self.lock = asyncio.Lock()
-        """Whoever changes a job holds it."""
         self._book = book
+        self._access = access
+        self._intake = intake
+        self._open_channels = open_channels
         self._journal = journal
         self._channels = channels
         self._delivery = delivery
@@ -96,7 +93,7 @@ class DueJobs:
 
     async def look(self) -> None:
         """See to all that is due. What the journal refuses is done at the next look."""
-        async with self.lock:
+        async with self._book.lock:
             try:
                 await self._look()
             except errors.StorageError as error:
@@ -114,7 +111,7 @@ class DueJobs:
                 await self._set_back(job, now)
         self._seen = now
         for job in self._book.all():
-            if self.gateway.ready(job.channel):
+            if self._open_channels.opened(job.channel):
                 await self._see_to(job, now)
 
     async def _set_back(self, job: ScheduledJob, now: float) -> None:
@@ -170,7 +167,7 @@ class DueJobs:
             self._note(job, f"not run: {why}", due, level="warn", user_id=job.user_id)
             await self._settle(job)
         else:
-            fresh = await self.gateway.intake.accept(_inbound(job, due, now))
+            fresh = await self._intake.accept(_inbound(job, due, now))
             await self._book.put(
                 job.serving(due).model_copy(update={"firing": None, "missed": 0, "open": due})
             )
@@ -201,7 +198,7 @@ class DueJobs:
 
     async def _barred(self, job: ScheduledJob) -> str | None:
         """Why a job must not run, "" where it may; None where that is not clear yet."""
-        standing = self.gateway.access.standing(job.channel, job.user_id, job.chat_id, job.chat_type)
+        standing = self._access.standing(job.channel, job.user_id, job.chat_id, job.chat_type)
         if not standing.allowed:
             return f"its person is not let in any more ({standing.reason})"
         if self._delivery.gone(self._address(job)):

@@ -11,11 +11,10 @@ from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.jobs import JobList, JobRequest, KnowsZones
-from bot.contracts.journal import Journal
 from bot.contracts.provenance import Provenance, Taint
-from bot.gateway.delivery import Delivery
+from bot.gateway.access import Access
 from bot.gateway.jobs import plans, zones
-from bot.gateway.jobs.due import ASK_SECONDS, DueJobs, JobLimits, title
+from bot.gateway.jobs.due import ASK_SECONDS, JobLimits, title
 from bot.gateway.jobs.store import JobStore, ScheduledJob
 
 SHORT = 6
@@ -35,10 +34,10 @@ class JobService:
 
     def __init__(
         self,
+        book: JobStore,
         *,
-        journal: Journal,
+        access: Access,
         channels: Mapping[str, Channel],
-        delivery: Delivery,
         limits: JobLimits,
         timezone: str,
         redact: Redact,
@@ -46,17 +45,8 @@ class JobService:
         ids: Ids,
         log: Log,
     ) -> None:
-        self._book = book = JobStore(journal, log)
-        self.due = DueJobs(
-            book,
-            journal=journal,
-            channels=channels,
-            delivery=delivery,
-            limits=limits,
-            clock=clock,
-            ids=ids,
-            log=log,
-        )
+        self._book = book
+        self._access = access
         self._channels = channels
         self._limits = limits
         self._timezone = timezone
@@ -74,11 +64,11 @@ class JobService:
             raise errors.ToolInputInvalid(
                 f"- prompt: expected from 1 to {LONGEST} characters, got {len(asked.prompt)}. Nothing was scheduled."
             )
-        async with self.due.lock:
+        async with self._book.lock:
             await self._book.load()
         # The platform may take its time; what is due does not wait for it.
         zone, source = await self._zone(asked)
-        async with self.due.lock:
+        async with self._book.lock:
             same = [
                 job
                 for job in self._book.all()
@@ -140,7 +130,7 @@ class JobService:
 
     async def cancel(self, inbound: Inbound, job: str) -> str:
         _attended(inbound)
-        async with self.due.lock:
+        async with self._book.lock:
             found = await self._named(inbound, job)
             if isinstance(found, str):
                 raise errors.ToolError(found)
@@ -159,13 +149,13 @@ class JobService:
         verb = verbs.get(words[0].lower())
         if verb is None or len(words) != 2:
             return HOW
-        async with self.due.lock:
+        async with self._book.lock:
             found = await self._named(inbound, words[1])
             return found if isinstance(found, str) else await verb(inbound, found)
 
     async def forget(self, made_by: frozenset[str]) -> None:
         """Take back the jobs that these turns have made. Raises `errors.StorageError`."""
-        async with self.due.lock:
+        async with self._book.lock:
             await self._book.load()
             for job in self._book.all():
                 if job.made_by in made_by:
@@ -173,7 +163,7 @@ class JobService:
                     self._log.write("schedule", f"job {job.id} forgotten", chat_key=job.chat_key, job=job.id)
 
     async def _list(self, inbound: Inbound) -> JobList:
-        async with self.due.lock:
+        async with self._book.lock:
             await self._book.read()
             found = [job for job in self._book.all() if job.of(inbound)]
         origin = Provenance(frozenset(job.user_id for job in found))
@@ -189,7 +179,7 @@ class JobService:
             here = ", ".join(one.id for one in self._book.all() if one.of(inbound))
             return f"There is no job of that name here. Jobs: {here}." if here else NONE_HERE
         mine = job.person == UserRef(inbound.channel, inbound.user_id)
-        if not mine and not self.due.gateway.access.is_operator(inbound.channel, inbound.user_id):
+        if not mine and not self._access.is_operator(inbound.channel, inbound.user_id):
             return NOT_YOURS.format(id=job.id)
         return job
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from bot import errors
 from bot.contracts.base import ChatType, Frozen
 from bot.contracts.environment import Log
@@ -84,6 +86,8 @@ class JobStore:
     """The jobs of one journal, in memory too. What is changed is on disk first."""
 
     def __init__(self, journal: Schedule, log: Log) -> None:
+        self.lock = asyncio.Lock()
+        """Whoever changes a job holds it."""
         self._journal = journal
         self._log = log
         self._jobs: dict[str, ScheduledJob] = {}

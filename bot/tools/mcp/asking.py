@@ -45,8 +45,8 @@ class _Call:
 class Elicitations:
     """The questions of one server. Where several of its calls run, nobody knows whose question it is: it is declined."""
 
-    def __init__(self, server: str) -> None:
-        self.questions: Questions | None = None
+    def __init__(self, server: str, questions: Questions) -> None:
+        self._questions = questions
         self._server = server
         self._calls: list[_Call] = []
 
@@ -74,7 +74,7 @@ class Elicitations:
 
         schema = getattr(params, "requested_schema", None)
         fields = schema.get("properties") if isinstance(schema, dict) else None
-        if self.questions is None or len(self._calls) != 1 or not isinstance(fields, dict):
+        if len(self._calls) != 1 or not isinstance(fields, dict):
             return ElicitResult(action="decline")
         if len(fields) > MOST_FIELDS or not all(isinstance(one, dict) for one in fields.values()):
             return ElicitResult(action="decline")
@@ -102,9 +102,8 @@ class Elicitations:
         return None
 
     async def _ask(self, call: _Call, words: str) -> Answer:
-        assert self.questions is not None  # noqa: S101 - looked at by the caller
         question = Question(call.turn.request_id, call.turn.chat_key, words)
-        task = asyncio.create_task(_asked(self.questions, question))
+        task = asyncio.create_task(_asked(self._questions, question))
         call.waits.add(task)
         call.limit.reschedule(None)
         try:

@@ -18,6 +18,7 @@ from bot import errors, text
 from bot.config.shape import McpServer
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
+from bot.contracts.questions import Questions
 from bot.tools.catalog import Offer
 from bot.tools.mcp import pipes, remote, shapes
 from bot.tools.mcp.asking import Elicitations
@@ -55,6 +56,7 @@ class Server:
         name: str,
         settings: McpServer,
         *,
+        questions: Questions,
         root: Path,
         clock: Clock,
         log: Log,
@@ -66,7 +68,7 @@ class Server:
         self.trouble = ""
         """Why it is down, for operators."""
         self.tools: Mapping[str, ServerTool] = {}
-        self.asking = Elicitations(name)
+        self.asking = Elicitations(name, questions)
         self._settings = settings
         self._root = root
         self._clock = clock

@@ -15,11 +15,22 @@ from bot.tools.mcp.server import Server
 
 
 class McpServers:
-    """`tools.catalog.Catalog` over the servers of ship.json. Nothing waits for them: they come when they come."""
+    """`tools.catalog.Catalog` over the servers of ship.json. Nothing waits for them: they come when they come. By
+    `questions` their tools ask the person of the turn.
+    """
 
-    def __init__(self, settings: Mcp, *, root: Path, clock: Clock, log: Log, redact: Redact) -> None:
+    def __init__(
+        self,
+        settings: Mcp,
+        *,
+        questions: Questions,
+        root: Path,
+        clock: Clock,
+        log: Log,
+        redact: Redact,
+    ) -> None:
         self.servers = {
-            name: Server(name, one, root=root, clock=clock, log=log, redact=redact)
+            name: Server(name, one, questions=questions, root=root, clock=clock, log=log, redact=redact)
             for name, one in sorted(settings.servers.items())
             if one.enabled
         }
@@ -30,11 +41,6 @@ class McpServers:
         self._running = [
             asyncio.create_task(server.run(), name=f"mcp {name}") for name, server in self.servers.items()
         ]
-
-    def let_ask(self, questions: Questions) -> None:
-        """From now on their tools may ask the person of the turn."""
-        for server in self.servers.values():
-            server.asking.questions = questions
 
     async def close(self) -> None:
         """End them all. Safe to call twice and without `start`."""

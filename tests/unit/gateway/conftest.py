@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,12 @@ from bot.contracts.channel import FILE_PIECE, ChannelSettings, Health, Intake, M
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.access import Access
-from bot.gateway.approvals import ApprovalService
-from bot.gateway.attachments.reader import FileReader
-from bot.gateway.attachments.reader import Limits as FileLimits
-from bot.gateway.commands import Commands
-from bot.gateway.delivery import Delivery
-from bot.gateway.intake import GatewayIntake
-from bot.gateway.jobs.due import JobGateway, JobLimits
-from bot.gateway.jobs.service import JobService
-from bot.gateway.receipt import Receipts
-from bot.gateway.removals import Removals
-from bot.gateway.turns import Turns
+from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
 from bot.journal.sqlite import SqliteJournal
+from bot.reserve import Reserve
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
@@ -45,6 +36,9 @@ TOTALS = (
     "turns", "epochs", "calls", "unpriced", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens",
     "costUsd", "messages", "tokens", "maskedTokens",
 )  # fmt: skip
+
+
+SETTINGS = {field.name for field in fields(GatewaySettings)}
 
 
 class FakeChannel:
@@ -272,63 +266,58 @@ class Bench:
         self.channels = {"tele": FakeChannel("tele"), "local": FakeChannel("local")}
         self.tele = self.channels["tele"]
         self.manifests = {
-            "tele": manifest("tele", files=True, never_admit=frozenset({"1087968824"})),
+            "tele": manifest(
+                "tele", files=True, never_admit=frozenset({"1087968824"}), direct=options.get("direct")
+            ),
             "local": manifest("local", access="local"),
         }
         self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
         self.archive = ChatStore(root / "chats", disk=self.disk, log=self.log, clock=self.clock)
         self.lists = AccessList(root / "access.json", SystemDisk(), self.clock)
         self.agent = FakeAgent()
-        redact = Redactor({SECRET})
-        self.delivery = Delivery(
-            self.channels, self.manifests, journal=self.journal, archive=self.archive, redact=redact,
-            clock=self.clock, ids=self.ids, log=self.log, limits=options.get("limits", False),
-        )  # fmt: skip
-        allow = {"tele": frozenset({"77", "-100"})}
-        self.access = Access(self.manifests, allow, frozenset({"tele:1"}), self.lists)
-        self.approvals = ApprovalService(
-            journal=self.journal, delivery=self.delivery, operators=frozenset({"tele:1"}), clock=self.clock,
-            ids=self.ids, log=self.log, channels=self.channels, manifests=self.manifests,
-        )  # fmt: skip
         self.artifacts = ArtifactStore(
             root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
         )
-        self.files = FileReader(
-            self.channels, self.manifests, steps=self.journal, artifacts=self.artifacts, redact=redact,
-            clock=self.clock, log=self.log, limits=options.get("files", FileLimits()),
-        )  # fmt: skip
-        self.turns = Turns(
-            agent=self.agent, channels=self.channels, manifests=self.manifests, journal=self.journal,
-            delivery=self.delivery, access=self.access, clock=self.clock, log=self.log,
-            approvals=self.approvals, files=self.files, max_concurrent=options.get("max_concurrent", 8), mode=options.get("mode", "steer"),
-            debounce=options.get("debounce", 0.0), most_waiting=options.get("most_waiting", 10_000),
-            full=options.get("full", lambda: False),
-        )  # fmt: skip
-        self.intake = GatewayIntake(
-            access=self.access, journal=self.journal, archive=self.archive, delivery=self.delivery,
-            pending=self.lists, redact=redact, queue=self.turns.queue,
-            beside=self.turns.lanes.beside, halt=self.turns.stops.at_once, clock=self.clock, ids=self.ids,
-            log=self.log,
-        )  # fmt: skip
-        self.turns.intake = self.intake
         self.memory = NoteStore(root / "memory", disk=self.disk)
-        self.jobs = JobService(
-            journal=self.journal, channels=self.channels, delivery=self.delivery, redact=redact,
-            limits=options.get("jobs", JobLimits()), timezone=options.get("zone", "UTC"), clock=self.clock,
-            ids=self.ids, log=self.log,
-        )  # fmt: skip
-        self.jobs.due.gateway = JobGateway(self.access, self.intake, self.turns.backlog.opened)
-        self.turns.removals = Removals(
-            journal=self.journal, archive=self.archive, artifacts=self.artifacts, memory=self.memory,
-            agent=self.agent, access=self.access, manifests=self.manifests, clock=self.clock, log=self.log,
-            jobs=self.jobs.forget,
-        )  # fmt: skip
-        self.turns.commands = Commands(
-            name="shipmate", agent=self.agent, lanes=self.turns.lanes, access=self.access,
-            manifests=self.manifests, stop=self.turns.stop, receipts=Receipts(self.journal),
-            forget=self.turns.removals.command, approvals=self.approvals, jobs=self.jobs.command,
-        )  # fmt: skip
+        self.full = False
+        """Whether memory is too short for files."""
+        deps = GatewayDeps(
+            GatewaySettings(
+                "shipmate",
+                {"tele:1"},
+                {"tele": frozenset({"77", "-100"})},
+                limits=options.pop("limits", False),
+                **{name: value for name, value in options.items() if name in SETTINGS},
+            ),
+            self.channels,
+            self.manifests,
+            journal=self.journal,
+            archive=self.archive,
+            artifacts=self.artifacts,
+            memory_files=self.memory,
+            lists=self.lists,
+            operators=frozenset({"tele:1"}),
+            redact=Redactor({SECRET}),
+            disk=Reserve(None, self.log),
+            clock=self.clock,
+            ids=self.ids,
+            log=self.log,
+        )
+        services = build_agent_services(deps)
+        gateway = build_gateway(deps, services, self.agent, memory=self, servers=self)
+        self.delivery, self.approvals, self.questions = (
+            services.delivery,
+            services.approvals,
+            services.questions,
+        )
+        self.access, self.jobs = services.access, services.jobs
+        self.turns, self.files, self.intake = gateway.turns, gateway.files, gateway.intake
+        self.due_jobs = gateway.due_jobs
         self._count = itertools.count(1)
+
+    def sources(self) -> dict[str, str]:
+        """There are no MCP servers."""
+        return {}
 
     async def open(self) -> None:
         for name in self.channels:
@@ -336,12 +325,12 @@ class Bench:
 
     def inbound(self, words: str = "hello", **more: Any) -> Inbound:
         number = next(self._count)
-        fields: dict[str, Any] = {
+        said: dict[str, Any] = {
             "channel": "tele", "chat_id": "77", "chat_key": "tele:chat:77", "chat_type": "direct",
             "user_id": "77", "keys": (f"k{number}",), "ts": 1_700_000_000_000 + number, "target": {"chat": "77"},
             "text": words, "message_id": str(number),
         }  # fmt: skip
-        return Inbound.model_validate(fields | more)
+        return Inbound.model_validate(said | more)
 
     async def say(self, words: str = "hello", **more: Any) -> bool:
         return await self.intake.accept(self.inbound(words, **more))

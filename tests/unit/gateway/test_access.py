@@ -13,6 +13,8 @@ from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access, Verdict
+from bot.gateway.membership import Memberships
+from bot.testing.log import MemoryLog
 from tests.unit.gateway.conftest import Bench, manifest
 
 
@@ -42,7 +44,13 @@ def stands(
     kind: Any = "direct",
     channel: str = "tele",
 ) -> str:
-    access = Access(MANIFESTS, {"tele": frozenset(allow)}, frozenset({"tele:1"}), lists or Lists())
+    access = Access(
+        MANIFESTS,
+        {"tele": frozenset(allow)},
+        frozenset({"tele:1"}),
+        lists or Lists(),
+        Memberships({}, MemoryLog()),
+    )
     verdict = access.standing(channel, user, chat, kind)
     return ("+" if verdict.allowed else "-") + verdict.reason
 
@@ -76,7 +84,9 @@ def test_the_table_of_verdicts(case: dict[str, Any], verdict: str) -> None:
 @settings(derandomize=True, deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_a_display_name_never_changes_a_decision(name: str, words: str) -> None:
-    access = Access(MANIFESTS, {"tele": frozenset({"77"})}, frozenset({"tele:1"}), Lists())
+    access = Access(
+        MANIFESTS, {"tele": frozenset({"77"})}, frozenset({"tele:1"}), Lists(), Memberships({}, MemoryLog())
+    )
     base = {
         "channel": "tele", "chat_id": "5", "chat_key": "tele:chat:5", "chat_type": "direct", "user_id": "5", "keys": ("k",),
         "ts": 0, "target": {},
@@ -151,7 +161,9 @@ async def test_other_bots_are_ignored_in_silence(bench: Bench) -> None:
     ("allow", "channel"), [(set(), "tele"), ({"77", "-100"}, "tele"), ({"*"}, "tele"), (set(), "local")]
 )
 def test_a_start_proves_that_strangers_stay_out(allow: set[str], channel: str) -> None:
-    Access(MANIFESTS, {"tele": frozenset(allow)}, frozenset({"tele:1"}), Lists()).prove(channel)
+    Access(
+        MANIFESTS, {"tele": frozenset(allow)}, frozenset({"tele:1"}), Lists(), Memberships({}, MemoryLog())
+    ).prove(channel)
 
 
 def test_a_gateway_that_would_let_a_stranger_in_does_not_start() -> None:
@@ -164,4 +176,4 @@ def test_a_gateway_that_would_let_a_stranger_in_does_not_start() -> None:
     with pytest.raises(
         errors.ConfigError, match=r"channels\.tele\.allow: found that a stranger would be let in"
     ):
-        Open(MANIFESTS, {}, frozenset(), Lists()).prove("tele")
+        Open(MANIFESTS, {}, frozenset(), Lists(), Memberships({}, MemoryLog())).prove("tele")

@@ -189,7 +189,7 @@ async def test_where_none_is_to_be_read_none_is_asked_for(tmp_path: Path) -> Non
 
 
 async def test_while_memory_is_short_nothing_is_fetched(bench: Bench) -> None:
-    bench.files.full = lambda: True
+    bench.full = True
     bench.tele.files["f1"] = TEXT.encode()
     (one,) = await seen(bench, file())
     assert (one.artifact, one.why) == (None, "memory was short")

@@ -183,3 +183,15 @@ async def test_an_archive_that_is_slow_holds_up_neither_platform_nor_turn_and_ke
     assert await bench.journal.unfinished() == []
     assert await bench.lines() == [("user", "question"), ("assistant", "re: question")]
     await bench.close()
+
+
+async def test_operators_hear_of_an_event_that_could_not_be_read(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, direct=lambda user: {"chat": user})
+    await bench.open()
+    await bench.intake.bury("tele", "tele:update:42", '{"私": "secret words"}', "no chat")
+    (words,) = await bench.tele.until(1)
+    assert bench.tele.sent[0].chat_key == ChatKey.parse("tele:chat:1")
+    assert "An event of tele" in words
+    assert "no chat (event tele:update:42)" in words
+    assert "secret words" not in words
+    await bench.close()

@@ -38,9 +38,11 @@ class Hall:
         self.begun: list[TurnPlan] = []
         self.sorry: list[str] = []
         self.gates: dict[str, asyncio.Future[None]] = {}
+        self.trouble = ""
+        """Of the disk."""
         self.lanes = Lanes(
             self.work, self.excuse, limit=limit, log=self.log, clock=self.clock,
-            mode=MODES[options.pop("mode", "followup")], **options,
+            mode=MODES[options.pop("mode", "followup")], disk=self, **options,
         )  # fmt: skip
 
     async def work(self, portion: TurnPlan) -> None:
@@ -86,14 +88,14 @@ async def test_one_chat_that_floods_does_not_delay_the_others() -> None:
 
 
 async def test_on_a_full_disk_only_turns_that_had_begun_go_on_and_the_others_once_there_is_room() -> None:
-    full = True
-    hall = Hall(64, full=lambda: full)
+    hall = Hall(64)
+    hall.trouble = "the disk is full"
     hall.lanes.put(inbound("ada", "a", 1))
     hall.lanes.add(inbound("bob", "b", 2), begun=())
     hall.lanes.put(inbound("bob", "b", 3))
     await hall.finish()
     assert hall.words == ["bob2"]
-    full = False
+    hall.trouble = ""
     hall.lanes.resume()
     await hall.finish()
     assert sorted(hall.words) == ["ada1", "bob2", "bob3"]

@@ -10,7 +10,7 @@ PHOTO = Attachment(kind="photo", name="猫.jpg", size=4_000_000_000)
 
 
 async def test_a_file_alone_is_refused_and_logged(bench: Bench) -> None:
-    bench.files.full = lambda: True
+    bench.full = True
     assert await bench.say("", attachments=(PHOTO, PHOTO))
     assert await bench.tele.until(1) == [NO_ROOM]
     assert bench.agent.requests == []
@@ -19,15 +19,15 @@ async def test_a_file_alone_is_refused_and_logged(bench: Bench) -> None:
 
 
 async def test_the_text_beside_a_file_is_answered_and_the_file_is_refused(bench: Bench) -> None:
-    bench.files.full = lambda: True
+    bench.full = True
     await bench.say("שלום, what is this?", attachments=(PHOTO,))
     assert await bench.tele.until(1) == [f"re: שלום, what is this?\n\n{NO_ROOM}"]
 
 
 async def test_text_is_answered_as_ever_and_files_again_once_there_is_room(bench: Bench) -> None:
-    bench.files.full = lambda: True
+    bench.full = True
     await bench.say("no file here")
-    bench.files.full = lambda: False
+    bench.full = False
     await bench.say("", attachments=(PHOTO,))
     texts = await bench.tele.until(2)
     assert "re: no file here" in texts

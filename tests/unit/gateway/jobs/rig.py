@@ -11,8 +11,10 @@ from bot.contracts.provenance import Provenance
 from bot.gateway.access import Access
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.due import JobGateway, JobLimits
+from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
+from bot.gateway.jobs.store import JobStore
+from bot.gateway.membership import Memberships
 from bot.system import UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -74,13 +76,21 @@ class Rig:
 
     def restart(self) -> None:
         """Nothing is left but the journal."""
+        access = Access(
+            {"tele": manifest("tele")}, {}, frozenset({"tele:1"}), self.lists, Memberships({}, self.log)
+        )
+        store = JobStore(self.journal, self.log)
         self.desk = JobService(
-            journal=self.journal, channels=self.channels, delivery=cast("Delivery", self.told), limits=self.limits,
-            timezone="UTC", redact=str, clock=self.clock, ids=self.ids, log=self.log,
+            store, access=access, channels=self.channels, limits=self.limits, timezone="UTC", redact=str,
+            clock=self.clock, ids=self.ids, log=self.log,
         )  # fmt: skip
-        self.due = self.desk.due
-        access = Access({"tele": manifest("tele")}, {}, frozenset({"tele:1"}), self.lists)
-        self.due.gateway = JobGateway(access, self, lambda _: self.ready)
+        self.due = DueJobs(
+            store, access=access, intake=self, open_channels=self, journal=self.journal, channels=self.channels,
+            delivery=cast("Delivery", self.told), limits=self.limits, clock=self.clock, ids=self.ids, log=self.log,
+        )  # fmt: skip
+
+    def opened(self, _channel: str) -> bool:
+        return self.ready
 
     async def go_on(self) -> None:
         """Another process, which ends the turns that the one before has left."""

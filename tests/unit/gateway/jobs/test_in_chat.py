@@ -23,9 +23,9 @@ async def plan(bench: Bench, when: str = "every 1h", prompt: str = "the news", *
 
 
 async def look(bench: Bench) -> None:
-    await bench.jobs.due.look()
+    await bench.due_jobs.look()
     await bench.idle()
-    await bench.jobs.due.look()
+    await bench.due_jobs.look()
 
 
 async def test_what_is_due_is_answered_where_it_was_asked_for_and_stands_in_the_archive(bench: Bench) -> None:
@@ -51,7 +51,7 @@ async def test_after_a_restart_it_is_answered_once(tmp_path: Path) -> None:
     await plan(first)
     first.agent.hold = asyncio.Event()
     first.clock.jump(3_600)
-    await first.jobs.due.look()
+    await first.due_jobs.look()
     async with asyncio.timeout(5):
         await first.agent.began.wait()
     await first.close()
@@ -70,7 +70,7 @@ async def test_neither_joins_what_its_person_says_nor_is_joined_by_it(bench: Ben
     bench.agent.hold = asyncio.Event()
     await bench.say("one")
     bench.clock.jump(3_600)
-    await bench.jobs.due.look()
+    await bench.due_jobs.look()
     await bench.say("two")
     taken: list[str] = []
 
@@ -90,7 +90,7 @@ async def test_its_person_can_stop_it(bench: Bench) -> None:
     await plan(bench)
     bench.agent.hold = asyncio.Event()
     bench.clock.jump(3_600)
-    await bench.jobs.due.look()
+    await bench.due_jobs.look()
     await bench.agent.began.wait()
     await bench.say(command=Command(name="stop"))
     await look(bench)

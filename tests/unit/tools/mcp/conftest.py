@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bot.config.shape import Mcp
+from bot.contracts.questions import Answer, Question, Questions
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 from bot.tools.mcp.server import Server
@@ -25,13 +26,19 @@ class Rig:
 
     def __init__(self, root: Path, clock: Any, **servers: dict[str, Any]) -> None:
         self.log = MemoryLog()
+        self.person: Questions | None = None
+        """Who is asked."""
         self.all = McpServers(
             Mcp.model_validate({"servers": servers}, strict=False),
+            questions=self,
             root=root,
             clock=clock,
             log=self.log,
             redact=lambda words: words.replace("secret-secret-secret", "[hidden]"),
         )
+
+    async def ask(self, question: Question) -> Answer:
+        return await self.person.ask(question) if self.person is not None else Answer("nobody")
 
     def __getitem__(self, name: str) -> Server:
         return self.all.servers[name]

@@ -37,7 +37,7 @@ class Person:
 
 
 async def book(rig: Rig, person: Person) -> str:
-    rig.all.let_ask(person)
+    rig.person = person
     with tool_scope(TURN):
         return await rig.call("mcp__one__book")
 
@@ -72,7 +72,7 @@ async def test_while_a_person_is_waited_for_the_clock_stands_still(start: Start)
 async def test_outside_of_a_turn_and_without_anybody_it_is_declined(start: Start) -> None:
     rig = await start(one=friendly())
     person = Person("4")
-    rig.all.let_ask(person)
+    rig.person = person
     assert await rig.call("mcp__one__book") == "not booked: decline"
     assert person.asked == []
 
