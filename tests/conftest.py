@@ -4,17 +4,12 @@ import gc
 import signal
 
 import pytest
-from hypothesis import settings
 
-pytest_plugins = ["tests.workers"]
+pytest_plugins = ["tests.workers", "tests.shares"]
 
 # Whoever starts the tests in the background has them ignore SIGINT, and the processes that they start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 # What is imported and not collected: without this its bare asserts would say nothing.
 

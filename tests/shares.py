@@ -21,13 +21,15 @@ settings.load_profile(SHORT)
 
 
 def examples(whole: int) -> int:
-    """So many examples of a property, or what the profile leaves of them."""
-    return max(1, whole * settings.get_current_profile_settings().max_examples // _ALL)
+    """So many examples of a property, or what the profile leaves of them: never fewer than 15 of it."""
+    return max(min(whole, 15), whole * settings().max_examples // _ALL)
 
 
 def one_in(few: int, cases: Iterable[Any]) -> list[Any]:
     """These cases for `parametrize`: every so-many-th for `make test` too, the others for `make torture` alone."""
     return [
-        case if at % few == 0 else pytest.param(*case if isinstance(case, tuple) else (case,), marks=pytest.mark.torture)
+        case
+        if at % few == 0
+        else pytest.param(*case if isinstance(case, tuple) else (case,), marks=pytest.mark.torture)
         for at, case in enumerate(cases)
     ]

@@ -140,7 +140,7 @@ class ChannelContract(abc.ABC):
     # -- chatKey ---------------------------------------------------------------------------------------------
 
     def test_a_chat_key_leads_back_to_the_address_it_was_made_from(self) -> None:
-        @settings(derandomize=True, deadline=None)
+        @settings(derandomize=True, deadline=None, max_examples=100)
         @given(self.addresses)
         def round_trip(address: dict[str, str]) -> None:
             key = self.manifest.encode(address)

@@ -22,6 +22,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from tests.contracts.journal_rig import inbound, outbound
+from tests.shares import examples
 
 FEW = st.integers(1, 5)
 NAMES = st.sampled_from(["a", "乙", "ג"])
@@ -187,5 +188,5 @@ def _asking(call: str, *given: object) -> Call:
 
 TestJournalAgainstMemory = JournalAgainstMemory.TestCase
 TestJournalAgainstMemory.settings = settings(
-    derandomize=True, deadline=None, max_examples=25, stateful_step_count=30
+    derandomize=True, deadline=None, max_examples=examples(25), stateful_step_count=30
 )

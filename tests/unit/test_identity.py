@@ -12,6 +12,7 @@ from bot import errors
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Frozen
 from bot.contracts.identity import ChatKey, UserRef
+from tests.shares import examples
 
 PARTS = st.text(st.characters(exclude_characters=":"), min_size=1)
 KEYS = st.builds(ChatKey, PARTS, PARTS, st.none() | PARTS, PARTS)
@@ -22,7 +23,7 @@ class Kept(Frozen):
     person: UserRef
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=examples(500))
 @given(KEYS)
 @example(ChatKey("slack", "C1", "1718.000200"))
 @example(ChatKey("telegram", "-100", "7", "topic"))
@@ -36,7 +37,7 @@ def test_a_key_is_read_as_it_was_written(key: ChatKey) -> None:
     assert key.contains(key.chat) == (key.thread is None)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=examples(500))
 @given(st.text(st.sampled_from(":chat1"), max_size=20) | st.text())
 def test_a_text_is_the_key_that_it_reads_as_or_none(text: str) -> None:
     try:

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from bot.normalize import Bounds, json_copy, normalize_to_size, size
 from bot.text import graphemes
+from tests.shares import examples
 
 FAMILY = "👨‍👩‍👧‍👦"
 
@@ -204,7 +205,7 @@ ANYTHING = st.recursive(
 
 
 @given(value=ANYTHING, most=st.integers(2, 3_000), depth=st.integers(0, 6))
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 def test_nothing_is_ever_over_the_limit(value: Any, most: int, depth: int) -> None:
     made = normalize_to_size(value, most, depth=depth)
     written = json.dumps(made, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

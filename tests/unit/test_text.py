@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot import text
+from tests.shares import examples
 
 FAMILY = "👩\u200d👩\u200d👧\u200d👦"
 PARTS = ["a", "字", "\r\n", "\r", "\n", FAMILY, "🇩🇪", "🇩", "e\u0301", "क्षि", "👍🏽", "\u200d", "\u0600"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(words=st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=40).map("".join))
 def test_every_place_has_the_borders_that_a_reader_sees(words: str) -> None:
     borders = [0]

@@ -12,6 +12,7 @@ from bot import text
 from bot.agent.partial import Partial
 from bot.agent.partial_json import PartialJSON, Snapshot
 from bot.contracts.model import TextDelta, ToolInputDelta
+from tests.shares import examples
 
 WORDS = st.text(st.characters(), max_size=30)  # halves of pairs too
 
@@ -23,7 +24,7 @@ def fed(*pieces: str) -> PartialJSON:
     return made
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(WORDS, st.booleans(), st.lists(st.integers(1, 5), min_size=1, max_size=5))
 def test_a_text_grows_into_what_it_will_be(words: str, escaped: bool, sizes: list[int]) -> None:
     raw = json.dumps({"more": [1, {"a": None}], "text": words}, ensure_ascii=escaped)

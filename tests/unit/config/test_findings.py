@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from bot import config, errors
 from bot.config.findings import from_error
 from bot.contracts.channel import ChannelSettings
+from tests.shares import examples
 
 from .conftest import MANIFESTS, TOKENS, Load
 
@@ -214,7 +215,7 @@ INNER = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.dictionaries(KEYS, JSON | st.dictionaries(INNER, JSON | st.dictionaries(INNER, JSON)), max_size=4))
 def test_any_json_is_either_settings_or_findings(
     tmp_path_factory: pytest.TempPathFactory, document: Any

@@ -9,6 +9,7 @@ from bot.context.breakpoints import placed
 from bot.contracts.base import Json, Message
 from bot.testing import anthropic_cache as cache
 from bot.testing.clock import FakeClock
+from tests.shares import examples
 
 SYSTEM: list[Json] = [
     {"type": "text", "text": words * 300, "cache_control": {"type": "ephemeral"}}
@@ -50,7 +51,7 @@ def test_a_first_request_has_nothing_before_it() -> None:
     assert list(system) == SYSTEM
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4), min_size=1, max_size=6))
 def test_every_request_reads_all_that_the_one_before_it_has_sent(turns: list[list[int]]) -> None:
     prompts = cache.PromptCache(FakeClock(), lambda _: 64)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
+from tests.shares import examples
 from tests.unit.context.test_store import Line, a_turn, user
 
 HEAD: Message = {"role": "user", "content": [{"type": "text", "text": "Summary: 要約"}]}
@@ -76,7 +77,7 @@ def test_between_changes_the_view_grows_at_its_end_and_is_not_made_anew() -> Non
     assert all(one is other for one, other in zip(before, after, strict=False)), "the very same messages"
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_a_replay_of_any_changes_shows_the_same_bytes(seed: int, count: int) -> None:
     rng = random.Random(seed)

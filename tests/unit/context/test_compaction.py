@@ -15,6 +15,7 @@ from bot.context.compaction import KEEP_MESSAGES, Breaker
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.base import Json, Message
 from bot.testing.clock import FakeClock
+from tests.shares import examples
 
 
 def a_turn(number: int, rng: random.Random, *, longest: int = 8) -> Turn:
@@ -66,7 +67,7 @@ HISTORIES = st.tuples(st.integers(0, 14), st.integers(0, 10**9), st.sampled_from
 
 
 @given(HISTORIES)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 def test_what_stays_is_enough_whole_and_a_valid_request(history: tuple[int, int, int]) -> None:
     count, seed, keep = history
     rng = random.Random(seed)
@@ -96,7 +97,7 @@ def test_what_stays_is_enough_whole_and_a_valid_request(history: tuple[int, int,
 
 
 @given(HISTORIES, st.integers(0, 10**9))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 def test_only_what_the_memory_covers_goes_and_still_on_borders(
     history: tuple[int, int, int], at: int
 ) -> None:
@@ -158,7 +159,7 @@ def test_a_turn_that_is_too_long_loses_its_oldest_rounds_and_keeps_its_question(
 
 
 @given(st.integers(0, 10**9), st.integers(0, 40_000))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 def test_a_prompt_without_its_oldest_rounds_is_smaller_by_that_much_and_valid(seed: int, tokens: int) -> None:
     rng = random.Random(seed)
     messages = [entry.message for number in range(6) for entry in a_turn(number, rng).entries]

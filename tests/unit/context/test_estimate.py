@@ -16,9 +16,10 @@ from bot.context.estimate import Estimator
 from bot.contracts.base import Json
 from bot.contracts.model import ModelRequest, Usage
 from bot.testing.anthropic import AnthropicServer
+from tests.shares import examples
 
 WORDS = st.text(min_size=1, max_size=200)
-SEEDED = settings(derandomize=True, deadline=None, max_examples=60)
+SEEDED = settings(derandomize=True, deadline=None, max_examples=examples(60))
 
 
 def png(width: int, height: int) -> str:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context.hierarchy import Source, resolve
+from tests.shares import examples
 
 
 def texts(*files: str) -> list[str]:
@@ -78,7 +79,7 @@ LINES = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(st.lists(st.lists(LINES, max_size=8).map("\n".join), max_size=4))
 def test_lines_go_or_stay_and_none_is_made_up_or_moved(files: list[str]) -> None:
     for before, after in zip(files, texts(*files), strict=True):

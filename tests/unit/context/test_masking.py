@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bot.context import blocks, estimate, masking
 from bot.context.masking import KEPT_TOKENS, Pointer, masks, placeholder
 from bot.contracts.base import Json, Message
+from tests.shares import examples
 
 LONG = "\n".join(f"Zeile {number} 見た 👀" for number in range(60))
 
@@ -113,7 +114,7 @@ def test_an_image_alone_is_worth_masking() -> None:
     assert len(old(history(9, content=[image]))) == 5
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["look", "chat_send"]), st.integers(0, 80), st.booleans()), max_size=20

@@ -20,6 +20,7 @@ from bot.contracts.model import ModelRequest
 from bot.llm.client import body_of
 from bot.testing import anthropic_rules as rules
 from bot.testing.anthropic_cache import check_breakpoints
+from tests.shares import examples
 
 
 def say(role: str, *content: Any) -> Message:
@@ -265,7 +266,7 @@ MESSAGES = st.builds(
 
 
 @given(st.lists(MESSAGES, max_size=12))
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=examples(400))
 def test_whatever_was_left_is_mended_once_and_the_service_takes_it(left: list[Any]) -> None:
     given = copy.deepcopy(left)
     mended = repair.mended(left)

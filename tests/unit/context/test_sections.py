@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.context.sections import PromptTooLarge, Section, assemble
+from tests.shares import examples
 
 RULES = Section("rules", 1, "r" * 100, required=True)
 TREE = Section("tree", 5, "t" * 90, alternatives=("t" * 50, "t" * 20, "t" * 5))
@@ -85,7 +86,7 @@ SECTIONS = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(SECTIONS, st.integers(0, 400))
 def test_it_fits_keeps_what_is_required_and_is_the_same_each_time(
     sections: list[Section], budget: int

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bot.context import blocks, replay, view
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.base import Json, Message
+from tests.shares import examples
 
 SYSTEM: list[Json] = [{"type": "text", "text": "role"}]
 
@@ -99,7 +100,7 @@ def test_what_a_person_added_to_a_long_turn_is_never_cut_from_it() -> None:
     assert store.sources() == {"r1", "r2"}
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=40), st.integers(2, 24))
 def test_whatever_the_turns_the_view_is_valid_within_the_cap_and_the_newest_turn_stays(
     turns: list[tuple[int, bool]], cap: int
@@ -118,7 +119,7 @@ def test_whatever_the_turns_the_view_is_valid_within_the_cap_and_the_newest_turn
         render(store)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(4, 16))
 def test_halving_gets_strictly_smaller_and_ends(rounds: list[int], cap: int) -> None:
     store = AgentContextStore(cap * 10)
@@ -147,7 +148,7 @@ class Line:
         self.ts = 0
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), max_size=30), st.integers(2, 20))
 def test_a_replayed_transcript_gives_the_same_bytes_as_the_store_that_was_lost(
     turns: list[tuple[int, bool, bool]], cap: int

@@ -13,6 +13,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.tasks import TaskEvent, TaskTotals
 from bot.gateway.live.progress_view import ALONE_SECONDS, BAR, MOST, TOGETHER_SECONDS, ProgressState
 from channels.telegram import render
+from tests.shares import examples
 
 START = 1_800_000_000.0
 
@@ -123,7 +124,7 @@ KINDS = st.sampled_from(["queued", "started", "model", "tool", "ended", "failed"
 EVENTS = st.lists(st.tuples(KINDS, st.sampled_from("abcdefg"), st.floats(0, 5_000)), max_size=60)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(EVENTS, st.floats(0, 10_000), st.booleans())
 def test_the_figures_agree_whatever_happens(
     events: list[tuple[str, str, float]], now: float, close: bool

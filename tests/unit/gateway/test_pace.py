@@ -13,6 +13,7 @@ from bot.contracts.channel import Pace
 from bot.gateway import rate_limit as pace_module
 from bot.gateway.rate_limit import LONGEST_WAIT, SHORTEST_WAIT, UNSAID, Budget, Pacer, patience
 from bot.testing.clock import FakeClock
+from tests.shares import examples
 
 ALL = ("bot", Pace(1_000_000, 0.000_001))
 
@@ -226,7 +227,7 @@ class Street:
             assert not [at for at in self.times(name) if begin < at < begin + seconds - 1e-4]
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=examples(100))
 @given(
     one=st.builds(Pace, st.integers(1, 4), st.sampled_from([0.3, 1.0, 3.0])),
     total=st.builds(Pace, st.integers(1, 5), st.sampled_from([0.1, 0.5, 1.0])),

@@ -18,6 +18,7 @@ from bot.gateway.lanes import Lanes, TurnPlan
 from bot.gateway.turn_slots import TurnSlots
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from tests.shares import examples
 
 
 def inbound(who: str, chat: str, number: int, **more: Any) -> Inbound:
@@ -140,7 +141,7 @@ async def test_a_lane_that_waits_for_a_place_is_no_task() -> None:
     await hall.lanes.drain(0)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(
     limit=st.integers(1, 3),
     steps=st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz"), st.booleans()), max_size=40),
@@ -177,7 +178,7 @@ async def test_everything_is_done_once_in_each_persons_order_and_never_two_at_on
     assert not hall.lanes._places._chats
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(
     one_chat=st.booleans(),
     steps=st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1, max_size=60),

@@ -17,6 +17,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.live.answer_preview import GOES_ON, INTERRUPTED, Previewing
 from bot.telemetry import Redactor
 from bot.testing.journal import FaultyJournal, JournalFailure
+from tests.shares import examples
 from tests.unit.gateway.conftest import SECRET, FakeChannel
 from tests.unit.gateway.outgoing import TO, Desk, address, until
 
@@ -192,7 +193,7 @@ WORDS = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(words=WORDS, cuts=st.lists(st.floats(0, 1), min_size=1, max_size=6))
 async def test_what_is_shown_is_the_beginning_of_what_will_be_said(
     tmp_path_factory: pytest.TempPathFactory, words: str, cuts: list[float]

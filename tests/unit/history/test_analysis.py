@@ -17,6 +17,7 @@ from bot.history.recall import Recall
 from bot.history.stemming import stem
 from bot.history.time_ranges import time_ranges
 from bot.system import SystemDisk
+from tests.shares import examples
 
 KEY = ChatKey.parse("web:chat:1")
 NOW = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)  # a Saturday
@@ -26,7 +27,7 @@ ANY = st.text(st.characters(codec=None), max_size=200) | st.lists(
     max_size=12,
 ).map(" ".join)  # fmt: skip
 RELAXED = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -21,6 +21,7 @@ from bot.history.archive import ChatInfo, ChatStore
 from bot.system import SystemDisk
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
+from tests.shares import examples
 
 Make = Callable[..., ChatStore]
 Said = Callable[..., ArchiveLine]
@@ -172,7 +173,7 @@ async def test_an_append_does_not_read_the_file_again(store: Make, said: Said) -
     assert "read" not in {kind for kind, _ in disk.done}
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=examples(40))
 @given(
     limit=st.integers(1, 7),
     rounds=st.lists(st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab")), max_size=12), max_size=6),

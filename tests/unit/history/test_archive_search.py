@@ -21,6 +21,7 @@ from bot.history.archive import ChatStore
 from bot.system import SystemDisk, SystemFile
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
+from tests.shares import examples
 
 Make = Callable[..., ChatStore]
 Said = Callable[..., ArchiveLine]
@@ -45,7 +46,7 @@ async def found(store: ChatStore, **query: Any) -> list[str]:
     return [line.text for line in (await store.search(KEY, HistoryQuery(**query))).lines]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=examples(150))
 @given(
     lines=st.lists(
         st.tuples(

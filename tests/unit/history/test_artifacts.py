@@ -22,6 +22,7 @@ from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk
 from bot.testing.log import MemoryLog
+from tests.shares import examples
 
 KEY, OTHER = ChatKey.parse("slack:chat:C1:thread:1.2"), ChatKey.parse("telegram:chat:-7")
 DAY = 86_400
@@ -176,7 +177,7 @@ TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=5), min_size=1, max_s
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=150,
+    max_examples=examples(150),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=TEXTS.filter(bool), limit=st.integers(1, 90), repeat=st.sampled_from([1, 1, 40]))
@@ -352,7 +353,7 @@ async def test_one_endless_line_is_searched_in_segments_and_shown_around_the_fin
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=150,
+    max_examples=examples(150),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -21,6 +21,7 @@ from bot.history.recall import Recall
 from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from tests.shares import examples
 
 NOW = 1_800_000_000_000
 KEY = ChatKey.parse("web:chat:1")
@@ -247,7 +248,7 @@ ACTS = st.lists(
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

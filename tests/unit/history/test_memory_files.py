@@ -19,6 +19,7 @@ from bot.history.memory_files import NoteStore
 from bot.history.provenance import carried
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk
+from tests.shares import examples
 
 CHAT = MemoryOwner("chat", "slack:chat:C1")
 PERSON = MemoryOwner("person", "slack:U1")
@@ -59,7 +60,7 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=examples(60), derandomize=True, deadline=None)
 @given(parts=st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=9), person=st.booleans())
 @example(parts=["..", "/", "..", "/", "x.md"], person=False)
 @example(parts=["/", "etc", "/", "passwd"], person=True)
@@ -246,7 +247,7 @@ async def test_what_is_not_removed_for_a_disk_is_known_as_before(shelf: Shelf, a
         assert await shelf.sources("a.md") == [("old", ["R1"])]
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=examples(60), derandomize=True, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=4), max_size=6))
 def test_no_source_of_what_is_left_goes_missing(versions: list[list[str]]) -> None:
     """Whatever line could be in the words of a version still names that version, or an equal line does."""

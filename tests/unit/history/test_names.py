@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot.history import names
+from tests.shares import examples
 
 ANY_TEXT = st.text(
     st.characters(min_codepoint=0, max_codepoint=0x10FFFF, exclude_categories=()), max_size=120
@@ -53,7 +54,7 @@ def test_what_is_no_name_of_ours_is_not_decoded(name: str) -> None:
     assert names.decode(name) is None
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(ANY_TEXT, ANY_TEXT)
 @example("a", "a%")
 @example("\ud83d\ude00", "😀")

@@ -19,6 +19,7 @@ from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import FaultyDisk
 from bot.testing.log import MemoryLog
+from tests.shares import examples
 
 KEY = ChatKey.parse("slack:chat:C1")
 
@@ -128,7 +129,7 @@ def line(number: int, what: str, name: str, ts: int) -> ArchiveLine:
     )  # fmt: skip
 
 
-@settings(max_examples=80, derandomize=True, deadline=None)
+@settings(max_examples=examples(80), derandomize=True, deadline=None)
 @given(events=EVENTS, order=st.randoms(use_true_random=False), cut=st.integers(0, 10))
 def test_in_any_order_and_in_any_files_the_same_lines_show(
     events: list[tuple[str, str, int]], order: Any, cut: int

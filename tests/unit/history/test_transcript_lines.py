@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.history import jsonl, reading
 from bot.history import transcript as module
+from tests.shares import examples
 from tests.unit.history.test_transcript import line
 
 JSON = st.recursive(
@@ -24,7 +25,7 @@ JSON = st.recursive(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=examples(150))
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), JSON, max_size=6))
 def test_a_message_comes_back_to_the_last_byte(message: dict[str, Any]) -> None:
     stored = module._dumped(line("a", message=message, data=message), "s")

@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from channels.slack import render
+from tests.shares import examples
 
 PIECES = [
     "<!channel>", "<!here|here>", "<!subteam^S123>", "<@U123>", "<", "!", "@", "@channel", "@here", "@everyone",
@@ -26,19 +27,19 @@ def kinds(tokens: list[Token]) -> set[str]:
     return found.union(*(kinds(token.children) for token in tokens if token.children))
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=examples(500))
 @given(markdown)
 def test_no_text_notifies_everyone_or_anyone(text: str) -> None:
     assert MENTION.search(render.render(text)) is None
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=examples(500))
 @given(markdown)
 def test_no_text_holds_an_image(text: str) -> None:
     assert "image" not in kinds(PARSER.parse(render.render(text)))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(markdown)
 def test_what_people_read_stays(text: str) -> None:
     rendered = render.render(text)
@@ -49,7 +50,7 @@ def test_what_people_read_stays(text: str) -> None:
     assert "\ud83d" not in rendered
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=examples(50))
 @given(markdown, st.integers(200, 2_000))
 def test_every_part_fits_one_message(text: str, times: int) -> None:
     for part in render.split(text * times):

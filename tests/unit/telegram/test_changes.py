@@ -16,11 +16,12 @@ from bot.testing.telegram import TelegramServer
 from channels.telegram import bot_api, inbound, update_kinds
 from channels.telegram import recent_messages as known
 from channels.telegram.manifest import MANIFEST
+from tests.shares import examples
 from tests.unit.telegram.bed import GROUP, Bed
 from tests.unit.telegram.test_inbound import ALBUM, me, must, read, server
 
 __all__ = ["me", "server"]
-EXAMPLES = int(os.environ.get("EXAMPLES", "600"))
+EXAMPLES = int(os.environ.get("EXAMPLES", examples(600)))
 
 
 @pytest.mark.parametrize("where", [{}, {"chat_id": GROUP}, {"chat_id": GROUP, "thread_id": 7}])

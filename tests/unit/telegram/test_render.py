@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bot import text
 from bot.testing import telegram_rules as rules
 from channels.telegram import render
+from tests.shares import examples
 
 
 def shown(markdown: str) -> tuple[str, list[tuple[str, str]]]:
@@ -222,7 +223,7 @@ MARKUP = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=600)
+@settings(derandomize=True, deadline=None, max_examples=examples(600))
 @given(MARKUP | st.text(max_size=200))
 def test_whatever_is_rendered_is_accepted_by_telegram(markdown: str) -> None:
     rendered = render.render(markdown)
@@ -262,7 +263,7 @@ WORDS = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=600)
+@settings(derandomize=True, deadline=None, max_examples=examples(600))
 @given(WORDS)
 def test_every_letter_of_the_source_is_shown_in_its_place(markdown: str) -> None:
     def letters(said: str) -> str:
@@ -271,7 +272,7 @@ def test_every_letter_of_the_source_is_shown_in_its_place(markdown: str) -> None
     assert letters(render.render(markdown).text) == letters(markdown)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.text(alphabet=st.sampled_from("abc 你👍🏽🇪🇺\u0301\u200dم\n."), max_size=300))
 def test_text_without_marks_is_shown_unchanged(said: str) -> None:
     expected = [line.strip() for line in said.split("\n") if line.strip()]

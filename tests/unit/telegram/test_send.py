@@ -14,6 +14,7 @@ from bot.testing.telegram import refusal
 from channels.telegram import render
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.group_migrations import GroupMigrations
+from tests.shares import examples
 from tests.unit.telegram.bed import GROUP, Bed, message
 
 
@@ -311,7 +312,7 @@ async def test_many_entities_are_spread_over_messages(split: TelegramChannel) ->
     assert kinds == ["bold", "code"] * 150
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 @given(
     st.lists(
         st.sampled_from(["👨‍👩‍👧‍👦", "🇪🇺", "e\u0301", "你", "word ", "\n", "end. "]), min_size=1, max_size=9

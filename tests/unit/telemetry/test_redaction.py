@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bot import text
 from bot.telemetry import LogRedactor, Redactor
 from bot.telemetry.redaction import forms
+from tests.shares import examples
 
 # What real tokens are made of, and some of what people put into passwords.
 SECRETS = st.text(
@@ -36,7 +37,7 @@ def appearances(secret: str, before: str, after: str) -> list[str]:
     ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(SECRETS, AROUND, AROUND)
 def test_no_known_secret_survives_in_any_form(secret: str, before: str, after: str) -> None:
     redact = Redactor([secret])
@@ -109,7 +110,7 @@ def test_the_log_leaves_ordinary_text_alone(harmless: str) -> None:
     assert LogRedactor()(harmless) == harmless
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=examples(300))
 @given(
     st.lists(SECRETS, min_size=1, max_size=3),
     st.lists(st.one_of(AROUND, st.integers(0, 2)), min_size=1, max_size=6),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bot import text as texts
 from bot.tools import excerpt
+from tests.shares import examples
 
 ID = "01J8Z3NDEKTSV4RRFFQ69G5FAV"
 FAMILY = "👩\u200d👩\u200d👧\u200d👦"
@@ -23,7 +24,7 @@ def note(content: str) -> int:
     return excerpt.weight(next(line for line in content.split("\n") if "omitted; " in line))
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=examples(400))
 @given(words=TEXTS, room=st.integers(0, 40_000), kept=st.booleans())
 def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
     words: str, room: int, kept: bool
@@ -49,7 +50,7 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_counts_the_rest(
         assert texts.border(words, cut) == cut
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(words=TEXTS, rooms=st.tuples(st.integers(2_000, 40_000), st.integers(0, 30_000)))
 def test_what_is_cut_again_is_the_same_text_with_less_of_it(words: str, rooms: tuple[int, int]) -> None:
     if not excerpt.over(words, rooms[0]):

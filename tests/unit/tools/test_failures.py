@@ -17,6 +17,7 @@ from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools.excerpt import READER, read
 from bot.tools.failures import failure, hints, presentable, timed_out, unfit
+from tests.shares import examples
 
 from .conftest import Says, Workbench
 
@@ -233,7 +234,7 @@ def test_hints_follow_from_exact_words_alone(status: int, stderr: str, words: st
 
 
 @given(path=st.lists(st.from_regex(r"[A-Za-z0-9_字.-]{1,12}", fullmatch=True), min_size=1, max_size=5))
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=examples(60))
 def test_no_absolute_path_is_ever_told(path: list[str]) -> None:
     named = "/" + "/".join(path)
     for form in (

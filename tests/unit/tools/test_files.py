@@ -21,6 +21,7 @@ from bot.tools.builtin import list_dir, read_file, search_files
 from bot.tools.origins import Origins
 from bot.tools.project import Place, Project
 from bot.tools.registry import ToolPorts
+from tests.shares import examples
 
 from .conftest import Workbench
 
@@ -167,7 +168,7 @@ PARTS = st.sampled_from(
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=300,
+    max_examples=examples(300),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_no_path_opens_what_is_elsewhere(linked: Desk, parts: list[str], *, absolute: bool) -> None:

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.tools.permissions.globs import glob, path_glob
+from tests.shares import examples
 
 PIECE = st.text(alphabet="ab*?", max_size=8)
 
 
 @given(pattern=PIECE, words=st.text(alphabet="ab", max_size=10))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_wildcards_match_as_their_definition_says(pattern: str, words: str) -> None:
     def matches(form: str, rest: str) -> bool:
         if not form:

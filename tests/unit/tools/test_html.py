@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.tools.html import text_of
+from tests.shares import examples
 
 
 def test_a_page_becomes_headings_lists_links_and_words() -> None:
@@ -44,7 +45,7 @@ def test_no_page_takes_long(piece: str) -> None:
 
 
 @given(before=st.text(max_size=40), words=st.text(alphabet="abc字 😀", max_size=40))
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=examples(100))
 def test_what_stands_in_a_paragraph_is_never_lost(before: str, words: str) -> None:
     clean = before.replace("<", "").replace("&", "")
     assert " ".join(words.split()) in text_of(f"{clean}<p>{words}</p>", "https://example.org/")

@@ -25,6 +25,7 @@ from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, f
 from bot.tools.permissions.defaults import CORE
 from bot.tools.permissions.patterns import ARGUMENTS
 from bot.tools.permissions.shell import literal_words
+from tests.shares import examples
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
 OPERATOR = Subject("telegram", "7", "operator", ChatKey.parse("telegram:chat:7"))
@@ -396,7 +397,7 @@ def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
 
 
 @given(name=st.text(min_size=1, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_name_that_somebody_gave_themselves_never_changes_a_decision(name: str) -> None:
     every = rules(allow=["run_shell(*, user in slack:U2)"])
     if name != "U2":
@@ -432,7 +433,7 @@ STRICT = {"deny": 0, "ask": 1, "allow": 2}
     lists=st.tuples(_LISTS, _LISTS, _LISTS), asked=_CALLS, who=_WHO, private=st.booleans(),
     levels=st.tuples(st.sampled_from(Taint), st.sampled_from(Taint)),
 )  # fmt: skip
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_less_trusted_text_never_turns_a_question_into_an_allowance(
     lists: tuple[list[str], ...],
     asked: Call,
@@ -451,7 +452,7 @@ def test_less_trusted_text_never_turns_a_question_into_an_allowance(
 
 
 @given(allow=_LISTS, ask=_LISTS, deny=_LISTS, asked=_CALLS, who=_WHO)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_text_of_the_project_never_changes_what_an_operators_rule_says(
     allow: list[str], ask: list[str], deny: list[str], asked: Call, who: list[Subject]
 ) -> None:
@@ -462,7 +463,7 @@ def test_text_of_the_project_never_changes_what_an_operators_rule_says(
 
 
 @given(words=st.text(max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_judging_never_fails_whatever_is_asked(words: str) -> None:
     every = rules(
         allow=["read_file(a/)", "run_shell(git *)", "web_fetch(a.org)"],

@@ -15,6 +15,7 @@ from bot.contracts.identity import ChatKey
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import excerpt, sizing
+from tests.shares import examples
 from tests.unit.tools.conftest import Says, Workbench
 from tests.unit.tools.test_excerpt import FAMILY, TEXTS
 
@@ -52,7 +53,7 @@ async def whole(tools: Workbench, artifact_id: str, **arguments: Any) -> str:
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=TEXTS.filter(bool), limit=st.integers(2_000, 8_000))

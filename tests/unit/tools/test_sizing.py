@@ -14,6 +14,7 @@ from bot.testing.disk import Failure
 from bot.testing.model import tool_use
 from bot.tools import excerpt, sizing
 from bot.tools.context import ToolExecutionContext, tool_scope
+from tests.shares import examples
 from tests.unit.tools.conftest import KEY, Says, Workbench
 from tests.unit.tools.test_excerpt import TEXTS
 
@@ -194,7 +195,7 @@ async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> 
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(answers=st.lists(TEXTS.filter(bool), min_size=1, max_size=12), times=st.sampled_from([1, 20]))

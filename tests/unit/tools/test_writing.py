@@ -21,6 +21,7 @@ from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 from bot.vetting import Vetting
+from tests.shares import examples
 
 from .conftest import Workbench
 
@@ -184,7 +185,7 @@ def test_what_changed_meanwhile_is_not_overwritten(desk: Desk) -> None:
     new=st.text(max_size=5),
     after=st.text(max_size=20),
 )
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=examples(150))
 def test_an_edit_changes_nothing_but_its_passage(before: str, old: str, new: str, after: str) -> None:
     words = before + old + after
     try:
