@@ -23,7 +23,7 @@ help:
 	@echo "make browser  the web page in Chromium, where that and chromedriver are installed; PICTURES=folder keeps pictures"
 	@echo "make check    lint, format, types, imports, house rules"
 	@echo "make wheel    the wheel alone, installed and used on each Python of this machine"
-	@echo "make torture  crash points, fuzz, soak; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
+	@echo "make torture  crash points, fuzz, soak, all examples; SEED=123 makes a run again, SHARD=1/4 runs a quarter"
 	@echo "make bench    measurements; BENCH=--json adds a line for machines, BENCH=--full takes half an hour"
 	@echo "make schema   write .ship/schema anew"
 	@echo "make lock     resolve requirements/*.txt anew (needs uv)"

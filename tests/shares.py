@@ -1,6 +1,5 @@
-"""What `make test` runs of tests that try many cases: a share of them, the same one each time. `make torture` runs them all.
-
-Property tests are scaled by Hypothesis' profile (`--hypothesis-profile=whole` is all of it), other cases are marked.
+"""What `make test` runs of tests that try many cases: a share of them, the same one each time. `make torture`, or `-m torture`,
+runs all examples of property tests, and the other cases, which are marked.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 SHORT, WHOLE = "short", "whole"
 _ALL = 100
@@ -17,12 +16,31 @@ _ALL = 100
 # How long an example takes says how busy the machine is.
 settings.register_profile(SHORT, deadline=None, max_examples=25)
 settings.register_profile(WHOLE, deadline=None, max_examples=_ALL)
-settings.load_profile(SHORT)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("hypothesis_profile"):
+        settings.load_profile(WHOLE if config.option.markexpr == "torture" else SHORT)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With all of their examples, property tests are part of the torture."""
+    if settings.get_current_profile_name() == WHOLE:
+        for item in items:
+            if is_hypothesis_test(getattr(item, "obj", None)):
+                item.add_marker("torture")
 
 
 def examples(whole: int) -> int:
     """So many examples of a property, or what the profile leaves of them: never fewer than 15 of it."""
     return max(min(whole, 15), whole * settings().max_examples // _ALL)
+
+
+@pytest.fixture(params=[3, pytest.param(1, marks=pytest.mark.torture)])
+def stride(request: pytest.FixtureRequest) -> int:
+    """How far apart the places are at which something is tried: each of them is in `make torture`."""
+    return int(request.param)
 
 
 def one_in(few: int, cases: Iterable[Any]) -> list[Any]:

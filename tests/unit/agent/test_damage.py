@@ -15,6 +15,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelRequest
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import reply, text, tool_use
+from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import Look, Provider, thinking, wanderer
 from tests.unit.agent.test_stop import after_restart, history
@@ -64,7 +65,7 @@ async def conversation(bench: Bench, provider: Provider) -> list[bytes]:
     return file_of(bench).read_bytes().splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("lost", range(19))
+@pytest.mark.parametrize("lost", one_in(3, range(19)))
 async def test_a_lost_line_never_makes_a_request_that_is_refused(
     bench: Bench, provider: Provider, lost: int
 ) -> None:
@@ -73,7 +74,7 @@ async def test_a_lost_line_never_makes_a_request_that_is_refused(
     await damaged(bench, provider, [*lines[:lost], *lines[lost + 1 :]])
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_in(3, range(30)))
 async def test_whatever_lines_are_lost_doubled_or_moved_the_conversation_goes_on(
     bench: Bench, provider: Provider, seed: int
 ) -> None:

@@ -24,6 +24,7 @@ from bot.history.memories import Memories, SavedMemory
 from bot.history.transcript import LineType, TranscriptLine
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
+from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_random import THINKING, Judged, as_from_the_beginning, restarted
 from tests.unit.agent.test_rebuilding import again
@@ -87,10 +88,10 @@ def state(bench: Bench) -> Any:
 
 
 async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int
 ) -> None:
     less = 0
-    for seed in range(16):
+    for seed in range(0, 16, stride):
         rng, root = random.Random(seed), tmp_path / str(seed)
         await talked(root / "short", rng, turns=rng.randrange(4, 14))
         shutil.copytree(root / "short", root / "whole")
@@ -114,7 +115,7 @@ async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gi
             assert bench.model.refused == []  # type: ignore[attr-defined]
             await restarted(bench)
             await bench.close()
-    assert less > 6
+    assert less >= 7 // stride
 
 
 async def test_a_long_session_costs_what_is_kept_of_it(
@@ -209,7 +210,7 @@ async def test_with_a_removal_of_long_ago_it_costs_no_more(
     assert read.lines < 60
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", one_in(3, range(12)))
 async def test_what_is_looked_at_for_removals_tells_what_all_lines_do(bench: Bench, seed: int) -> None:
     rng = random.Random(seed)
     bench.configure(model=Judged(), max_messages=rng.choice([4, 60]))

@@ -1,4 +1,4 @@
-"""Thousands of random histories: parallel tools, pauses, crashes, damage, removals, masks, compactions, forks, resumes."""
+"""Random histories, hundreds in `make test`: parallel tools, pauses, crashes, damage, removals, masks, compactions, forks, resumes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.agent import histories
 
-SHORT = 2_000
+SHORT = 500
 LONG = int(os.environ.get("HISTORIES", "100000"))
 PART = 1_000
 

@@ -164,11 +164,11 @@ def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_at_any_call_every_part_is_there_once_or_once_with_a_repeat_that_says_so(
-    tmp_path: Path, when: str, tells: bool, throttled: int
+    tmp_path: Path, when: str, tells: bool, throttled: int, stride: int
 ) -> None:
-    lived, last = False, 0
+    lived, last = False, 1 - stride
     while not lived:
-        last += 1
+        last += stride
         world = World(tmp_path / str(last), tells=tells, throttled=throttled)
         first = Process(world, last, when)
         await first.desk.asked()
@@ -180,11 +180,11 @@ async def test_killed_at_any_call_every_part_is_there_once_or_once_with_a_repeat
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_again_while_it_brings_an_answer_to_its_end(
-    tmp_path: Path, when: str, tells: bool
+    tmp_path: Path, when: str, tells: bool, stride: int
 ) -> None:
-    lived, last = False, 0
+    lived, last = False, 1 - stride
     while not lived:
-        last += 1
+        last += stride
         world = World(tmp_path / str(last), tells=tells)
         first = Process(world, 9, "after")
         await first.desk.asked()

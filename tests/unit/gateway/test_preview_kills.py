@@ -92,11 +92,11 @@ async def checked(world: Wall) -> None:
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_at_any_call_the_answer_is_there_once_and_nothing_dangles(
-    tmp_path: Path, when: str, tells: bool
+    tmp_path: Path, when: str, tells: bool, stride: int
 ) -> None:
-    lived, last = False, 0
+    lived, last = False, 1 - stride
     while not lived:
-        last += 1
+        last += stride
         world = Wall(tmp_path / str(last), tells=tells)
         first = Process(world, last, when, **OPTIONS)
         await first.desk.asked()
@@ -107,10 +107,10 @@ async def test_killed_at_any_call_the_answer_is_there_once_and_nothing_dangles(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_killed_again_while_it_goes_on(tmp_path: Path, when: str) -> None:
-    lived, last = False, 0
+async def test_killed_again_while_it_goes_on(tmp_path: Path, when: str, stride: int) -> None:
+    lived, last = False, 1 - stride
     while not lived:
-        last += 1
+        last += stride
         world = Wall(tmp_path / str(last), tells=True)
         first = Process(world, 6, "after", **OPTIONS)
         await first.desk.asked()
@@ -123,11 +123,11 @@ async def test_killed_again_while_it_goes_on(tmp_path: Path, when: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_at_any_call_a_turn_without_an_answer_leaves_nothing_that_goes_on(
-    tmp_path: Path, when: str
+    tmp_path: Path, when: str, stride: int
 ) -> None:
-    lived, last = False, 0
+    lived, last = False, 1 - stride
     while not lived:
-        last += 1
+        last += stride
         world = Wall(tmp_path / str(last), tells=True)
         first = Process(world, last, when, **OPTIONS)
         await first.desk.asked()
@@ -207,11 +207,11 @@ async def work_on(desk: Desk) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_killed_at_any_call_what_was_at_work_is_one_message_that_goes_on_no_more(
-    tmp_path: Path, when: str
+    tmp_path: Path, when: str, stride: int
 ) -> None:
-    lived, last = False, 0
+    lived, last = False, 1 - stride
     while not lived:
-        last += 1
+        last += stride
         world = Wall(tmp_path / str(last), tells=True)
         first = Process(world, last, when, **OPTIONS)
         await first.desk.asked()

@@ -64,10 +64,10 @@ def run(folder: Path, when: str, limit: int, count: int, at: int) -> bool:
     return signal == 9
 
 
-def main(folder: str, when: str, limit: str, count: str) -> None:
+def main(folder: str, when: str, limit: str, count: str, stride: str) -> None:
     at = 1
     while run(Path(folder), when, int(limit), int(count), at):
-        at += 1
+        at += int(stride)
 
 
 main(*sys.argv[1:])
