@@ -26,7 +26,7 @@ LOOK_EVERY = 1.0  # seconds between two looks at the file
 LOCK_SECONDS = 10.0
 
 
-class Lists(BaseModel):
+class ChannelLists(BaseModel):
     """The lists of one channel."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -41,11 +41,11 @@ class _File(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     v: int = 1
-    channels: dict[str, Lists] = {}
+    channels: dict[str, ChannelLists] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingUser:
     """Somebody who wrote to the bot and is not let in. `ts` in milliseconds."""
 
     channel: str
@@ -83,11 +83,11 @@ class AccessList:
         channels = self._file.channels.items()
         return frozenset(f"{channel}:{user_id}" for channel, lists in channels for user_id in lists.operators)
 
-    def pending(self) -> list[Asked]:
+    def pending(self) -> list[PendingUser]:
         """Those who asked, newest first."""
         self._look()
         asked = [
-            Asked(channel, user_id, ts)
+            PendingUser(channel, user_id, ts)
             for channel, lists in self._file.channels.items()
             for user_id, ts in lists.pending.items()
         ]
@@ -96,7 +96,7 @@ class AccessList:
     def allow(self, channel: str, user_id: str) -> None:
         """Let an id in. Blocking, as are `block`, `appoint` and `note`; all raise `errors.StorageError`."""
 
-        def change(lists: Lists) -> None:
+        def change(lists: ChannelLists) -> None:
             _forget(lists, user_id)
             lists.allow.append(user_id)
 
@@ -105,7 +105,7 @@ class AccessList:
     def block(self, channel: str, user_id: str) -> None:
         """Keep an id out, whatever the other lists say."""
 
-        def change(lists: Lists) -> None:
+        def change(lists: ChannelLists) -> None:
             _forget(lists, user_id)
             if user_id in lists.operators:
                 lists.operators.remove(user_id)
@@ -116,7 +116,7 @@ class AccessList:
     def appoint(self, channel: str, user_id: str) -> None:
         """Make an id an operator's, unless it is kept out; the newest count."""
 
-        def change(lists: Lists) -> None:
+        def change(lists: ChannelLists) -> None:
             if user_id not in lists.block and user_id not in lists.operators:
                 lists.operators[:] = [*lists.operators, user_id][-MOST_OPERATORS:]
 
@@ -126,7 +126,7 @@ class AccessList:
         """Remember that a stranger asked."""
         now = int(self._clock.now() * 1000)
 
-        def change(lists: Lists) -> None:
+        def change(lists: ChannelLists) -> None:
             if user_id in lists.allow or user_id in lists.block:
                 return
             lists.pending.pop(user_id, None)
@@ -136,9 +136,9 @@ class AccessList:
 
         self._change(channel, change)
 
-    def _of(self, channel: str) -> Lists:
+    def _of(self, channel: str) -> ChannelLists:
         self._look()
-        return self._file.channels.get(channel) or Lists()
+        return self._file.channels.get(channel) or ChannelLists()
 
     def _look(self) -> None:
         now = self._clock.monotonic()
@@ -175,7 +175,7 @@ class AccessList:
             return None
         return (found.st_mtime_ns, found.st_ino, found.st_size)
 
-    def _change(self, channel: str, change: Callable[[Lists], None]) -> None:
+    def _change(self, channel: str, change: Callable[[ChannelLists], None]) -> None:
         import filelock
 
         try:
@@ -184,7 +184,7 @@ class AccessList:
             with filelock.FileLock(lock, timeout=LOCK_SECONDS, mode=0o600):
                 self._load()
                 file = self._file.model_copy(deep=True)
-                change(file.channels.setdefault(channel, Lists()))
+                change(file.channels.setdefault(channel, ChannelLists()))
                 if file != self._file:
                     self._disk.replace(self._path, _bytes(file))
                     self._load()
@@ -213,7 +213,7 @@ class Operators(Collection[str]):
         return len(self._named | self._lists.operators())
 
 
-def _forget(lists: Lists, user_id: str) -> None:
+def _forget(lists: ChannelLists, user_id: str) -> None:
     lists.pending.pop(user_id, None)
     for names in (lists.allow, lists.block):
         if user_id in names:

@@ -15,16 +15,16 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, stops, text
+from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, shutdown_signals, text
 from bot.composition import build_agent, build_channels, build_mcp, build_services, gateway_deps, model_name
 from bot.contracts.channel import Invites
 from bot.dashboard.server import Dashboard
 from bot.gateway.builder import build_agent_services, build_gateway
 from bot.gateway.operations.losses import Losses
 from bot.gateway.operations.watchdog import ChannelWatchdog
+from bot.lifecycle import Environment, Gateway, Say, serving
 from bot.maintenance import MaintenanceJobs
 from bot.rss_monitor import RssMonitor
-from bot.serving import Environment, Gateway, Say, serving
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import findings
 
@@ -89,7 +89,7 @@ def assemble(
             shown.token,
             gateway.parts,
             server=services.connections.server(),
-            holder=ports.pid_on,
+            holder=ports.port_owner,
             user_of=ports.user_of,
         )
         gateway = replace(gateway, dashboard=page)
@@ -119,7 +119,7 @@ async def _started(
     """Configuration, locks, log and gateway of a folder, serving for the block. `signals` listens for stops from the
     moment on when something may have to be drained.
     """
-    settings = config.load(root, discovery.manifests(), os.environ, findings.wrong)
+    settings = config.load(root, discovery.manifests(), os.environ, findings.mistakes)
     names = [name for name in settings.enabled if only is None or name in only]
     environment = environment or Environment()
     manifests = discovery.manifests()
@@ -131,7 +131,7 @@ async def _started(
     with contextlib.ExitStack() as around:
         around.enter_context(instance.held(settings.home))
         around.enter_context(instance.tokens_held(tokens, settings.root))
-        hidden_paths.forget(settings.root)
+        hidden_paths.remove_saved_names(settings.root)
         redact = LogRedactor(settings.secrets)
         log = JsonlLog(
             settings.home / "logs",
@@ -174,13 +174,15 @@ def settle_memory() -> None:
 async def run(root: Path, environment: Environment | None = None) -> int:
     """`shipmate run`: the gateway in the foreground until SIGTERM or SIGINT. Raises `errors.ShipmateError`."""
     stop = asyncio.Event()
-    with stops.at_once():
+    with shutdown_signals.at_once():
         await _run(root, stop, environment)
     return 0
 
 
 async def _run(root: Path, stop: asyncio.Event, environment: Environment | None) -> None:
-    async with _started(root, _print, stop, environment=environment, signals=stops.draining) as gateway:
+    async with _started(
+        root, _print, stop, environment=environment, signals=shutdown_signals.draining
+    ) as gateway:
         if not stop.is_set():
             llm = gateway.settings.llm
             if llm.provider == "demo":

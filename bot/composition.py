@@ -29,6 +29,7 @@ from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.journal import Journal
 from bot.contracts.questions import Questions
 from bot.contracts.tools import Skills
+from bot.disk_reserve import DiskReserve, ReservedDisk
 from bot.gateway.attachments.reader import Limits as FileLimits
 from bot.gateway.builder import AgentServices, GatewayDeps, GatewaySettings
 from bot.gateway.jobs.due import JobLimits
@@ -41,25 +42,26 @@ from bot.history.names import encode
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
+from bot.lifecycle import Environment
 from bot.llm import factory
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
-from bot.llm.windows import Windows
-from bot.reserve import Reserve, ReservedDisk
-from bot.serving import Environment
+from bot.llm.windows import ContextWindows
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
+from bot.tools.call_watcher import CallWatcher
+from bot.tools.command_limits import CommandLimits
 from bot.tools.dispatch import Dispatcher
+from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.limits import Limits
 from bot.tools.mcp.servers import McpServers
-from bot.tools.origins import Origins
-from bot.tools.permissions import Narrowing, Paths, Rules
-from bot.tools.permissions.code import border
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.protected_code import protected_code
+from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.skill_allowlist import SkillAllowlist
 from bot.tools.policy import Policy as ToolPolicy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
-from bot.tools.watching import Watched
 from bot.vetting import Vetting
 
 FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "search_files"})
@@ -84,10 +86,10 @@ class Services:
     memory_files: NoteStore
     model: WatchedModel
     learned: LearnedFile
-    windows: Windows
+    windows: ContextWindows
     lists: AccessList
     operators: Operators
-    reserve: Reserve
+    reserve: DiskReserve
     connections: Connections
     vetting: Vetting
 
@@ -100,7 +102,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     redact, manifests = Redactor(settings.secrets), discovery.manifests()
     lists = AccessList(home / ACCESS_FILE, disk, clock)
     starters = {f"{name}:{one}" for name in settings.enabled for one in manifests[name].operators}
-    reserve = Reserve(home / "reserve", log)
+    reserve = DiskReserve(home / "reserve", log)
     lasting = ReservedDisk(disk, reserve)
     return Services(
         settings,
@@ -121,7 +123,9 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
         NoteStore(home / "memory", disk=disk, redact=redact),
         build_model(settings, environment, log),
         learned,
-        Windows(learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens),
+        ContextWindows(
+            learned, log=log, model=llm.model, configured=llm.context_window, max_tokens=llm.max_tokens
+        ),
         lists,
         Operators(settings.operators | starters, lists),
         reserve,
@@ -153,7 +157,7 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
         services.operators,
         settings.name,
         settings.llm.model if settings.llm.provider != "demo" else "the demo model",
-        ports.pid_on,
+        ports.port_owner,
         ports.user_of,
         appoint,
         services.connections.server,
@@ -209,7 +213,7 @@ def build_tool_ports(
             root,
             required=shell.isolation == "required",
             network=shell.network,
-            limits=Limits(**shell.limits.model_dump()),
+            limits=CommandLimits(**shell.limits.model_dump()),
             code=project.code,
             vetting=services.vetting,
         ),
@@ -218,7 +222,7 @@ def build_tool_ports(
         catalog=mcp,
         permalink=gateway.memberships.permalink,
         jobs=gateway.jobs,
-        origins=Origins(
+        origins=FileProvenance(
             root, services.settings.home / "origins.json", services.operators, services.environment.disk
         ),
         vetting=services.vetting,
@@ -311,7 +315,7 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
         log_content=services.settings.llm.log_messages,
         redact=services.redact,
         artifacts=services.artifacts,
-        around=Watched(
+        around=CallWatcher(
             ActionRecorder(build_policy(services, registry, gateway.approvals), registry),
             registry,
             gateway.delivery.progress,
@@ -343,7 +347,7 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
     paths, zone = Paths(str(settings.root), read_link), settings.schedule.timezone
     return ToolPolicy(
         registry,
-        Rules(paths, border(settings.root), **settings.permissions.model_dump()),
+        Rules(paths, protected_code(settings.root), **settings.permissions.model_dump()),
         paths,
         operators=services.operators,
         zone=UTC if zone == "UTC" else ZoneInfo(zone),
@@ -351,7 +355,7 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
         log=services.log,
         redact=services.redact,
         approvals=approvals,
-        narrowing=Narrowing(
+        narrowing=SkillAllowlist(
             SkillFolder(settings.root, settings.skills.paths, services.log, services.vetting), paths
         ),
         vetting=services.vetting,

@@ -38,7 +38,7 @@ def connections(open_files: int) -> int:
     return max(8, min(_MOST_CONNECTIONS, (open_files - _OTHERS) // 2))
 
 
-class Reserve:
+class DescriptorReserve:
     """Descriptors that are kept open for nothing, and given up one after the other where the process has no others. It is
     the process's own, as its limit is; threads may share it.
     """
@@ -76,4 +76,4 @@ class Reserve:
             return True
 
 
-RESERVE = Reserve()
+RESERVE = DescriptorReserve()

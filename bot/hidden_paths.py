@@ -46,11 +46,11 @@ def hidden(root: Path, path: Path) -> bool:
     return not path.is_relative_to(root) or any_hidden(path.relative_to(root).parts)
 
 
-Own = Mapping[str, str | None]
+HiddenNames = Mapping[str, str | None]
 """What of ours is in a folder by name: where a link leads, None for what is none."""
 
 
-def own(root: Path) -> Own:
+def hidden_names(root: Path) -> HiddenNames:
     """What of ours is in the project's folder itself."""
     return {path.name: _leads(path) for path in root.iterdir() if is_hidden(path.name)}
 
@@ -62,12 +62,12 @@ def _leads(path: Path) -> str | None:
         return None
 
 
-def set_aside(root: Path, known: Own) -> dict[str, str]:
+def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
     """Give another name to what has one of ours and is not known: a command must not give us settings or secrets of its
     making. A link, which no wall can cover, is put back as it was. Returns the new names by the old ones.
     """
     moved: dict[str, str] = {}
-    for name, leads in sorted(own(root).items()):
+    for name, leads in sorted(hidden_names(root).items()):
         if name in known and known[name] in {None, leads}:
             continue
         aside = f"refused-{name.lstrip('.')}-{secrets.token_hex(3)}"
@@ -82,7 +82,7 @@ def set_aside(root: Path, known: Own) -> dict[str, str]:
     return moved
 
 
-def note(root: Path, known: Own) -> None:
+def save_names(root: Path, known: HiddenNames) -> None:
     """Have on disk what is ours while commands run, for a start after a kill. Raises OSError."""
     place = root / _HOME / _NOTE
     if not place.parent.is_dir():
@@ -96,7 +96,7 @@ def note(root: Path, known: Own) -> None:
     scratch.replace(place)
 
 
-def forget(root: Path) -> None:
+def remove_saved_names(root: Path) -> None:
     """No command runs any more."""
     (root / _HOME / _NOTE).unlink(missing_ok=True)
 

@@ -10,12 +10,12 @@ from bot import errors
 from bot.agent.pool import AgentPool
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Journal
+from bot.disk_reserve import DiskReserve
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.llm.health import WatchedModel
-from bot.reserve import Reserve
 from bot.rss_monitor import LOOK_EVERY, RssMonitor
-from bot.schedule import Chore
-from bot.system import Steady
+from bot.schedule import PeriodicJob
+from bot.system import JumpSafeClock
 
 IDLE_SECONDS = 1_800.0
 TEND_SECONDS = 10.0
@@ -33,19 +33,19 @@ KEEP_FAILED_SECONDS = 30 * 86_400.0
 """For dead letters and what could not be delivered: operators look at it."""
 
 
-class Swept(Protocol):
+class SweepableLog(Protocol):
     """The operator's log, as far as it is tidied (`bot.telemetry.JsonlLog`)."""
 
     def sweep(self, days: int) -> int: ...
 
 
-class Aging(Protocol):
+class SweepableArtifacts(Protocol):
     """Large tool results, as far as they are tidied (`bot.history.artifacts.ArtifactStore`)."""
 
     async def sweep(self, days: float) -> int: ...
 
 
-class Servers(Protocol):
+class ServerStates(Protocol):
     """MCP servers, as far as operators hear of them (`bot.tools.mcp.servers.McpServers`)."""
 
     def lasting(self, seconds: float) -> Mapping[str, str]: ...
@@ -71,10 +71,10 @@ class MaintenanceJobs:
         model: WatchedModel,
         memory: RssMonitor,
         reports: OperatorAlerts,
-        logs: Swept,
-        artifacts: Aging,
-        servers: Servers,
-        reserve: Reserve,
+        logs: SweepableLog,
+        artifacts: SweepableArtifacts,
+        servers: ServerStates,
+        reserve: DiskReserve,
         lanes: Resumes,
         clock: Clock,
         log: Log,
@@ -90,18 +90,18 @@ class MaintenanceJobs:
         self._servers = servers
         self._reserve = reserve
         self._lanes = lanes
-        self._steady = Steady(clock)
+        self._steady = JumpSafeClock(clock)
         self._log = log
 
-    def all(self) -> list[Chore]:
+    def all(self) -> list[PeriodicJob]:
         return [
-            Chore("look at the memory", LOOK_EVERY, self._memory.look),
-            Chore("see whether the disk has room", PROBE_SECONDS, self.look_at_the_disk),
-            Chore("see whether the journal writes", PROBE_SECONDS, self.probe),
-            Chore("see whether the model is back", ASK_SECONDS, self.ask),
-            Chore("look after MCP servers", ASK_SECONDS, self.look_after_servers),
-            Chore("evict idle chats", 300, self.evict),
-            Chore("compact quiet chats", TEND_SECONDS, self._agent.tend),
+            PeriodicJob("look at the memory", LOOK_EVERY, self._memory.look),
+            PeriodicJob("see whether the disk has room", PROBE_SECONDS, self.look_at_the_disk),
+            PeriodicJob("see whether the journal writes", PROBE_SECONDS, self.probe),
+            PeriodicJob("see whether the model is back", ASK_SECONDS, self.ask),
+            PeriodicJob("look after MCP servers", ASK_SECONDS, self.look_after_servers),
+            PeriodicJob("evict idle chats", 300, self.evict),
+            PeriodicJob("compact quiet chats", TEND_SECONDS, self._agent.tend),
             self._shared("sweep the journal", 3_600, self.sweep_journal),
             self._shared("sweep old logs", 6 * 3_600, self.sweep_logs),
             self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),
@@ -176,7 +176,7 @@ class MaintenanceJobs:
     async def sweep_artifacts(self) -> None:
         await self._artifacts.sweep(KEEP_ARTIFACT_DAYS)
 
-    def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> Chore:
+    def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> PeriodicJob:
         """A chore that only one process does in each of its intervals."""
 
         async def leased() -> None:
@@ -191,4 +191,4 @@ class MaintenanceJobs:
                 return
             await run()
 
-        return Chore(name, seconds, leased)
+        return PeriodicJob(name, seconds, leased)

@@ -19,7 +19,7 @@ Address = tuple[str, int]
 """Host and port of one end of a connection."""
 
 
-def pid_on(port: int, proc: Path = Path("/proc")) -> int | None:
+def port_owner(port: int, proc: Path = Path("/proc")) -> int | None:
     """The process that listens on a TCP port; None where it cannot be seen."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
     if not sockets:

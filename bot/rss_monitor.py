@@ -50,7 +50,7 @@ def _darwin(library: Any = None) -> int | None:
     return int(struct.unpack_from("=QQ", buffer)[1]) if got == _TASK_INFO_SIZE else None
 
 
-class Collector:
+class GarbageCollector:
     """Full collections, as long as they stop nobody for long.
 
     They run where they are asked for, on the event loop: what they finalise belongs to it, and on another thread
@@ -109,7 +109,7 @@ def one_heap() -> bool:
     return bool(option(_M_ARENA_MAX, 1))
 
 
-class Watcher(Protocol):
+class TroubleReporter(Protocol):
     """Who is told of spells of trouble (`bot.gateway.operations.alerts.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: str) -> bool: ...
@@ -133,7 +133,7 @@ class RssMonitor:
         limit_mb: int,
         caches: Iterable[Cache],
         *,
-        reports: Watcher,
+        reports: TroubleReporter,
         clock: Clock,
         log: Log,
         read: Callable[[], int | None] = resident,
@@ -145,7 +145,7 @@ class RssMonitor:
         self._log = log
         self._read = read
         self._give_back = give_back
-        self._collector = Collector(clock)
+        self._collector = GarbageCollector(clock)
         self._tight = False
         self.full = False
         """Whether the process is over its limit."""

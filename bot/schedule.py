@@ -22,7 +22,7 @@ _SLACK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class PeriodicJob:
     """Something to be done every `seconds`. What it raises is logged; the next time comes all the same."""
 
     name: str
@@ -30,10 +30,10 @@ class Chore:
     run: Callable[[], Awaitable[None]]
 
 
-class Housekeeping:
+class PeriodicScheduler:
     """Runs chores while the gateway runs."""
 
-    def __init__(self, chores: list[Chore], log: Log) -> None:
+    def __init__(self, chores: list[PeriodicJob], log: Log) -> None:
         self._log = log
         self._look: asyncio.TimerHandle | None = None
         self._scheduler = AsyncIOScheduler(
@@ -76,6 +76,6 @@ class Housekeeping:
         )
 
 
-async def _done(chore: Chore) -> None:
+async def _done(chore: PeriodicJob) -> None:
     # APScheduler awaits what is a coroutine function by itself, and nothing that only returns a coroutine.
     await chore.run()

@@ -32,7 +32,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class Steady:
+class JumpSafeClock:
     """The time of day, as far as it has passed since this was made: where a clock is set forward meanwhile, nothing
     gets old at once.
     """

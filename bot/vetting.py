@@ -19,9 +19,16 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.environment import Disk, Log
 from bot.hidden_paths import hidden
-from bot.instructing import Instructing, Said, Standing, digest, folded, instructing
+from bot.instruction_files import (
+    FileVersion,
+    InstructionFileSet,
+    TrustState,
+    digest,
+    find_instruction_files,
+    folded,
+)
 
-WAITS = (
+NOT_VETTED = (
     "a command has made or changed it, so it is no instruction until an operator has it written with write_file, whole, "
     "or somebody saves it on the machine"
 )
@@ -29,18 +36,18 @@ _V, _KNOWN, _WAITING, _MET = "v", "known", "waiting", "met"
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _UnvettedVersion:
     """What waits under a name, and whether something else held there before: then commands still do not change it."""
 
     digest: str
     saved: int
     kept: bool
 
-    def fits(self, said: Said) -> bool:
+    def fits(self, said: FileVersion) -> bool:
         return (self.digest, self.saved) == (said.digest, said.saved)
 
 
-_Waits = Mapping[str, frozenset[_Waiting]]
+_Waits = Mapping[str, frozenset[_UnvettedVersion]]
 """By name; where letters differ in case or form alone, there may be several."""
 
 
@@ -54,17 +61,17 @@ class _State:
     one holds.
     """
 
-    def waits(self, name: str, said: Said) -> _Waiting | None:
+    def waits(self, name: str, said: FileVersion) -> _UnvettedVersion | None:
         return next((one for one in self.waiting.get(name, ()) if one.fits(said)), None)
 
-    def standing(self, name: str, said: Said) -> Standing:
+    def standing(self, name: str, said: FileVersion) -> TrustState:
         if self.known is not None:
             if said.digest in self.known.get(name, ()):
-                return Standing.FOLLOWED
-            return Standing.KEPT if name in self.known else Standing.LOOSE
+                return TrustState.FOLLOWED
+            return TrustState.KEPT if name in self.known else TrustState.LOOSE
         if (waits := self.waits(name, said)) is not None:
-            return Standing.KEPT if waits.kept else Standing.LOOSE
-        return Standing.FOLLOWED if self.met is None or name in self.met else Standing.LOOSE
+            return TrustState.KEPT if waits.kept else TrustState.LOOSE
+        return TrustState.FOLLOWED if self.met is None or name in self.met else TrustState.LOOSE
 
 
 class Vetting:
@@ -91,12 +98,12 @@ class Vetting:
         self._state = _State()
         self._loaded = False
 
-    def instructing(self) -> Instructing:
+    def find_instruction_files(self) -> InstructionFileSet:
         """The files that instruct, or would."""
         with self._ready():
             return self._look(self._state)
 
-    def begin(self) -> Instructing:
+    def begin(self) -> InstructionFileSet:
         """A command begins: what instructs. Raises OSError where that cannot be kept for a start after a kill."""
         with self._ready():
             state = self._state
@@ -106,10 +113,10 @@ class Vetting:
                 waiting: _Waits = state.waiting
                 for path, said in found.said.items():
                     name = self._name(path)
-                    if self._standing(state, path, said) is Standing.FOLLOWED:
+                    if self._standing(state, path, said) is TrustState.FOLLOWED:
                         known[name] = known.get(name, frozenset()) | {said.digest}
                     elif state.waits(name, said) is None:
-                        waiting = _added(waiting, name, _Waiting(said.digest, said.saved, kept=False))
+                        waiting = _added(waiting, name, _UnvettedVersion(said.digest, said.saved, kept=False))
                 self._change(_State(known, waiting, state.met))
             return found
 
@@ -119,7 +126,7 @@ class Vetting:
             return self._compare(last=last) if self._state.known is not None else []
 
     def read(self, path: Path, look: Callable[[], tuple[bytes, int]]) -> bytes:
-        """What a file says, read under this name by `look`, which gives its bytes and when it was saved. Raises `Waits`, and
+        """What a file says, read under this name by `look`, which gives its bytes and when it was saved. Raises `NotVetted`, and
         what `look` raises.
         """
         while True:
@@ -130,11 +137,11 @@ class Vetting:
                 return raw
 
     def hold(self, path: Path, raw: bytes, saved: int) -> None:
-        """Whether what was read under this name holds. Raises `Waits`; says nothing where `changes` was another one before."""
+        """Whether what was read under this name holds. Raises `NotVetted`; says nothing where `changes` was another one before."""
         with self._ready():
-            standing = self._standing(self._state, path, Said(digest(raw), saved, read=True))
-        if standing is not Standing.FOLLOWED:
-            raise Waits(WAITS)
+            standing = self._standing(self._state, path, FileVersion(digest(raw), saved, read=True))
+        if standing is not TrustState.FOLLOWED:
+            raise NotVetted(NOT_VETTED)
 
     @contextlib.contextmanager
     def writing(self, path: Path, data: bytes, *, whole: bool) -> Iterator[None]:
@@ -152,8 +159,10 @@ class Vetting:
                 for one, said in self._look(old).said.items()
                 if Path(os.path.realpath(one)) == real
             }
-            if not whole and any(self._standing(old, *one) is not Standing.FOLLOWED for one in here.values()):
-                raise errors.ToolError(f"{path.name} cannot be edited: {WAITS}.")
+            if not whole and any(
+                self._standing(old, *one) is not TrustState.FOLLOWED for one in here.values()
+            ):
+                raise errors.ToolError(f"{path.name} cannot be edited: {NOT_VETTED}.")
             yield
             waiting = {
                 name: left
@@ -182,38 +191,40 @@ class Vetting:
         told: list[str] = []
         for path, said in found.said.items():
             standing = self._standing(state, path, said)
-            if standing is Standing.FOLLOWED:
+            if standing is TrustState.FOLLOWED:
                 continue
             name = self._name(path)
             old = state.waits(name, said)
-            kept = standing is Standing.KEPT or (old is not None and old.kept)
-            waiting = _added(waiting, name, old or _Waiting(said.digest, said.saved, kept))
+            kept = standing is TrustState.KEPT or (old is not None and old.kept)
+            waiting = _added(waiting, name, old or _UnvettedVersion(said.digest, said.saved, kept))
             if said.read and old is None:
                 told.append(self._shown(path))
         met = frozenset(map(self._name, found.said)) if found.cut else None
         for shown in told:
             if self._log is not None:
-                self._log.write("prompt", f"an instruction file waits: {WAITS}", level="warn", file=shown)
+                self._log.write(
+                    "prompt", f"an instruction file waits: {NOT_VETTED}", level="warn", file=shown
+                )
         # Where it cannot be written, what was known is on the disk still: the next start compares with that.
         with contextlib.suppress(OSError):
             self._change(_State(None if last else state.known, waiting, met))
         return sorted(told)
 
-    def _look(self, state: _State) -> Instructing:
-        return instructing(
+    def _look(self, state: _State) -> InstructionFileSet:
+        return find_instruction_files(
             self._root,
             self._more,
             self._skills,
             lambda path, said: self._standing(state, path, said),
         )
 
-    def _standing(self, state: _State, path: Path, said: Said) -> Standing:
+    def _standing(self, state: _State, path: Path, said: FileVersion) -> TrustState:
         real = Path(os.path.realpath(path))
         if hidden(self._root, real):
             if not self._reached(path):
-                return Standing.FOLLOWED
+                return TrustState.FOLLOWED
             if real.is_relative_to(self._root):
-                return Standing.LOOSE  # anybody's words, and written without anybody's yes
+                return TrustState.LOOSE  # anybody's words, and written without anybody's yes
         return state.standing(self._name(path), said)
 
     def _reached(self, path: Path) -> bool:
@@ -259,7 +270,9 @@ class Vetting:
                 if known is None
                 else {str(name): frozenset(map(str, one)) for name, one in known.items()},
                 {
-                    str(name): frozenset(_Waiting(str(one[0]), int(one[1]), bool(one[2])) for one in waits)
+                    str(name): frozenset(
+                        _UnvettedVersion(str(one[0]), int(one[1]), bool(one[2])) for one in waits
+                    )
                     for name, waits in about.get(_WAITING, {}).items()
                 },
                 None if met is None else frozenset(map(str, met)),
@@ -287,9 +300,9 @@ class Vetting:
         return os.fsencode(shown).decode(errors="replace")
 
 
-class Waits(errors.ShipmateError):
+class NotVetted(errors.ShipmateError):
     """An instruction file that a command has made or changed, and nobody taken over."""
 
 
-def _added(waiting: _Waits, name: str, one: _Waiting) -> dict[str, frozenset[_Waiting]]:
+def _added(waiting: _Waits, name: str, one: _UnvettedVersion) -> dict[str, frozenset[_UnvettedVersion]]:
     return {**waiting, name: waiting.get(name, frozenset()) | {one}}

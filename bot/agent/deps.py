@@ -24,7 +24,7 @@ from bot.contracts.tasks import TaskEvents, Unwatched
 from bot.contracts.tools import Skills
 from bot.history.memories import Memories
 from bot.history.transcript import Transcript
-from bot.llm.windows import Windows
+from bot.llm.windows import ContextWindows
 from bot.tools.dispatch import Dispatcher
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
@@ -62,7 +62,7 @@ class AgentDeps:
     """Decides which instruction files hold."""
     max_messages: int = 60
     max_injected: int = 120
-    windows: Windows = field(default_factory=Windows)
+    windows: ContextWindows = field(default_factory=ContextWindows)
     """Context windows and output limits of models, in tokens."""
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""

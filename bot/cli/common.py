@@ -74,7 +74,7 @@ def settings(root: Path) -> Settings:
     from bot import config
     from bot.tools import findings
 
-    return config.load(root, manifests(), os.environ, findings.wrong)
+    return config.load(root, manifests(), os.environ, findings.mistakes)
 
 
 def now() -> float:

@@ -24,7 +24,7 @@ Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LineFilter:
     """Which lines to show."""
 
     chat: str | None = None
@@ -42,7 +42,7 @@ class Wanted:
 
 
 @dataclass
-class Reader:
+class LogReader:
     """Reads what is there, and at each further call what has come since."""
 
     folder: Path
@@ -95,8 +95,8 @@ def logs(
 ) -> None:
     """The operator's log."""
     start = None if since is None else timestamp(moment(since))
-    wanted = Wanted(chat, request, _level(level), start)
-    reader = Reader(root / HOME / "logs", first_day=(start or "")[:10])
+    wanted = LineFilter(chat, request, _level(level), start)
+    reader = LogReader(root / HOME / "logs", first_day=(start or "")[:10])
     show = _show_json if as_json else _show
     found = ((text, line) for text, line in reader.lines() if wanted(line))
     for text, line in deque(found, FOLLOW_FROM) if follow and start is None else found:
@@ -110,7 +110,7 @@ def logs(
             return
 
 
-async def _follow(reader: Reader, wanted: Wanted, show: Callable[[str, Line], None]) -> None:
+async def _follow(reader: LogReader, wanted: LineFilter, show: Callable[[str, Line], None]) -> None:
     from bot.system import SystemClock
 
     clock = SystemClock()

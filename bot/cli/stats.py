@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, moment, say, say_json
-from bot.cli.logs import Line, Reader, Wanted, timestamp
+from bot.cli.logs import Line, LineFilter, LogReader, timestamp
 
 TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 SHOWN = 10
@@ -18,7 +18,7 @@ SHOWN = 10
 
 
 @dataclass
-class Sums:
+class UsageTotals:
     """What the lines of a chat, or of all, add up to."""
 
     turns: int = 0
@@ -89,14 +89,14 @@ def stats(
 ) -> None:
     """Tokens, cache share, cost, errors and latency, as far back as the log goes."""
     start = None if since is None else timestamp(moment(since))
-    wanted = Wanted(chat, since=start)
-    reader = Reader(root / HOME / "logs", first_day=(start or "")[:10])
-    whole, chats = Sums(), dict[str, Sums]()
+    wanted = LineFilter(chat, since=start)
+    reader = LogReader(root / HOME / "logs", first_day=(start or "")[:10])
+    whole, chats = UsageTotals(), dict[str, UsageTotals]()
     for _, line in reader.lines():
         if wanted(line):
             whole.take(line)
             if line.get("chatKey"):
-                chats.setdefault(str(line["chatKey"]), Sums()).take(line)
+                chats.setdefault(str(line["chatKey"]), UsageTotals()).take(line)
     if reader.unreadable:
         complain(f"{reader.unreadable} lines cannot be read and were left out.")
     if as_json:
@@ -112,7 +112,7 @@ def stats(
             say(f"  {name}: {sums.turns} turns, {_share(sums)} from the cache, {_cost(sums)}")
 
 
-def _show(sums: Sums) -> None:
+def _show(sums: UsageTotals) -> None:
     say(f"turns    {sums.turns}" + (f", {sums.failed} of them failed" if sums.failed else ""))
     failures = ", ".join(f"{name} {count}" for name, count in sums.errors.most_common())
     models = ", ".join(f"{name} {count}" for name, count in sums.models.most_common())
@@ -127,11 +127,11 @@ def _show(sums: Sums) -> None:
         say(f"latency  {p50:,.0f} ms (p50), {p99:,.0f} ms (p99)")
 
 
-def _share(sums: Sums) -> str:
+def _share(sums: UsageTotals) -> str:
     return f"{sums.tokens['cacheReadTokens'] / sums.prompt:.0%}" if sums.prompt else "none"
 
 
-def _cost(sums: Sums) -> str:
+def _cost(sums: UsageTotals) -> str:
     return f"${sums.cost:.2f}" + (f", and {sums.unpriced} answers of unknown price" if sums.unpriced else "")
 
 

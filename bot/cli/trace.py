@@ -13,8 +13,8 @@ import typer
 from bot import errors
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json
 from bot.cli.history import _Complaints
-from bot.cli.logs import Reader, Wanted, timestamp
-from bot.cli.stats import Sums
+from bot.cli.logs import LineFilter, LogReader, timestamp
+from bot.cli.stats import UsageTotals
 
 if TYPE_CHECKING:
     from bot.gateway.receipt import Path as TurnPath
@@ -36,7 +36,7 @@ _TELLS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TraceEvent:
     """Something that happened: when (ISO 8601, UTC), where that is written, and what it was."""
 
     at: str
@@ -54,7 +54,7 @@ def trace(
     asked = request_id.upper()
     path = asyncio.run(_path(root, asked))
     turn = path.request_id if path is not None else asked
-    sums = Sums()
+    sums = UsageTotals()
     seen = [*_journal(path), *_log(root, turn, sums), *_transcript(root, turn)]
     if not seen:
         raise errors.NotFound(f"nothing is on disk of a turn {request_id!r}; logs and `/receipt` show ids")
@@ -75,7 +75,7 @@ def trace(
 async def _path(root: Path, request_id: str) -> TurnPath | None:
     """What the journal knows of it; None where there is none, or it forgot."""
     from bot.gateway.receipt import Receipts
-    from bot.journal.looking import JournalView
+    from bot.journal.view import JournalView
     from bot.system import SystemClock
 
     file = root / HOME / "journal.db"
@@ -91,14 +91,14 @@ async def _path(root: Path, request_id: str) -> TurnPath | None:
         await journal.close()
 
 
-def _journal(path: TurnPath | None) -> list[Seen]:
+def _journal(path: TurnPath | None) -> list[TraceEvent]:
     if path is None:
         return []
-    return [Seen(_iso(event.at), "journal", event.words, {}) for event in path.events]
+    return [TraceEvent(_iso(event.at), "journal", event.words, {}) for event in path.events]
 
 
-def _log(root: Path, request_id: str, sums: Sums) -> list[Seen]:
-    reader, wanted = Reader(root / HOME / "logs"), Wanted(request=request_id)
+def _log(root: Path, request_id: str, sums: UsageTotals) -> list[TraceEvent]:
+    reader, wanted = LogReader(root / HOME / "logs"), LineFilter(request=request_id)
     found = []
     for _, line in reader.lines():
         if wanted(line):
@@ -107,13 +107,13 @@ def _log(root: Path, request_id: str, sums: Sums) -> list[Seen]:
             if told.get("purpose") != "replay":
                 sums.take(line)
             words = f"{line.get('kind')}: {line.get('message')}"
-            found.append(Seen(str(line.get("timestamp", "")), "log", words, told))
+            found.append(TraceEvent(str(line.get("timestamp", "")), "log", words, told))
     if reader.unreadable:
         complain(f"{reader.unreadable} lines cannot be read and were left out.")
     return found
 
 
-def _transcript(root: Path, request_id: str) -> list[Seen]:
+def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
     """The turn's lines, without what was said in them: `shipmate replay` and `history` show that."""
     from bot.history import turns
     from bot.system import SystemDisk
@@ -123,7 +123,7 @@ def _transcript(root: Path, request_id: str) -> list[Seen]:
         return []
     lines = [line for line in found.lines if line.request_id == found.request_id]
     return [
-        Seen(
+        TraceEvent(
             _iso(line.ts / 1000),
             "transcript",
             line.type,
@@ -143,6 +143,6 @@ def _iso(seconds: float) -> str:
     return timestamp(datetime.fromtimestamp(seconds, UTC))
 
 
-def _total(sums: Sums) -> str:
+def _total(sums: UsageTotals) -> str:
     cost = f"${sums.cost:.4f}" + (f", and {sums.unpriced} answers of unknown price" if sums.unpriced else "")
     return f"{sums.calls} answers of the model, {sums.prompt:,} tokens read, {sums.tokens['outputTokens']:,} written, {cost}"

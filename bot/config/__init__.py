@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.config.checks import identity, operator, tokens_in_use
 from bot.config.load import HOME, Llm, Settings, load
 from bot.config.schema import write_schema
-from bot.config.shape import NOT_BUILT, Subagents
+from bot.config.ship_file import NOT_BUILT, Subagents
 
 __all__ = [
     "HOME",

@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from bot.config.filling import Filled
 from bot.config.findings import Loc, dotted, finding, is_secret_key, shown
-from bot.config.shape import NOT_BUILT, PROVIDERS_NOT_BUILT, Prompt, ShipFile
+from bot.config.placeholders import FilledDocument
+from bot.config.ship_file import NOT_BUILT, PROVIDERS_NOT_BUILT, Prompt, ShipFile
 from bot.contracts.channel import ChannelSettings, Manifest
 
 STABLE = "names can be changed by anyone, so only stable ids count; `shipmate pending` shows those who asked"
@@ -47,7 +47,7 @@ def variable(channel: str, token: str) -> str:
     return f"{channel}_{token}".upper().replace("-", "_")
 
 
-def not_built(file: ShipFile, filled: Filled) -> Iterator[str]:
+def not_built(file: ShipFile, filled: FilledDocument) -> Iterator[str]:
     """Values other than the default for features that do not exist yet."""
     if file.llm.provider in PROVIDERS_NOT_BUILT:
         yield finding(
@@ -65,7 +65,7 @@ def _at(file: ShipFile, loc: tuple[str, ...]) -> Any:
     return value
 
 
-def _differences(value: Any, default: Any, loc: Loc, filled: Filled) -> Iterator[str]:
+def _differences(value: Any, default: Any, loc: Loc, filled: FilledDocument) -> Iterator[str]:
     if isinstance(default, Mapping) and default:
         for key in default:
             yield from _differences(value[key], default[key], (*loc, key), filled)
@@ -125,7 +125,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def channel(name: str, settings: ChannelSettings, manifest: Manifest, filled: Filled) -> Iterator[str]:
+def channel(
+    name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
+) -> Iterator[str]:
     """Rules that hold for every channel, on or off."""
     key = f"channels.{name}"
     for index, entry in enumerate(_entries(filled, "channels", name, "allow")):
@@ -137,7 +139,7 @@ def channel(name: str, settings: ChannelSettings, manifest: Manifest, filled: Fi
         yield from bind(key, host, getattr(settings, "token", None))
 
 
-def _entries(filled: Filled, *loc: str) -> list[Any]:
+def _entries(filled: FilledDocument, *loc: str) -> list[Any]:
     """A list as it stands in the file, also where another entry of it is wrong."""
     value: Any = filled.document
     for key in loc:
@@ -151,7 +153,7 @@ def allowed(settings: ChannelSettings) -> tuple[str, ...]:
     return tuple(entry for entry in entries if isinstance(entry, str))
 
 
-def servers(filled: Filled) -> Iterator[str]:
+def servers(filled: FilledDocument) -> Iterator[str]:
     """MCP servers that are not reached in exactly one way."""
     section = filled.document.get("mcp")
     found = section.get("servers") if isinstance(section, dict) else None
@@ -194,7 +196,7 @@ def identity(
         )
 
 
-def operators(manifests: Mapping[str, Manifest], filled: Filled) -> Iterator[str]:
+def operators(manifests: Mapping[str, Manifest], filled: FilledDocument) -> Iterator[str]:
     for index, entry in enumerate(_entries(filled, "operators")):
         loc: Loc = ("operators", index)
         if isinstance(entry, str):
@@ -218,7 +220,7 @@ def warnings(
     channels: Mapping[str, ChannelSettings],
     on: Iterable[str],
     manifests: Mapping[str, Manifest],
-    filled: Filled,
+    filled: FilledDocument,
 ) -> Iterator[str]:
     """What works and should still be looked at."""
     try:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from bot import errors, hidden_paths, regular
-from bot.config import checks, shape
-from bot.config.filling import Filled, fill, lookup_in, read_env_file, read_text
+from bot import errors, hidden_paths, regular_files
+from bot.config import checks, ship_file
 from bot.config.findings import Loc, dotted, finding, from_error, is_secret_key
+from bot.config.placeholders import FilledDocument, fill, lookup_in, read_env_file, read_text
 from bot.contracts.channel import ChannelSettings, Manifest
 
 FILE = "ship.json"
@@ -55,22 +55,22 @@ class Settings:
     enabled: tuple[str, ...]
     reasons: Mapping[str, str]
     operators: frozenset[str]
-    context: shape.Context
-    prompt: shape.Prompt
-    history: shape.History
-    queue: shape.Queue
-    delivery: shape.Delivery
-    permissions: shape.Permissions
-    shell: shape.Shell
-    subagents: shape.Subagents
-    skills: shape.Skills
-    mcp: shape.Mcp
-    budgets: shape.Budgets
-    schedule: shape.Schedule
-    dashboard: shape.Dashboard
-    files: shape.Files
-    memory: shape.Memory
-    engine: shape.Engine
+    context: ship_file.Context
+    prompt: ship_file.Prompt
+    history: ship_file.History
+    queue: ship_file.Queue
+    delivery: ship_file.Delivery
+    permissions: ship_file.Permissions
+    shell: ship_file.Shell
+    subagents: ship_file.Subagents
+    skills: ship_file.Skills
+    mcp: ship_file.Mcp
+    budgets: ship_file.Budgets
+    schedule: ship_file.Schedule
+    dashboard: ship_file.Dashboard
+    files: ship_file.Files
+    memory: ship_file.Memory
+    engine: ship_file.Engine
     secrets: frozenset[str] = field(repr=False)
     warnings: tuple[str, ...] = ()
 
@@ -84,7 +84,7 @@ def load(
     root: Path,
     manifests: Mapping[str, Manifest],
     env: Mapping[str, str],
-    also: Callable[[shape.ShipFile], Iterator[str]] = lambda _: iter(()),
+    also: Callable[[ship_file.ShipFile], Iterator[str]] = lambda _: iter(()),
 ) -> Settings:
     """Read the configuration of `root`. Raises `errors.ConfigError` with everything that is wrong; `also` finds what
     only a higher floor knows to be wrong. What a command made of ours, that ran when Shipmate was killed, is set aside first.
@@ -122,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
         document = json.loads(read_text(path), object_pairs_hook=_pairs, parse_constant=_constant)
     except FileNotFoundError:
         raise errors.ConfigError("no ship.json here: run `shipmate init`") from None
-    except regular.NotRegular as error:
+    except regular_files.NotRegular as error:
         raise errors.ConfigError(
             finding(FILE, f"{error.strerror}", "a file", "put a file in its place")
         ) from None
@@ -181,15 +181,15 @@ def _model(manifests: Mapping[str, Manifest]) -> Any:
 @functools.lru_cache(maxsize=8)  # to make one takes longer than to read a file by it
 def _model_of(sections: tuple[tuple[str, type[ChannelSettings]], ...]) -> Any:
     fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in sections}
-    channels = create_model("Channels", __base__=shape.Shape, **fields)
-    return create_model("Ship", __base__=shape.ShipFile, channels=(channels, Field(alias="channels")))
+    channels = create_model("Channels", __base__=ship_file.StrictModel, **fields)
+    return create_model("Ship", __base__=ship_file.ShipFile, channels=(channels, Field(alias="channels")))
 
 
 def _malformed(loc: Loc) -> str:
     return finding(dotted(loc), "${ without a name in }", "${NAME}", "use letters, digits and _ in the name")
 
 
-def _missing(filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+def _missing(filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
     """A variable that is not set matters only where its feature is on."""
     for loc, name in filled.missing.items():
         if _is_on(loc, filled, manifests):
@@ -201,7 +201,7 @@ def _missing(filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]
             )
 
 
-def _is_on(loc: Loc, filled: Filled, manifests: Mapping[str, Manifest]) -> bool:
+def _is_on(loc: Loc, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> bool:
     if loc[0] == "llm" and len(loc) > 1:
         llm = filled.document["llm"]
         return (llm.get("provider") or ("anthropic" if llm.get("apiKey") else "demo")) == "anthropic"
@@ -216,7 +216,7 @@ def _is_on(loc: Loc, filled: Filled, manifests: Mapping[str, Manifest]) -> bool:
     return True
 
 
-def _validated(filled: Filled, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
+def _validated(filled: FilledDocument, manifests: Mapping[str, Manifest], found: list[str]) -> Any:
     """The file as a model. What is wrong is noted and left out, so that the rest is checked as well."""
     model = _model(manifests)
     document = filled.document
@@ -240,7 +240,9 @@ def _pruned(document: dict[str, Any], loc: Loc) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name != key}
 
 
-def _invalid(error: ValidationError, filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+def _invalid(
+    error: ValidationError, filled: FilledDocument, manifests: Mapping[str, Manifest]
+) -> Iterator[str]:
     for item in error.errors(include_url=False):
         known = _known(item["loc"][:-1], manifests)
         yield from_error(dict(item), known=known, hidden=filled.is_hidden(item["loc"]))
@@ -257,7 +259,7 @@ def _known(loc: Loc, manifests: Mapping[str, Manifest]) -> list[str]:
     return [str(field.alias) for field in model.model_fields.values()]
 
 
-def _between(file: Any, filled: Filled, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+def _between(file: Any, filled: FilledDocument, manifests: Mapping[str, Manifest]) -> Iterator[str]:
     yield from checks.not_built(file, filled)
     yield from checks.operators(manifests, filled)
     yield from checks.servers(filled)
@@ -289,7 +291,7 @@ def _settings(
     root: Path,
     file: Any,
     manifests: Mapping[str, Manifest],
-    filled: Filled,
+    filled: FilledDocument,
     *,
     env: Mapping[str, str],
     secrets: frozenset[str],
@@ -298,7 +300,9 @@ def _settings(
     state = {name: _state(name, channels[name], item, filled) for name, item in manifests.items()}
     enabled = tuple(name for name, (on, _) in state.items() if on)
     kept = {
-        name: getattr(file, name) for name in shape.ShipFile.model_fields if name not in {"schema_", "llm"}
+        name: getattr(file, name)
+        for name in ship_file.ShipFile.model_fields
+        if name not in {"schema_", "llm"}
     }
     return Settings(
         root=root,
@@ -312,7 +316,9 @@ def _settings(
     )
 
 
-def _state(name: str, settings: ChannelSettings, manifest: Manifest, filled: Filled) -> tuple[bool, str]:
+def _state(
+    name: str, settings: ChannelSettings, manifest: Manifest, filled: FilledDocument
+) -> tuple[bool, str]:
     if settings.enabled is not None:
         return settings.enabled, "ship.json says so"
     for token, key in checks.token_keys(manifest).items():
@@ -322,7 +328,7 @@ def _state(name: str, settings: ChannelSettings, manifest: Manifest, filled: Fil
     return True, "its tokens are set" if manifest.tokens else "it needs no token"
 
 
-def _llm(llm: shape.Llm, env: Mapping[str, str]) -> Llm:
+def _llm(llm: ship_file.Llm, env: Mapping[str, str]) -> Llm:
     provider, reason = llm.provider, "ship.json says so"
     if provider is None:
         provider = "anthropic" if llm.api_key else "demo"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, create_model
 
-from bot.config import shape
+from bot.config import ship_file
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.channel import Manifest
 from bot.contracts.environment import Disk, LogLine
@@ -40,8 +40,8 @@ def _ship(manifests: Mapping[str, Manifest]) -> dict[str, Any]:
     fields: dict[str, Any] = {
         name: (item.settings, Field(alias=name)) for name, item in sorted(manifests.items())
     }
-    channels = create_model("Channels", __base__=shape.Shape, **fields)
-    ship = create_model("Ship", __base__=shape.ShipFile, channels=(channels, Field(alias="channels")))
+    channels = create_model("Channels", __base__=ship_file.StrictModel, **fields)
+    ship = create_model("Ship", __base__=ship_file.ShipFile, channels=(channels, Field(alias="channels")))
     schema = ship.model_json_schema(by_alias=True)
     # Every channel may be left out.
     schema.pop("required", None)

@@ -12,8 +12,8 @@ from pathlib import Path
 from bot import errors
 from bot.contracts.environment import Log
 from bot.hidden_paths import hidden
-from bot.instructing import INCLUDE, prose
-from bot.vetting import Vetting, Waits
+from bot.instruction_files import INCLUDE, prose
+from bot.vetting import NotVetted, Vetting
 
 FILE_LIMIT = 256 * 1024
 """Bytes of one file; instructions are prose, not a data set."""
@@ -43,7 +43,7 @@ def read(path: Path, name: Path | None = None, vetting: Vetting | None = None) -
         raw = vetting.read(name or path, lambda: _raw(path)) if vetting is not None else _raw(path)[0]
     except _Missing:
         return None
-    except Waits as error:
+    except NotVetted as error:
         raise Unreadable(str(error)) from None
     words = raw.decode("utf-8-sig", "replace")
     strange = words.count("\0") + words.count("\ufffd")

@@ -16,7 +16,7 @@ from bot.identity_cache import IdentityCache
 
 KIND = "tool_reference"
 DEFINITION = "definition"
-"""Beside the name in what is kept (`contracts.tools.Found`); never sent there."""
+"""Beside the name in what is kept (`contracts.tools.FoundTools`); never sent there."""
 TOOLS = "tools"
 """In a block of a summary: the definitions that were found before it and are declared still; never sent there."""
 _UNSENT = frozenset({ORIGIN, SAID, TOOLS})

@@ -14,11 +14,11 @@ import aiofiles
 import regex
 import yaml
 
-from bot import errors, regular, text
+from bot import errors, regular_files, text
 from bot.contracts.environment import Log
 from bot.contracts.tools import Skill
 from bot.hidden_paths import hidden
-from bot.vetting import Vetting, Waits
+from bot.vetting import NotVetted, Vetting
 
 _NAME = regex.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _FRONT_MATTER = regex.compile(r"\A\uFEFF?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", regex.DOTALL)
@@ -93,7 +93,7 @@ class SkillFolder:
     async def _raw(self, file: Path) -> bytes:
         while True:
             changes = self._changes()
-            async with aiofiles.open(file, "rb", opener=regular.opener) as handle:
+            async with aiofiles.open(file, "rb", opener=regular_files.opener) as handle:
                 raw = await handle.read(FILE_LIMIT)
                 saved = os.fstat(handle.fileno()).st_mtime_ns
             if self._vetting is not None:
@@ -108,7 +108,7 @@ class SkillFolder:
         try:
             raw = await self._raw(file)
             return _parse(raw.decode("utf-8", "replace"), file.parent.name)
-        except (OSError, ValueError, yaml.YAMLError, Waits) as error:
+        except (OSError, ValueError, yaml.YAMLError, NotVetted) as error:
             self._log.write("skill", f"the skill {file.parent.name!r} cannot be used: {error}", level="warn")
             return None
 

@@ -28,7 +28,7 @@ Effect = Literal["read", "write", "run", "network", "message", "delegate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTools:
     """What a search for tools gives: the definitions that the model may call by from then on, and what the MCP servers that
     offer them say of how to use them, by server. In the result that is kept, each definition is a block `tool_reference` with
     `tool_name` and `definition`, and what servers say stands beside it as `instructions`.
@@ -56,7 +56,7 @@ class Tool(Protocol):
         """Whether its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
         ...
 
-    async def run(self, args: Any) -> str | Found:
+    async def run(self, args: Any) -> str | FoundTools:
         """Do it. `args` is an instance of `input`; what is returned is for the model.
 
         Raises `errors.ToolError` with a text the model can act on.

@@ -22,7 +22,7 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartHealth:
     """How one part of the gateway is. `detail` is for operators; `heard` is the age in seconds of its last sign. Without
     one that is not `needed` the gateway is ready all the same.
     """
@@ -44,7 +44,7 @@ class Dashboard:
         host: str,
         port: int,
         token: str | None,
-        parts: Callable[[], Mapping[str, Part]],
+        parts: Callable[[], Mapping[str, PartHealth]],
         *,
         server: HttpServer,
         holder: Callable[[int], int | None] = lambda _: None,

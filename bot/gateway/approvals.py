@@ -22,7 +22,7 @@ from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.relations import follows
 from bot.gateway.running import Running
-from bot.tools.permissions.showing import visible
+from bot.tools.permissions.display import visible
 
 SECONDS = 30 * 60.0
 """How long a call waits for a decision, over restarts too."""

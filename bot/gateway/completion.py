@@ -19,7 +19,7 @@ from bot.gateway.live.answer_preview import places
 from bot.gateway.outbox import REPEATED, Courier
 from bot.gateway.waiting import Waiting
 from bot.gateway.waiting import left as seconds_left
-from bot.system import Steady
+from bot.system import JumpSafeClock
 
 BOT_USER = "bot"
 PATIENCE = 24 * 3600.0
@@ -105,7 +105,7 @@ class Completion:
         self._journal = journal
         self._arrears = arrears
         self._clock = clock
-        self._steady = Steady(clock)
+        self._steady = JumpSafeClock(clock)
         self._log = log
 
     async def resume(self, to: Address) -> tuple[PriorReply, ...]:

@@ -54,7 +54,7 @@ class _Lane:
 
 
 class DiskSpace(Protocol):
-    """Room on the disk (`bot.reserve.Reserve`)."""
+    """Room on the disk (`bot.disk_reserve.DiskReserve`)."""
 
     @property
     def trouble(self) -> str:

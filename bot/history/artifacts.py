@@ -22,7 +22,7 @@ from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
 from bot.history import jsonl, names, pieces
-from bot.system import Steady
+from bot.system import JumpSafeClock
 
 LARGEST = 10_000_000
 """Bytes that are kept of one result: half of them its head, half its tail."""
@@ -62,7 +62,7 @@ class ArtifactStore:
         self._disk = disk
         self._ids = ids
         self._clock = clock
-        self._steady = Steady(clock)
+        self._steady = JumpSafeClock(clock)
         self._log = log
 
     async def put(

@@ -10,7 +10,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.approvals import Approval, ApprovalRecord, Ended, Scope, Verdict
 from bot.contracts.identity import ChatKey
-from bot.journal.part import Part, dumps, held, loads
+from bot.journal.table import JournalTable, dumps, held, loads
 
 _ASK = """INSERT INTO approvals (id, request_id, call_id, chat_key, fingerprint, asked, asked_at)
     VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, call_id, fingerprint) DO NOTHING"""
@@ -27,7 +27,7 @@ _NAMES = tuple(field.name for field in fields(Approval))
 _Row = tuple[str, str, float, Ended | None, str | None, Scope | None, float | None]
 
 
-class SqliteApprovals(Part):
+class SqliteApprovals(JournalTable):
     """`contracts.approvals.ApprovalBook`."""
 
     def ask(self, name: str, asked: Approval) -> Coroutine[Any, Any, ApprovalRecord]:

@@ -13,8 +13,8 @@ from bot import errors
 from bot.batch import Batcher
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Lost
+from bot.disk_reserve import DiskReserve
 from bot.journal import file, salvage, schema
-from bot.reserve import Reserve
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -52,10 +52,10 @@ class Database:
         clock: Clock,
         log: Log,
         busy_seconds: float = 5.0,
-        reserve: Reserve | None = None,
+        reserve: DiskReserve | None = None,
     ) -> None:
         self._path = path
-        self._reserve = reserve or Reserve(None, log)
+        self._reserve = reserve or DiskReserve(None, log)
         self._clock = clock
         self._log = log
         self._busy_seconds = busy_seconds
@@ -303,7 +303,7 @@ class Database:
         return db
 
 
-class Looked(Database):
+class ReadOnlyDatabase(Database):
     """A file that another process owns: it is read as it is, and nothing of it is changed."""
 
     def _attempt(self, operations: Sequence[Operation]) -> Sequence[Any]:

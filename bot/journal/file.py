@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from bot import errors, reserve
+from bot import disk_reserve, errors
 from bot.journal import schema, wal
 
 SIDES = ("-wal", "-shm")
@@ -202,7 +202,7 @@ def to_check(error: Exception) -> Check:
 def full(error: Exception) -> bool:
     """Whether the disk had no room."""
     if isinstance(error, OSError):
-        return error.errno in reserve.FULL
+        return error.errno in disk_reserve.FULL
     return _code(error) == sqlite3.SQLITE_FULL
 
 

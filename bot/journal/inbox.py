@@ -12,7 +12,7 @@ from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord
-from bot.journal.part import Part, done, dumps, held
+from bot.journal.table import JournalTable, done, dumps, held
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'received', ?)"""
@@ -34,7 +34,7 @@ _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
 
 
-class SqliteInbox(Part):
+class SqliteInbox(JournalTable):
     """`contracts.journal.Inbox`."""
 
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:

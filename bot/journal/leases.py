@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bot import text
-from bot.journal.part import Part, done
+from bot.journal.table import JournalTable, done
 
 _HELD = "SELECT holder, number, taken_at, until FROM leases WHERE name = ?"
 _WRITE = "INSERT OR REPLACE INTO leases (name, holder, number, taken_at, until) VALUES (?, ?, ?, ?, ?)"
@@ -16,7 +16,7 @@ _WRITE = "INSERT OR REPLACE INTO leases (name, holder, number, taken_at, until) 
 _RELEASE = "UPDATE leases SET holder = NULL WHERE name = ? AND holder = ?"
 
 
-class SqliteLeases(Part):
+class SqliteLeases(JournalTable):
     """`contracts.journal.Leases`."""
 
     def lease(self, name: str, holder: str, seconds: float) -> Coroutine[Any, Any, int | None]:

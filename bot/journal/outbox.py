@@ -11,7 +11,7 @@ from bot import text
 from bot.contracts.identity import ChatKey
 from bot.contracts.journal import DeliveryRecord, OutboxFacts
 from bot.contracts.outbound import Outbound
-from bot.journal.part import Part, clean, done, dumps, loads, read_key
+from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key
 
 _INTEND = """INSERT INTO outbox
     (id, request_id, chat_key, target, text, kind, state, created_at, changed_at, repeat_of, not_before)
@@ -42,7 +42,7 @@ _OPEN = "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?"
 _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 
 
-class SqliteOutbox(Part):
+class SqliteOutbox(JournalTable):
     """`contracts.journal.Outbox`."""
 
     def intend(

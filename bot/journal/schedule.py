@@ -6,14 +6,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bot.contracts.journal import Job
-from bot.journal.part import Part, done, dumps, held, loads, read_key
+from bot.journal.table import JournalTable, done, dumps, held, loads, read_key
 
 # A job that is put again keeps its place.
 _PUT = """INSERT INTO jobs (id, chat_key, spec) VALUES (?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET chat_key = excluded.chat_key, spec = excluded.spec"""
 
 
-class SqliteSchedule(Part):
+class SqliteSchedule(JournalTable):
     """`contracts.journal.Schedule`."""
 
     def put_job(self, job: Job) -> Coroutine[Any, Any, None]:

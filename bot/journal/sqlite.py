@@ -10,15 +10,15 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Lost
+from bot.disk_reserve import DiskReserve
 from bot.journal.approvals import SqliteApprovals
 from bot.journal.database import Database
 from bot.journal.inbox import SqliteInbox
 from bot.journal.leases import SqliteLeases
 from bot.journal.outbox import SqliteOutbox
-from bot.journal.part import held
 from bot.journal.schedule import SqliteSchedule
 from bot.journal.steps import SqliteSteps
-from bot.reserve import Reserve
+from bot.journal.table import held
 
 _AT_ONCE = 2_000
 
@@ -61,7 +61,7 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
         clock: Clock,
         log: Log,
         busy_seconds: float = 5.0,
-        reserve: Reserve | None = None,
+        reserve: DiskReserve | None = None,
     ) -> None:
         base = Database(path, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
         super().__init__(base, clock=clock, log=log)

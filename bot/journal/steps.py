@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.contracts.base import Json
 from bot.contracts.journal import StepRecord
-from bot.journal.part import Part, done, dumps, loads
+from bot.journal.table import JournalTable, done, dumps, loads
 
 _BEGIN = """INSERT INTO steps (request_id, id, kind, name, began_at, ended_at, result) VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (request_id, id) DO NOTHING"""
@@ -16,7 +16,7 @@ _STEPS = """SELECT request_id, id, kind, name, began_at, ended_at, result FROM s
     WHERE request_id = ? ORDER BY rowid"""
 
 
-class SqliteSteps(Part):
+class SqliteSteps(JournalTable):
     """`contracts.journal.Steps`. Steps are in no hurry: what is more urgent takes them along."""
 
     def begin_step(self, step: StepRecord) -> Coroutine[Any, Any, None]:

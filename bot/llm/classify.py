@@ -129,7 +129,7 @@ def read(
 ) -> Failure:
     """A failure from a response: the body as parsed JSON, or its text. Headers' names in lower case or any."""
     headers = headers or {}
-    found = _Said()
+    found = _ErrorBody()
     found.take(body)
     should = headers.get("x-should-retry")
     return Failure(
@@ -162,7 +162,7 @@ def wait_of(headers: Mapping[str, str], now: float) -> float | None:
     return None
 
 
-class _Said:
+class _ErrorBody:
     """The words of an error body in whatever form: Anthropic's, OpenAI's, Google's, Bedrock's, JSON in JSON."""
 
     def __init__(self) -> None:

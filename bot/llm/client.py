@@ -23,8 +23,8 @@ from bot.contracts.environment import Clock
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
 from bot.llm import classify, prices
 from bot.llm.body import COMPACTION, body_of, headers_of
-from bot.llm.discretion import discreet
 from bot.llm.log import usage_object
+from bot.llm.quote_filter import withhold_quotes
 from bot.llm.sse import EventStream, endless
 from bot.llm.stream import Accumulator
 
@@ -222,7 +222,7 @@ class AnthropicModel:
         request: ModelRequest,
         response: anthropic.AsyncStream[object] | None,
     ) -> errors.ModelError:
-        failure.args = (discreet(str(failure), request, (self._key,)),)
+        failure.args = (withhold_quotes(str(failure), request, (self._key,)),)
         failure.__context__ = None
         if failure.request_id is None and response is not None:
             failure.request_id = _request_id(response.response.headers)

@@ -13,7 +13,7 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.llm import demo_words
-from bot.llm.demo_turn import Turn, read
+from bot.llm.demo_turn import DemoTurn, read
 
 MODEL = "demo"
 PIECE = 12  # characters of a delta
@@ -72,7 +72,7 @@ def _answer(request: ModelRequest) -> Json:
     return _text(_reply_text(turn, tools))
 
 
-def _history_input(turn: Turn) -> Json:
+def _history_input(turn: DemoTurn) -> Json:
     asked: Json = {"limit": demo_words.SHOWN}
     if turn.quoted:
         asked["keyword"] = turn.quoted
@@ -81,7 +81,7 @@ def _history_input(turn: Turn) -> Json:
     return asked
 
 
-def _reply_text(turn: Turn, tools: set[str]) -> str:
+def _reply_text(turn: DemoTurn, tools: set[str]) -> str:
     if turn.wants_history:
         # Loaded or still in view: both are what the person means by "earlier".
         return demo_words.history(turn.words, turn.found, loaded=turn.called("chat_load_history"))

@@ -20,7 +20,7 @@ _QUOTED = re.compile(r"""["“”«»「『]([^"“”«»「」『』\n]{1,80})
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TaggedText:
     """Something that was said earlier. `who` is None for the bot itself."""
 
     text: str
@@ -29,15 +29,15 @@ class Said:
 
 
 @dataclass(slots=True)
-class Turn:
+class DemoTurn:
     """The running turn: the person's words and what has happened since."""
 
     words: str = ""
     attachments: list[str] = field(default_factory=list)
     """Attachments that were not read; `files` are those that were."""
     files: list[str] = field(default_factory=list)
-    earlier: list[Said] = field(default_factory=list)
-    loaded: list[Said] = field(default_factory=list)
+    earlier: list[TaggedText] = field(default_factory=list)
+    loaded: list[TaggedText] = field(default_factory=list)
     steps: int = 0
     results: list[tuple[str, str, bool]] = field(default_factory=list)
 
@@ -61,7 +61,7 @@ class Turn:
         return (match[1] or match[2]).strip() or None if match else None
 
     @property
-    def found(self) -> list[Said]:
+    def found(self) -> list[TaggedText]:
         """Earlier words that fit the question, oldest first: loaded ones, or else those in view."""
         key = (self.quoted or "").casefold()
         for said in (self.loaded, self.earlier):
@@ -83,10 +83,10 @@ class Turn:
         return next((words for tool, words, _ in reversed(self.results) if tool == name), "")
 
 
-def read(messages: Sequence[Message]) -> Turn:
+def read(messages: Sequence[Message]) -> DemoTurn:
     """The turn that a request is about: it begins at the newest words of a person."""
     start = next((at for at in range(len(messages) - 1, -1, -1) if _begins_turn(messages[at])), len(messages))
-    turn = Turn()
+    turn = DemoTurn()
     for message in messages[:start]:
         _read_earlier(message, turn)
     names: dict[str, str] = {}
@@ -110,7 +110,7 @@ def _begins_turn(message: Message) -> bool:
     return any(block.get("type") == "text" for block in _blocks(message))
 
 
-def _read_words(message: Message, turn: Turn) -> None:
+def _read_words(message: Message, turn: DemoTurn) -> None:
     for item in tags.facts(message).get("attachments") or ():
         read = isinstance(item, dict) and item.get("readable") is True
         (turn.files if read else turn.attachments).append(_attachment(item))
@@ -124,22 +124,22 @@ def _texts(message: Message) -> Iterator[tuple[str, tags.Tag | None]]:
             yield str(block.get("text", "")), tag
 
 
-def _read_earlier(message: Message, turn: Turn) -> None:
+def _read_earlier(message: Message, turn: DemoTurn) -> None:
     if message.get("role") == "assistant":
         for block in _blocks(message):
             sent = block.get("input") if block.get("name") == "chat_send" else None
             if isinstance(sent, dict) and sent.get("text"):
-                turn.earlier.append(Said(str(sent["text"]), None))
+                turn.earlier.append(TaggedText(str(sent["text"]), None))
         return
     first = tags.begins(message, tags.HISTORY)
     for words in (words for words, tag in _texts(message) if words and tag is None):
         if first is None:
-            turn.earlier.append(Said(words))
+            turn.earlier.append(TaggedText(words))
             continue
         mark = first.json if isinstance(first.json, dict) else {}
         speaker = str(mark.get("speaker", "user"))
         who = None if speaker == "you" else speaker
-        turn.loaded.append(Said(words, who, str(mark.get("time", ""))))
+        turn.loaded.append(TaggedText(words, who, str(mark.get("time", ""))))
 
 
 def _blocks(message: Message) -> list[Json]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from bot import text
-from bot.llm.demo_turn import Said
+from bot.llm.demo_turn import TaggedText
 
 ECHO = 200  # characters of a person's words that are said back
 SHOWN = 10  # earlier messages that are named
@@ -76,7 +76,7 @@ def greeting(words: str, attachments: Sequence[str], files: Sequence[str], *, re
     return "\n\n".join(parts)
 
 
-def history(words: str, found: Sequence[Said], *, loaded: bool) -> str:
+def history(words: str, found: Sequence[TaggedText], *, loaded: bool) -> str:
     """The newest of the earlier messages, in their order."""
     if not found:
         return say("found_not", words)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from bot import errors
 from bot.contracts.environment import Clock
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.llm.closing import closing
+from bot.llm.aclosing import aclosing
 
 AWAY = (
     errors.ModelUnreachable,
@@ -16,7 +16,7 @@ AWAY = (
     errors.SpendLimit,
     errors.StreamBroken,
 )
-"""Failures after which nobody can be answered. The others are the request's, or pass by themselves."""
+"""Failures after which no turn can be answered. The others belong to one request, or pass by themselves."""
 
 
 class WatchedModel:
@@ -30,7 +30,7 @@ class WatchedModel:
         self.trouble = ""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
-        async with closing(self._model.stream(request)) as pieces:
+        async with aclosing(self._model.stream(request)) as pieces:
             try:
                 async for piece in pieces:
                     if isinstance(piece, ModelReply):

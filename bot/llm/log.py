@@ -11,7 +11,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta, Usage
 from bot.identity_cache import IdentityCache
-from bot.llm.closing import closing
+from bot.llm.aclosing import aclosing
 
 MESSAGE_PREVIEW = 4_000
 """Characters of one message."""
@@ -55,7 +55,7 @@ class LoggedModel:
         self._request(call, request)
         told = False
         try:
-            async with closing(self._model.stream(request)) as answer:
+            async with aclosing(self._model.stream(request)) as answer:
                 async for item in answer:
                     if isinstance(item, ModelReply):
                         self._reply(call, request, item)

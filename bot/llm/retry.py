@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from bot import errors
 from bot.contracts.environment import Clock, Log
 from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
-from bot.llm.closing import closing
+from bot.llm.aclosing import aclosing
 
 ATTEMPTS = 3  # in all
 FIRST_WAIT = 0.5
@@ -47,7 +47,7 @@ class RetryingModel:
         for attempt in range(1, self._attempts + 1):
             preview = not shown
             try:
-                async with closing(self._model.stream(request)) as answer:
+                async with aclosing(self._model.stream(request)) as answer:
                     async for item in answer:
                         if isinstance(item, ModelReply):
                             yield item

@@ -15,7 +15,7 @@ LARGEST = 100_000_000
 """Windows outside of these are misread sentences."""
 
 
-class Windows:
+class ContextWindows:
     """The limits of models of one provider. Of two figures the smaller holds; one that a successful call disproves
     is forgotten.
     """
@@ -29,7 +29,7 @@ class Windows:
         configured: int | None = None,
         max_tokens: int = 8_192,
     ) -> None:
-        self._learned = learned if learned is not None else Remembered()
+        self._learned = learned if learned is not None else InMemoryLearned()
         self._log = log
         self._model = model
         self._configured = configured
@@ -126,7 +126,7 @@ class Windows:
             )
 
 
-class Remembered:
+class InMemoryLearned:
     """`contracts.model.Learned` in memory alone."""
 
     def __init__(self) -> None:

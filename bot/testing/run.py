@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bot import app, errors, serving, system
+from bot import app, errors, lifecycle, system
 from bot.testing.clock import FastClock, SteeredClock
 from bot.testing.faults import VARIABLE, Fault, Faults, Seam, Seen
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(root: Path, faults: Faults, address: Path | None, speed: float, since: float) -> int:
     real = system.SystemClock()
     clock = SteeredClock(real if speed == 1.0 else FastClock(real, speed, since))
-    environment = serving.Environment(
+    environment = lifecycle.Environment(
         clock=clock,
         disk=faults.disk(system.SystemDisk()),
         ids=system.UlidSource(clock),

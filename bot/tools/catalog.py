@@ -34,7 +34,7 @@ _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """A tool that may be found: its definition for the model, and the words of whoever offers it, as they came. `server` is
     the MCP server that does, and `instructions` is what that says of how its tools are used.
     """
@@ -52,7 +52,7 @@ class Offer:
 
 
 @runtime_checkable
-class Defined(Protocol):
+class ExternallyDefined(Protocol):
     """A tool that somebody else defines, and may define otherwise at any moment: `defined` is a digest of all that they say
     of it, and of who they are.
     """
@@ -61,14 +61,14 @@ class Defined(Protocol):
     def defined(self) -> str: ...
 
 
-class Catalog(Protocol):
+class ToolCatalog(Protocol):
     """Tools beside those that every request declares. They may come and go at any moment."""
 
     def get(self, name: str) -> Tool | None:
         """A tool by the name in its definition."""
         ...
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[ToolOffer]:
         """Return the tools that can be called now."""
         ...
 
@@ -82,14 +82,14 @@ class _Nothing:
         del name
         return None
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[ToolOffer]:
         return ()
 
     def sources(self) -> Mapping[str, str]:
         return {}
 
 
-NOTHING: Catalog = _Nothing()
+NOTHING: ToolCatalog = _Nothing()
 
 
 def words_of(text: str) -> list[str]:
@@ -104,7 +104,7 @@ def words_of(text: str) -> list[str]:
     return found
 
 
-def ranked(query: str, offers: Iterable[Offer], limit: int) -> list[Offer]:
+def rank_offers(query: str, offers: Iterable[ToolOffer], limit: int) -> list[ToolOffer]:
     """The offers that fit a query best, the best first; those that share no word with it are left out. One whose very
     name the query has stands before all others.
     """
@@ -129,7 +129,7 @@ def ranked(query: str, offers: Iterable[Offer], limit: int) -> list[Offer]:
     return [offer for *_, offer in sorted(scored, key=lambda one: one[:3])[:limit]]
 
 
-def _weights(offer: Offer) -> Mapping[str, float]:
+def _weights(offer: ToolOffer) -> Mapping[str, float]:
     found: Counter[str] = Counter()
     for text, weight in ((offer.title, NAME), (offer.words, WORDS), *((one, FIELD) for one in offer.fields)):
         for word in words_of(text):

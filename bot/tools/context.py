@@ -140,7 +140,7 @@ def touch(path: Path) -> None:
         turn.touched(path)
 
 
-def tells(origin: Provenance) -> None:
+def report_provenance(origin: Provenance) -> None:
     """What the tool that runs will give holds such words. Where it says nothing, its name decides."""
     told = _told.get()
     if told is not None:
@@ -148,8 +148,8 @@ def tells(origin: Provenance) -> None:
 
 
 @contextlib.contextmanager
-def telling() -> Iterator[list[Provenance]]:
-    """Run a block in which one tool runs; what that `tells` is in the list."""
+def collect_provenance() -> Iterator[list[Provenance]]:
+    """Run a block in which one tool runs; what that `report_provenance` is in the list."""
     told: list[Provenance] = []
     token = _told.set(told)
     try:

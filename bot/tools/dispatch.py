@@ -20,12 +20,12 @@ from bot.contracts.artifacts import Artifacts
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.provenance import NOBODYS, ORIGIN, Provenance
-from bot.contracts.tools import Effect, Found, Tool
+from bot.contracts.tools import Effect, FoundTools, Tool
 from bot.tools import context
 from bot.tools.failures import Failure, failure, timed_out, unfit
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry
-from bot.tools.sizing import Sizing
+from bot.tools.result_limits import ResultLimits
 
 CUT_OFF = (
     "This call did not arrive whole (the output limit was reached) and was not executed. "
@@ -61,13 +61,13 @@ class Recorder(Protocol):
         ...
 
 
-class Around(Protocol):
+class CallWrapper(Protocol):
     """Wraps each call that has no recorded result: runs it, or gives another result in its place."""
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json: ...
 
 
-async def straight(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+async def unwrapped(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
     """Nothing stands around a call."""
     del call
     return await run()
@@ -85,7 +85,7 @@ class Dispatcher:
         log_content: bool = True,
         redact: Redact = str,
         artifacts: Artifacts | None = None,
-        around: Around = straight,
+        around: CallWrapper = unwrapped,
     ) -> None:
         self._around = around
         self._registry = registry
@@ -108,7 +108,7 @@ class Dispatcher:
         read is not where the recorder cannot write that it begins: the model is told so. What is too large is put
         away, and what the results weigh together is kept within bounds.
         """
-        sizing = Sizing(self._registry, self._artifacts, self._log)
+        sizing = ResultLimits(self._registry, self._artifacts, self._log)
         left = [call for call in calls if call["id"] not in known]
         results = dict(known)
         for beside, run in itertools.groupby(left, key=lambda call: self._effects(call) <= _SIDE_BY_SIDE):
@@ -122,7 +122,7 @@ class Dispatcher:
                 results[call["id"]] = await self._judged(call, cut, recorder, sizing)
         return await sizing.step(calls, [results[call["id"]] for call in calls])
 
-    def narrowed(self, registry: Registry, around: Callable[[Around], Around]) -> Dispatcher:
+    def narrowed(self, registry: Registry, around: Callable[[CallWrapper], CallWrapper]) -> Dispatcher:
         """The same with fewer tools, and more around each call. Raises ValueError for a tool that this one has not."""
         if any(self._registry.get(name) is not registry.get(name) for name in registry.names()):
             raise ValueError("a narrowed dispatcher has a tool of its own")
@@ -137,14 +137,14 @@ class Dispatcher:
         )
 
     async def _judged(
-        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing
+        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
     ) -> Json:
         run = partial(self._recorded, call, cut, recorder, sizing)
         with context.call_scope(call["id"]):
             return await (run() if call["id"] in cut else self._around(call, run))
 
     async def _recorded(
-        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: Sizing
+        self, call: Json, cut: frozenset[str], recorder: Recorder | None, sizing: ResultLimits
     ) -> Json:
         if recorder is None or call["id"] in cut:
             return await self._one(call, cut, sizing)
@@ -181,7 +181,7 @@ class Dispatcher:
         tool = self._registry.get(call["name"])
         return tool.effects if tool is not None else frozenset()
 
-    async def _one(self, call: Json, cut: frozenset[str], sizing: Sizing) -> Json:
+    async def _one(self, call: Json, cut: frozenset[str], sizing: ResultLimits) -> Json:
         began = self._clock.monotonic()
         name = text.preview(call["name"], 80)
         # Redacted before it is cut: half a secret is not found any more.
@@ -189,10 +189,10 @@ class Dispatcher:
         self._log.write(
             "tool_call", name, tool=name, tool_use_id=call["id"], **self._shown("input", arguments)
         )
-        with context.telling() as told:
+        with context.collect_provenance() as told:
             done = Failure(CUT_OFF, "cut") if call["id"] in cut else await self._attempt(call)
         origin = functools.reduce(Provenance.__or__, told or [self._usual(call)])
-        if isinstance(done, Found):
+        if isinstance(done, FoundTools):
             return self._found(call, done, began) | {ORIGIN: origin.packed()}
         failed = done if isinstance(done, Failure) else None
         content = await self._clean(done if isinstance(done, str) else done.model)
@@ -226,7 +226,7 @@ class Dispatcher:
         tool = self._registry.get(call["name"])
         return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
-    def _found(self, call: Json, found: Found, began: float) -> Json:
+    def _found(self, call: Json, found: FoundTools, began: float) -> Json:
         """The result that gives the model tools: their definitions and what servers say, without our secrets."""
         self._log.write(
             "tool_result",
@@ -248,7 +248,7 @@ class Dispatcher:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
-    async def _attempt(self, call: Json) -> str | Found | Failure:
+    async def _attempt(self, call: Json) -> str | FoundTools | Failure:
         """What the tool gave, or how it failed."""
         tool = self._registry.get(call["name"])
         if tool is None:
@@ -264,7 +264,7 @@ class Dispatcher:
             return unfit(error, self._redact)
         return await self._timed(tool, args)
 
-    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | Found | Failure:
+    async def _timed(self, tool: Tool, args: pydantic.BaseModel) -> str | FoundTools | Failure:
         limit = asyncio.timeout(tool.timeout_seconds)
         try:
             async with limit:

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from bot import errors, hidden_paths
 from bot.hidden_paths import is_hidden
-from bot.instructing import Instructing
+from bot.instruction_files import InstructionFileSet
 from bot.tools import confine, processes, seccomp
-from bot.tools.limits import Limits
-from bot.tools.permissions.code import CLOSED, Border, border
+from bot.tools.command_limits import CommandLimits
+from bot.tools.command_usage import CommandUsage
+from bot.tools.permissions.protected_code import CLOSED, ProtectedCode, protected_code
 from bot.tools.permissions.shell import literal_words
-from bot.tools.usage import Usage
-from bot.vetting import WAITS, Vetting
+from bot.vetting import NOT_VETTED, Vetting
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN = "/tmp"  # noqa: S108 - inside it is a folder of the command's own
@@ -110,20 +110,20 @@ class Isolation:
     required: bool = True
     network: bool = False
     which: Callable[[str], str | None] = shutil.which
-    limits: Limits = field(default_factory=Limits)
-    code: Border | None = None
+    limits: CommandLimits = field(default_factory=CommandLimits)
+    code: ProtectedCode | None = None
     """Paths of the folder that commands may not change; found if not given."""
     vetting: Vetting | None = None
     """Decides which instruction files hold."""
     _works: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs that were seen to work, and what of the wall they can build here."""
     _running: int = 0
-    _own: hidden_paths.Own = field(default_factory=dict)
+    _own: hidden_paths.HiddenNames = field(default_factory=dict)
     """What of ours was in the folder when the first of the commands began that run now."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def run(self, command: str, seconds: float) -> processes.Ended:
+    async def run(self, command: str, seconds: float) -> processes.CommandResult:
         """Run a command line; one that means the same without a shell is run without one.
 
         Raises `errors.ToolError` where it may not run here, OSError where it cannot be started.
@@ -143,7 +143,7 @@ class Isolation:
             else:
                 # Outside of a space of its own, all that the user runs would be counted.
                 words = dataclasses.replace(self.limits, processes=None).around(words)
-            usage = await asyncio.to_thread(Usage, root, self.limits)
+            usage = await asyncio.to_thread(CommandUsage, root, self.limits)
             # Where memory gives out, the system ends a command before it ends us.
             words = ["/bin/sh", "-c", _FIRST_TO_GO, "sh", *words]
             ended = await processes.run(
@@ -152,17 +152,17 @@ class Isolation:
         return dataclasses.replace(ended, stderr="\n".join([ended.stderr, *notes])) if notes else ended
 
     @contextlib.asynccontextmanager
-    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, Instructing]]:
+    async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
         """What instructs, as it is now, and what a command makes of ours is set aside: when it ends, when another one begins, and after a kill at the next
         start. The wall writes into what this gives who its first process is: the others end with it.
         """
         async with self._turn:
             if not self._running:
-                self._own = await asyncio.to_thread(hidden_paths.own, root)
-                await asyncio.to_thread(hidden_paths.note, root, self._own)
+                self._own = await asyncio.to_thread(hidden_paths.hidden_names, root)
+                await asyncio.to_thread(hidden_paths.save_names, root, self._own)
             first, tell = os.pipe()
             self._running += 1
-        begun: asyncio.Task[Instructing] | None = None
+        begun: asyncio.Task[InstructionFileSet] | None = None
         try:
             async with self._turn:
                 begun = asyncio.create_task(asyncio.to_thread(self._vetted().begin))
@@ -178,7 +178,7 @@ class Isolation:
             await asyncio.shield(task)
 
     async def _left(
-        self, root: Path, notes: list[str], first: int, begun: asyncio.Task[Instructing] | None
+        self, root: Path, notes: list[str], first: int, begun: asyncio.Task[InstructionFileSet] | None
     ) -> None:
         await asyncio.to_thread(_wait_for, first)
         if begun is not None:
@@ -195,13 +195,13 @@ class Isolation:
             finally:
                 self._running -= 1
                 planted = await asyncio.to_thread(self._vetted().end, last=not self._running)
-                notes += [f"{path}: {WAITS}." for path in planted[:_TOLD]]
+                notes += [f"{path}: {NOT_VETTED}." for path in planted[:_TOLD]]
                 if not self._running:
-                    await asyncio.to_thread(hidden_paths.forget, root)
+                    await asyncio.to_thread(hidden_paths.remove_saved_names, root)
 
-    def _ours(self) -> Border:
+    def _ours(self) -> ProtectedCode:
         if self.code is None:
-            self.code = border(self.root)
+            self.code = protected_code(self.root)
         return self.code
 
     def _vetted(self) -> Vetting:
@@ -210,7 +210,7 @@ class Isolation:
         return self.vetting
 
     async def _around(
-        self, root: Path, handles: list[int], notes: list[str], instructs: Instructing
+        self, root: Path, handles: list[int], notes: list[str], instructs: InstructionFileSet
     ) -> list[str]:
         found = await asyncio.to_thread(self._covered, root, instructs)
         program = await self._program()
@@ -225,7 +225,7 @@ class Isolation:
         notes += found.told(root)
         return await self._confined(root, found, handles)
 
-    def _covered(self, root: Path, instructs: Instructing) -> Found:
+    def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
         """What commands do not see, and what they do not change. Blocking."""
         found = _find(root, self._own)
         closed = {mask.path for mask in found.masks}
@@ -241,7 +241,7 @@ class Isolation:
             twins = []
         return dataclasses.replace(found, sealed=(*sealed, *twins, *shared), shared=shared)
 
-    def _twins(self, found: Found, instructs: Instructing, covered: AbstractSet[str]) -> list[str]:
+    def _twins(self, found: PathMasks, instructs: InstructionFileSet, covered: AbstractSet[str]) -> list[str]:
         """Other names, outside of what is covered, of what instructs and of the code. Blocking."""
         others = [(path, node) for path, node in found.others if not _within(path, covered)]
         if not others:
@@ -249,12 +249,12 @@ class Isolation:
         nodes = self._ours().linked() | instructs.linked
         return [path for path, node in others if node in nodes]
 
-    async def _confined(self, root: Path, found: Found, handles: list[int]) -> list[str]:
+    async def _confined(self, root: Path, found: PathMasks, handles: list[int]) -> list[str]:
         """The same without bubblewrap. Raises `errors.ToolError` where that is not to be had either."""
         if _CONFINE not in self._works:
             trying = [os.open(os.devnull, os.O_WRONLY)]
             try:
-                trial = [*_confinement(root, Found(), trying, self.limits, network=self.network), "true"]
+                trial = [*_confinement(root, PathMasks(), trying, self.limits, network=self.network), "true"]
                 done = await processes.run(
                     trial, folder=root, environment=ENVIRONMENT, seconds=10, handles=trying
                 )
@@ -287,7 +287,7 @@ class Isolation:
         return None
 
 
-def _wall(root: Path, limits: Limits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
+def _wall(root: Path, limits: CommandLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
     """What a command sees and may do: the arguments of bubblewrap."""
     room = ("--size", str(limits.tmp_mb * _MB)) if limits.tmp_mb is not None else ()
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
@@ -362,7 +362,9 @@ def _close(handles: list[int]) -> None:
         os.close(handles.pop())
 
 
-def _confinement(root: Path, found: Found, handles: list[int], limits: Limits, *, network: bool) -> list[str]:
+def _confinement(
+    root: Path, found: PathMasks, handles: list[int], limits: CommandLimits, *, network: bool
+) -> list[str]:
     """The same as words that start `bot.tools.confine`."""
     facts = (*_SYSTEM, *_FACTS, *(_NET if network else ()))
     spec = {
@@ -397,7 +399,7 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PathMasks:
     """Hidden paths in a project's folder, and folders that are covered as a whole: they have too much
     of it, or too much to be looked through.
     """
@@ -433,7 +435,7 @@ class Found:
         fixed = [word for path in self.sealed for word in ("--ro-bind", path, path)]
         return [*pinned, *fixed, *(word for mask in self.masks for word in mask.words())]
 
-    def fitting(self) -> Found | None:
+    def fitting(self) -> PathMasks | None:
         """The same with no more arguments than bubblewrap takes: whole folders are covered, those with the most of it
         first. None where the folder itself has too many.
         """
@@ -468,7 +470,7 @@ def _within(path: str, places: AbstractSet[str]) -> bool:
     return bool(path)
 
 
-def _find(root: Path, own: Collection[str]) -> Found:
+def _find(root: Path, own: Collection[str]) -> PathMasks:
     """What does not exist for the model; in the folder itself what is ours and no command's. Blocking."""
     masks: list[Mask] = []
     whole: set[str] = set()
@@ -503,7 +505,7 @@ def _find(root: Path, own: Collection[str]) -> Found:
                 whole.add(folder)
                 break
     masks += [Mask(path, folder=False) for path, node in others if node in linked]
-    return Found(str(root), tuple(masks), frozenset(whole), others=tuple(others))
+    return PathMasks(str(root), tuple(masks), frozenset(whole), others=tuple(others))
 
 
 def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
@@ -538,7 +540,7 @@ def _shell() -> str:
     return "bash" if shutil.which("bash", path=PATH) is not None else "sh"
 
 
-def described(ended: processes.Ended) -> str:
+def described(ended: processes.CommandResult) -> str:
     """Return the output of a command that succeeded."""
     parts: Sequence[str] = [ended.stdout.rstrip("\n")] if ended.stdout.strip() else []
     if ended.stderr.strip():

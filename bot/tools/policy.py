@@ -19,24 +19,17 @@ from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.provenance import NOBODYS, ORIGIN, Taint
 from bot.contracts.tools import Tool
 from bot.tools import context
-from bot.tools.catalog import Defined
+from bot.tools.catalog import ExternallyDefined
 from bot.tools.context import ToolExecutionContext
-from bot.tools.permissions import (
-    Call,
-    Decision,
-    Narrowing,
-    Now,
-    Paths,
-    Role,
-    Rules,
-    Subject,
-    fingerprint,
-    taint,
-)
+from bot.tools.permissions import taint
 from bot.tools.permissions.defaults import INSTRUCTS
+from bot.tools.permissions.display import shortened, visible
 from bot.tools.permissions.grammar import TRUSTED
+from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
-from bot.tools.permissions.showing import shortened, visible
+from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.skill_allowlist import SkillAllowlist
+from bot.tools.permissions.subject import Call, Decision, PolicyContext, Role, Subject, fingerprint
 from bot.tools.registry import Registry
 from bot.vetting import Vetting
 
@@ -56,7 +49,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`tools.dispatch.Around`. `operators` are written `channel:id`, `paths` begin at the folder in which tools work."""
+    """`tools.dispatch.CallWrapper`. `operators` are written `channel:id`, `paths` begin at the folder in which tools work."""
 
     registry: Registry
     rules: Rules
@@ -67,7 +60,7 @@ class Policy:
     log: Log
     redact: Redact = str
     approvals: Approvals = field(default_factory=Unattended)
-    narrowing: Narrowing | None = None
+    narrowing: SkillAllowlist | None = None
     vetting: Vetting | None = None
     """Decides which instruction files hold, beside those known by name."""
 
@@ -92,7 +85,7 @@ class Policy:
         """What the skills say that the turn has loaded; None where they leave it to the rules."""
         if self.narrowing is None:
             return None
-        now = Now(datetime.fromtimestamp(self.clock.now(), self.zone))
+        now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
         return await self.narrowing.refuses(asked, self._subjects(turn), now, turn.view())
 
     async def _instructs(self, asked: Call, decision: Decision) -> Decision:
@@ -110,13 +103,13 @@ class Policy:
 
     def _held(self, path: str) -> bool:
         root = Path(self._root())
-        return (self.vetting or Vetting(root)).instructing().holds(root / path)
+        return (self.vetting or Vetting(root)).find_instruction_files().holds(root / path)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
         """What the rules say, as of now. Words of somebody who might not do the same themselves are foreign."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         origin = taint.seen(turn.view())
-        now = Now(moment, taint=origin.taint, private=turn.private)
+        now = PolicyContext(moment, taint=origin.taint, private=turn.private)
         subjects = self._subjects(turn)
         decision = self.rules.judge(asked, subjects, now)
         others = [self._subject(turn, person) for person in sorted(origin.people - set(turn.people))]
@@ -179,7 +172,7 @@ class Policy:
         one.
         """
         tool: object = self.registry.get(asked.tool)
-        defined = (tool.defined,) if isinstance(tool, Defined) else ()
+        defined = (tool.defined,) if isinstance(tool, ExternallyDefined) else ()
         return fingerprint(asked.tool, call["input"], self._place(asked), *defined)
 
     def _place(self, asked: Call) -> str:

@@ -24,7 +24,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     """The end of a command. `status` is negative where a signal ended it; `late`: it was stopped when its time was over,
     `over`: because it had used too much of this.
     """
@@ -91,7 +91,7 @@ async def run(
     seconds: float,
     watch: ChannelWatchdog | None = None,
     handles: Sequence[int] = (),
-) -> Ended:
+) -> CommandResult:
     """Run a command with nothing to read, in a group of its own, which is killed when it ends, when its time is over,
     when `watch` says so and when nobody waits for it any more. It gets the `handles`, under their numbers, and no other
     descriptor of ours. Raises OSError where it cannot be started.
@@ -122,7 +122,7 @@ async def run(
             await asyncio.wait_for(outputs.exited.wait(), LAST_WORDS)
         transport.close()
     status = transport.get_returncode()
-    return Ended(
+    return CommandResult(
         -signal.SIGKILL if status is None else status,
         outputs.outputs[1].words(),
         outputs.outputs[2].words(),

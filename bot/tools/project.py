@@ -18,8 +18,8 @@ from typing import Literal
 
 from bot import errors, text
 from bot.hidden_paths import any_hidden
-from bot.tools.ignoring import DEFAULT, Ignore
-from bot.tools.permissions.code import CLOSED, OURS, Border, border
+from bot.tools.ignore_patterns import DEFAULT, IgnorePatterns
+from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode, protected_code
 
 IGNORE_FILE = ".shipmateignore"
 """Names more that listing and searching leave out, a pattern a line."""
@@ -35,7 +35,7 @@ _CALM = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProjectPath:
     """A resolved path, in parts from the project's folder on; () is the folder itself."""
 
     parts: tuple[str, ...]
@@ -54,7 +54,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Walk:
+class FolderEntries:
     """The entries of a folder; `cut` where there are more than one walk looks at."""
 
     entries: list[Entry]
@@ -64,12 +64,12 @@ class Walk:
 class Project:
     """Everything is blocking. Errors of the system name paths from the project's folder on."""
 
-    def __init__(self, root: Path, code: Border | None = None) -> None:
+    def __init__(self, root: Path, code: ProtectedCode | None = None) -> None:
         self.root = root.resolve()
-        self.code = code or border(root)
+        self.code = code or protected_code(root)
         """The part that is never written: Shipmate's own code."""
 
-    def place(self, named: str) -> Place:
+    def place(self, named: str) -> ProjectPath:
         """Resolve a path. Raises `errors.ToolError` if it leads outside, `FileNotFoundError` if it is hidden."""
         if not named or "\0" in named or len(named) > LONGEST or text.clean(named) != named:
             raise errors.ToolError(
@@ -87,15 +87,15 @@ class Project:
         parts = real.relative_to(self.root).parts
         if any_hidden(parts):
             raise _missing(named)
-        return Place(parts)
+        return ProjectPath(parts)
 
     @contextlib.contextmanager
-    def folder(self, place: Place) -> Iterator[int]:
+    def folder(self, place: ProjectPath) -> Iterator[int]:
         """An open folder. Raises OSError."""
         handle = os.open(self.root, _FOLDER)
         try:
             for at, part in enumerate(place.parts):
-                with _told(str(Place(place.parts[: at + 1]))):
+                with _told(str(ProjectPath(place.parts[: at + 1]))):
                     inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
                 os.close(handle)
                 handle = inner
@@ -104,14 +104,14 @@ class Project:
             os.close(handle)
 
     @contextlib.contextmanager
-    def parent(self, place: Place) -> Iterator[tuple[int, str]]:
+    def parent(self, place: ProjectPath) -> Iterator[tuple[int, str]]:
         """The open folder that a file is in, and its name there. Raises OSError."""
         if not place.parts:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
-        with self.folder(Place(place.parts[:-1])) as folder:
+        with self.folder(ProjectPath(place.parts[:-1])) as folder:
             yield folder, place.parts[-1]
 
-    def open(self, place: Place) -> int:
+    def open(self, place: ProjectPath) -> int:
         """A file, to be read; whoever opens it closes it. Raises OSError, and `errors.ToolError` for what is none."""
         with self.parent(place) as (folder, name), _told(str(place)):
             # A device may act when it is opened: asked before, and once more of what was opened.
@@ -124,12 +124,12 @@ class Project:
                 raise
             return handle
 
-    def read(self, place: Place, most: int) -> bytes:
+    def read(self, place: ProjectPath, most: int) -> bytes:
         """The first bytes of a file, `most` of them. Raises as `open` does."""
         with os.fdopen(self.open(place), "rb") as file:
             return file.read(most)
 
-    def write(self, place: Place, data: bytes, *, known: Stamp | None = None) -> bool:
+    def write(self, place: ProjectPath, data: bytes, *, known: Stamp | None = None) -> bool:
         """Put a file in its place, whole or not at all, with the mode of the one that was there; False where there was
         none. Folders that are missing are made. Where the file is no longer the one that is `known`, nothing is done.
 
@@ -168,26 +168,26 @@ class Project:
             os.fsync(folder)
             return old is not None
 
-    def _make(self, place: Place) -> None:
+    def _make(self, place: ProjectPath) -> None:
         """Make the folders above a file that are missing."""
         for depth in range(1, len(place.parts)):
-            here = Place(place.parts[:depth])
+            here = ProjectPath(place.parts[:depth])
             with self.parent(here) as (folder, name), _told(str(here)), contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder)
 
-    def ignoring(self) -> Ignore:
+    def ignoring(self) -> IgnorePatterns:
         """Return the current ignore patterns of listing and searching."""
         try:
-            words = self.read(Place((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
+            words = self.read(ProjectPath((IGNORE_FILE,)), IGNORE_BYTES).decode("utf-8", "replace")
         except (OSError, errors.ToolError):
             words = ""
-        return Ignore([*DEFAULT, *words.splitlines()])
+        return IgnorePatterns([*DEFAULT, *words.splitlines()])
 
-    def walk(self, place: Place, *, depth: int, most: int = VISITS) -> Walk:
+    def walk(self, place: ProjectPath, *, depth: int, most: int = VISITS) -> FolderEntries:
         """List a folder and those below it, `depth` levels of them: in order of name, a folder before what
         is in it. What is hidden or ignored is left out, links are not followed. Raises OSError for the folder itself.
         """
-        walk = Walk([])
+        walk = FolderEntries([])
         ignore = self.ignoring()
         left = [(place, 1)]
         while left and not walk.cut:
@@ -200,11 +200,13 @@ class Project:
                 continue  # gone meanwhile, or not to be read
             walk.entries += found
             if level < depth:
-                inner = [Place(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
+                inner = [ProjectPath(tuple(one.path.split("/"))) for one in found if one.kind == "folder"]
                 left += [(one, level + 1) for one in reversed(inner)]
         return walk
 
-    def _entries(self, place: Place, ignore: Ignore, most: int, walk: Walk) -> list[Entry]:
+    def _entries(
+        self, place: ProjectPath, ignore: IgnorePatterns, most: int, walk: FolderEntries
+    ) -> list[Entry]:
         found: list[Entry] = []
         with self.folder(place) as handle, os.scandir(handle) as entries:
             for seen, entry in enumerate(entries):
@@ -246,7 +248,7 @@ def _told(path: str) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, path) from None
 
 
-def _must_be_file(found: os.stat_result, place: Place) -> None:
+def _must_be_file(found: os.stat_result, place: ProjectPath) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
     if stat.S_ISLNK(found.st_mode):

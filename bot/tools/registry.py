@@ -20,9 +20,9 @@ from bot.contracts.memory_files import MemoryFiles
 from bot.contracts.recall import Membership, Recalls
 from bot.contracts.tools import Skills, Tool
 from bot.tools import builtin
-from bot.tools.catalog import NOTHING, Catalog
+from bot.tools.catalog import NOTHING, ToolCatalog
+from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import Isolation
-from bot.tools.origins import Origins
 from bot.tools.project import Project
 from bot.tools.web import Web
 from bot.vetting import Vetting
@@ -42,15 +42,15 @@ class ToolPorts:
     web: Web = field(default_factory=Web)
     recall: Recalls | None = None
     membership: Membership | None = None
-    catalog: Catalog = NOTHING
+    catalog: ToolCatalog = NOTHING
     permalink: Callable[[ArchiveLine], str | None] = lambda _: None
     jobs: Jobs | None = None
-    origins: Origins | None = None
+    origins: FileProvenance | None = None
     vetting: Vetting | None = None
 
-    def whose(self) -> Origins:
+    def whose(self) -> FileProvenance:
         """Whose words the project's files hold."""
-        return self.origins or Origins(self.project.root)
+        return self.origins or FileProvenance(self.project.root)
 
     def vetted(self) -> Vetting:
         """Decides which instruction files hold."""
@@ -67,7 +67,7 @@ class Registry:
     on chance, and those that are found (`more`).
     """
 
-    def __init__(self, tools: Iterable[Tool], more: Catalog = NOTHING) -> None:
+    def __init__(self, tools: Iterable[Tool], more: ToolCatalog = NOTHING) -> None:
         self._more = more
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self.definitions: tuple[Json, ...] = tuple(map(definition, self._tools.values()))

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from bot.contracts.identity import ChatKey
 from bot.system import read_link
-from bot.tools.permissions import Call, Now, Paths, Rules, Subject
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.subject import Call, PolicyContext, Subject
 
 RULES, TOOLS, CALLS = 1_000, 20, 2_000
 FILES = ("read_file", "write_file", "edit_file", "search_files")
-NOW = Now(datetime(2026, 11, 20, 12, tzinfo=UTC))
+NOW = PolicyContext(datetime(2026, 11, 20, 12, tzinfo=UTC))
 WHO = [Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10"))]
 
 

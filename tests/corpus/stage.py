@@ -30,7 +30,7 @@ from bot.testing.faults import Fault
 from bot.testing.slack import SlackServer
 from bot.testing.telegram import TelegramServer
 from bot.testing.telegram_world import Chat
-from bot.tools.permissions import fingerprint
+from bot.tools.permissions.subject import fingerprint
 from tests.blackbox.conftest import World, eventually
 from tests.corpus.model import Model
 from tests.torture.inside import Inside, environment

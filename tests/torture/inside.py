@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot import app, serving
+from bot import app, lifecycle
 from bot.contracts.environment import Clock
 from bot.gateway import grace
-from bot.serving import Environment, Gateway
+from bot.lifecycle import Environment, Gateway
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
 from tests.blackbox.conftest import START_SECONDS, World
@@ -22,7 +22,7 @@ from tests.blackbox.conftest import START_SECONDS, World
 
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
-    patch.setattr(serving, "DRAIN_SECONDS", 0.0)
+    patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
     patch.setattr(grace, "GRACE_SECONDS", 0.0)
     patch.setattr(app, "settle_memory", lambda: None)
 

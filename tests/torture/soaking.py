@@ -19,8 +19,8 @@ from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
 from bot.contracts.outbound import Outbound, Sent
 from bot.instance import prepare_home
+from bot.lifecycle import Environment, Gateway, serving
 from bot.rss_monitor import one_heap
-from bot.serving import Environment, Gateway, serving
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog
 from bot.testing.clock import FakeClock

@@ -66,7 +66,7 @@ def test_the_soft_limit_goes_as_far_as_the_hard_one() -> None:
 
 
 def test_another_failure_is_told_and_takes_nothing(tmp_path: Path) -> None:
-    reserve = descriptors.Reserve(2)
+    reserve = descriptors.DescriptorReserve(2)
     assert reserve.fill() == 0
     with pytest.raises(FileNotFoundError):
         reserve.open(tmp_path / "none", os.O_RDONLY)

@@ -14,14 +14,14 @@ from bot import ports
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not tell")
 def test_a_port_that_is_held_names_its_holder() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert ports.pid_on(server.getsockname()[1]) == os.getpid()
+        assert ports.port_owner(server.getsockname()[1]) == os.getpid()
 
 
 def test_a_port_that_nobody_holds_has_no_holder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    assert ports.pid_on(port) is None
-    assert ports.pid_on(port, proc=tmp_path / "no-proc") is None
+    assert ports.port_owner(port) is None
+    assert ports.port_owner(port, proc=tmp_path / "no-proc") is None
 
 
 def test_a_holder_that_cannot_be_seen_is_not_named(tmp_path: Path) -> None:
@@ -31,10 +31,10 @@ def test_a_holder_that_cannot_be_seen_is_not_named(tmp_path: Path) -> None:
     (net / "tcp").write_text(f"  sl  local_address\n{line}\n")
     (tmp_path / "17" / "fd").mkdir(parents=True)
     (tmp_path / "not-a-process").mkdir()
-    assert ports.pid_on(3000, proc=tmp_path) is None
+    assert ports.port_owner(3000, proc=tmp_path) is None
     (tmp_path / "17" / "fd" / "3").symlink_to("socket:[4242]")
-    assert ports.pid_on(3000, proc=tmp_path) == 17
-    assert ports.pid_on(3001, proc=tmp_path) is None
+    assert ports.port_owner(3000, proc=tmp_path) == 17
+    assert ports.port_owner(3001, proc=tmp_path) is None
 
 
 def listed(near: ports.Address, far: ports.Address, proc: Path = Path("/proc")) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bot import rss_monitor
-from bot.rss_monitor import Collector, RssMonitor
+from bot.rss_monitor import GarbageCollector, RssMonitor
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 
@@ -196,15 +196,15 @@ def test_a_library_without_trimming_is_left_alone(monkeypatch: pytest.MonkeyPatc
 
 class TestCollector:
     @pytest.fixture
-    def slow(self) -> Iterator[tuple[Collector, FakeClock]]:
+    def slow(self) -> Iterator[tuple[GarbageCollector, FakeClock]]:
         clock = FakeClock()
-        collector = Collector(clock)
+        collector = GarbageCollector(clock)
         collector.start()
         yield collector, clock
         collector.stop()
         collector.stop()
 
-    def test_a_ring_of_objects_goes(self, slow: tuple[Collector, FakeClock]) -> None:
+    def test_a_ring_of_objects_goes(self, slow: tuple[GarbageCollector, FakeClock]) -> None:
         class Ring:
             gone = False
 
@@ -219,7 +219,7 @@ class TestCollector:
         assert Ring.gone
 
     async def test_after_a_long_collection_only_the_young_are_looked_at_for_a_while(
-        self, slow: tuple[Collector, FakeClock]
+        self, slow: tuple[GarbageCollector, FakeClock]
     ) -> None:
         collector, clock = slow
 

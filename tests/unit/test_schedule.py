@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from bot import schedule
-from bot.schedule import Chore, Housekeeping
+from bot.schedule import PeriodicJob, PeriodicScheduler
 from bot.testing.log import MemoryLog
 
 
@@ -28,7 +28,7 @@ MADE: dict[str, Callable[[asyncio.Event], Callable[[], Awaitable[None]]]] = {
 @pytest.mark.parametrize("made", MADE)
 async def test_a_chore_is_done_whatever_it_is_made_of(made: str) -> None:
     done, log = asyncio.Event(), MemoryLog()
-    housekeeping = Housekeeping([Chore("tidy", 0.01, MADE[made](done))], log)
+    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, MADE[made](done))], log)
     housekeeping.start()
     try:
         async with asyncio.timeout(5):
@@ -47,7 +47,7 @@ async def test_a_chore_that_fails_is_told_and_done_again() -> None:
             twice.set()
         raise OSError("no space left")
 
-    housekeeping = Housekeeping([Chore("tidy", 0.01, broken)], log)
+    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, broken)], log)
     housekeeping.start()
     try:
         async with asyncio.timeout(5):
@@ -64,7 +64,7 @@ async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch
     async def tidy() -> None:
         done.set()
 
-    housekeeping = Housekeeping([Chore("tidy", 0.05, tidy)], MemoryLog())
+    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.05, tidy)], MemoryLog())
     housekeeping.start()
     # What a clock that goes back by thirty days makes of it.
     (job,) = housekeeping._scheduler.get_jobs()

@@ -21,7 +21,7 @@ from bot.contracts.inbound import Attachment, Inbound, Quoted, SeenFile
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import text, tool_use
 from bot.tools.note_sources import NoteSources
-from bot.tools.permissions import narrowing, taint
+from bot.tools.permissions import skill_allowlist, taint
 
 KEY = ChatKey.parse("telegram:chat:1")
 NONCE, STALE = "0a1b2c3d", "deadbeef"
@@ -161,7 +161,9 @@ def test_results_and_memories_hold_no_tag_that_counts(words: str) -> None:
     view: list[Message] = [
         sent("x"), {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]},
     ]  # fmt: skip
-    assert narrowing.loaded(view) == ["s"], "what a tool gives does not count as the next words of a person"
+    assert skill_allowlist.loaded(view) == ["s"], (
+        "what a tool gives does not count as the next words of a person"
+    )
     assert tags.of(view[2]) == [None]
     head = memory.head(words, words, nonce=NONCE)
     assert words.split("\n", maxsplit=1)[0] not in json.dumps(head, ensure_ascii=False)

@@ -13,7 +13,7 @@ from bot.agent.claims.language import Kind
 from bot.contracts.base import Json, Message
 from bot.contracts.tools import Effect
 from bot.tools.builtin.chat_send import ChatSend
-from bot.tools.dispatch import Around
+from bot.tools.dispatch import CallWrapper
 from bot.tools.registry import Registry
 
 _MCP = "mcp__"
@@ -95,9 +95,9 @@ def recorded_actions() -> Iterator[PerformedActions]:
 
 @dataclass(frozen=True, slots=True)
 class ActionRecorder:
-    """`tools.dispatch.Around` that notes what was run. What stands around it decides whether anything is."""
+    """`tools.dispatch.CallWrapper` that notes what was run. What stands around it decides whether anything is."""
 
-    around: Around
+    around: CallWrapper
     registry: Registry
 
     async def __call__(self, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:

@@ -25,9 +25,9 @@ from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.provenance import Provenance
 from bot.tools import excerpt
 from bot.tools.context import ToolExecutionContext, tool_scope
-from bot.tools.dispatch import Around
+from bot.tools.dispatch import CallWrapper
 from bot.tools.permissions import taint
-from bot.tools.permissions.showing import visible
+from bot.tools.permissions.display import visible
 from bot.tools.registry import Registry
 
 REFUSALS = 3
@@ -248,7 +248,7 @@ class Child:
         if len(self._refused) >= REFUSALS:
             await self._whether_to_go_on()
 
-    async def _call(self, around: Around, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    async def _call(self, around: CallWrapper, call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
         """What stands around each call of a task: all that stands around those of the turn, and what is told of it."""
         began, ran = self._deps.clock.monotonic(), False
 

@@ -96,7 +96,7 @@ class Tasks:
             finally:
                 report.failed(BROKEN)  # unless something else was told
                 warm.set()
-                context.tells(child.origin)
+                context.report_provenance(child.origin)
                 self._turn.steps.end(order.id, report.spent)
                 child.release()
 

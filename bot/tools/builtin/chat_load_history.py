@@ -62,7 +62,7 @@ class LoadHistoryInput(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundLines:
     """`lines` in time order, the `hits` among them of `total` that there are, or of more where not all were `counted`."""
 
     lines: list[ArchiveLine]
@@ -124,7 +124,7 @@ class ChatLoadHistory:
 
     async def _ranked(
         self, args: LoadHistoryInput, query: str, turn: ToolExecutionContext, chats: list[ChatKey], room: int
-    ) -> _Found:
+    ) -> _FoundLines:
         if self._ports.recall is None:
             raise errors.ToolError("There is no ranked search here. Use `keyword`.")
         recalled = await self._ports.recall.recall(
@@ -142,11 +142,11 @@ class ChatLoadHistory:
             ),
         )
         lines, hits = _with_neighbours(recalled.hits, turn, room)
-        return _Found(lines, hits, recalled.total, recalled.complete)
+        return _FoundLines(lines, hits, recalled.total, recalled.complete)
 
     async def _newest(
         self, args: LoadHistoryInput, turn: ToolExecutionContext, chats: list[ChatKey], room: int
-    ) -> _Found:
+    ) -> _FoundLines:
         if len(chats) > 1 and args.offset > FARTHEST:
             raise errors.ToolError(
                 f'With scope "mine" an offset goes to {FARTHEST:,}. Use `before` for what is older. Nothing was loaded.'
@@ -174,7 +174,7 @@ class ChatLoadHistory:
         if len(chats) > 1:
             lines = lines[: max(0, len(lines) - args.offset)]
         lines = lines[-room:]
-        return _Found(lines, lines, total, counted=counted)
+        return _FoundLines(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
         """What the turns of these lines have put away (results, and transcripts of tasks), by the place of the last line
@@ -241,7 +241,7 @@ def _when(ts: int) -> str:
     return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _nothing(args: LoadHistoryInput, found: _Found) -> str:
+def _nothing(args: LoadHistoryInput, found: _FoundLines) -> str:
     if found.total > 0 and args.offset:
         return (
             f"Nothing at offset {args.offset}: there are {found.total} matches that you do not see already."
@@ -252,7 +252,7 @@ def _nothing(args: LoadHistoryInput, found: _Found) -> str:
 
 
 def _receipt(
-    args: LoadHistoryInput, lines: list[ArchiveLine], found: _Found, *, others: ChatKey, private: bool
+    args: LoadHistoryInput, lines: list[ArchiveLine], found: _FoundLines, *, others: ChatKey, private: bool
 ) -> str:
     said = f"Loaded {len(lines)} older messages, {_when(lines[0].ts)} to {_when(lines[-1].ts)}"
     # The turn may have had room for the newest of them only.
@@ -271,7 +271,7 @@ def _receipt(
     return said + _so_far(found)
 
 
-def _so_far(found: _Found) -> str:
+def _so_far(found: _FoundLines) -> str:
     return "" if found.complete else " (Only the newest messages were searched: the index is being made.)"
 
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot import errors
 from bot.contracts.tools import Effect
-from bot.tools import context, decoding
-from bot.tools.origins import whose
-from bot.tools.project import Place, stamp
+from bot.tools import context, text_encoding
+from bot.tools.file_provenance import provenance_in_view
+from bot.tools.project import ProjectPath, stamp
 from bot.tools.registry import ToolPorts
 
 LARGEST = 4 * 1024 * 1024
@@ -47,15 +47,15 @@ class EditFile:
         context.touch(self._project.root.joinpath(*place.parts))
         return f"{place} is changed, at line {line}."
 
-    def _edit(self, args: EditFileInput) -> tuple[Place, int]:
+    def _edit(self, args: EditFileInput) -> tuple[ProjectPath, int]:
         place = self._project.place(args.path)
         with os.fdopen(self._project.open(place), "rb") as file:
             known, raw = stamp(os.fstat(file.fileno())), file.read(LARGEST + 1)
         if len(raw) > LARGEST:
             raise errors.ToolError(f"{place} has more than {LARGEST} bytes and cannot be edited.")
-        if (kind := decoding.no_text(raw[: decoding.SNIFF])) is not None:
+        if (kind := text_encoding.no_text(raw[: text_encoding.SNIFF])) is not None:
             raise errors.ToolError(f"{place} is a {kind}. Only text can be edited.")
-        name = decoding.encoding(raw) or "utf-8"
+        name = text_encoding.encoding(raw) or "utf-8"
         try:
             words = raw.decode(name)
         except UnicodeDecodeError:
@@ -64,7 +64,7 @@ class EditFile:
         data, real = changed.encode(name), self._project.root.joinpath(*place.parts)
         with (
             self._vetting.writing(real, data, whole=False),
-            self._origins.writing(str(place), whose(), context.channel(), whole=False),
+            self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=False),
         ):
             self._project.write(place, data, known=known)
         return place, line

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import Effect
 from bot.tools import context, excerpt
-from bot.tools.project import Entry, Place, Walk
+from bot.tools.project import Entry, FolderEntries, ProjectPath
 from bot.tools.registry import ToolPorts
 
 MOST = 500
@@ -58,9 +58,9 @@ class ListDir:
         uncounted = "; there are others still, too many to look at" if walk.cut else ""
         return "\n".join([f"[{place}/: {len(rows)} entries{more}{uncounted}]", *rows])
 
-    def _walk(self, args: ListDirInput) -> tuple[Place, Walk]:
+    def _walk(self, args: ListDirInput) -> tuple[ProjectPath, FolderEntries]:
         place = self._project.place(args.path)
-        context.tells(WORKSPACES | self._origins.under(str(place), context.channel()))
+        context.report_provenance(WORKSPACES | self._origins.under(str(place), context.channel()))
         return place, self._project.walk(place, depth=args.depth)
 
 

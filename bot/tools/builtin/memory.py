@@ -87,7 +87,7 @@ class MemoryTool:
         owner, name = _place(turn, asked)
         file = await self._files.read(owner, name) if name else None
         if file is not None:
-            context.tells(_origin(file))
+            context.report_provenance(_origin(file))
             return _shown(asked, file, lines)
         return await self._listing(turn, asked)
 
@@ -99,7 +99,7 @@ class MemoryTool:
         for path in sizes:
             # A name is words too.
             if path.startswith(folder) and path != SESSION and (file := await self._files.read(owner, path)):
-                context.tells(_origin(file))
+                context.report_provenance(_origin(file))
         if name and not found:
             raise errors.ToolError(
                 f"There is no {text.preview(asked, 120)}. View {root} to see what there is."

@@ -50,10 +50,10 @@ class ReadArtifact:
             matches = await self._artifacts.grep(
                 artifact_id, chat_key, args.grep, offset=args.offset, limit=args.limit
             )
-            context.tells(matches.origin)
+            context.report_provenance(matches.origin)
             return _found(matches)
         page = await self._artifacts.read(artifact_id, chat_key, offset=args.offset, limit=args.limit)
-        context.tells(page.origin)
+        context.report_provenance(page.origin)
         if not page.text:
             raise errors.ToolError(f"The artifact ends at character {page.characters}. Use a smaller offset.")
         if (fits := excerpt.fitting(page.text, ROOM)) < len(page.text):

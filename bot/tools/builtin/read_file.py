@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot import errors, text
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import Effect
-from bot.tools import context, decoding, excerpt
-from bot.tools.project import Place
+from bot.tools import context, excerpt, text_encoding
+from bot.tools.project import ProjectPath
 from bot.tools.registry import ToolPorts
 
 LINES = 2_000
@@ -78,24 +78,24 @@ class ReadFile:
         )
         return "\n".join([f"[{place}, lines {args.offset} to {page.last}{whole}{rest}{doubt}]", *page.lines])
 
-    def _read(self, args: ReadFileInput) -> tuple[Place, _Page]:
+    def _read(self, args: ReadFileInput) -> tuple[ProjectPath, _Page]:
         place = self._project.place(args.path)
         with os.fdopen(self._project.open(place), "rb") as file:
-            facts, head = os.fstat(file.fileno()), file.read(decoding.SNIFF)
+            facts, head = os.fstat(file.fileno()), file.read(text_encoding.SNIFF)
             size = facts.st_size
-            context.tells(WORKSPACES | self._origins.of(str(place), context.channel(), facts))
+            context.report_provenance(WORKSPACES | self._origins.of(str(place), context.channel(), facts))
             file.seek(0)
-            if args.encoding is None and (kind := decoding.no_text(head)) is not None:
+            if args.encoding is None and (kind := text_encoding.no_text(head)) is not None:
                 raise errors.ToolError(f"{place} is a {kind} of {size} bytes. Only text can be read.")
-            name = decoding.encoding(head) or "utf-8"
+            name = text_encoding.encoding(head) or "utf-8"
             if args.encoding is not None:
-                known = decoding.known(args.encoding)
+                known = text_encoding.known(args.encoding)
                 if known is None:
                     raise errors.ToolError(f"There is no encoding {text.preview(args.encoding, 40)!r}.")
                 name = known
             with io.TextIOWrapper(file, name, errors="replace") as words:
                 page = _page(words, args, counted=size <= COUNTED)
-            page.doubtful = name == "utf-8" and not decoding.is_utf8(head)
+            page.doubtful = name == "utf-8" and not text_encoding.is_utf8(head)
             return place, page
 
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot import errors
 from bot.contracts.tools import Effect
 from bot.tools import context, processes
+from bot.tools.file_provenance import FileProvenance, provenance_in_view
 from bot.tools.isolation import Isolation, described
-from bot.tools.origins import Origins, whose
 from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
@@ -35,7 +35,7 @@ class RunShell:
     timeout_seconds = LONGEST + 30.0
     ages = True
 
-    def __init__(self, isolation: Isolation, origins: Origins) -> None:
+    def __init__(self, isolation: Isolation, origins: FileProvenance) -> None:
         self._isolation = isolation
         self._origins = origins
         outside: frozenset[Effect] = frozenset({"network"})
@@ -58,12 +58,12 @@ class RunShell:
             )
         return described(ended)
 
-    async def _run(self, command: str, seconds: float) -> processes.Ended:
+    async def _run(self, command: str, seconds: float) -> processes.CommandResult:
         """Run it, and keep note of whose words it may have printed and written: nobody knows what it reads."""
         channel, name = context.channel(), secrets.token_hex(6)
         printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
-        context.tells(printed)
-        written = printed | whose()
+        context.report_provenance(printed)
+        written = printed | provenance_in_view()
         async with contextlib.AsyncExitStack() as after:
             await asyncio.to_thread(self._origins.begin, name, written, channel)
             after.push_async_callback(asyncio.to_thread, self._origins.end, name, written, channel)

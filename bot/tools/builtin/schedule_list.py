@@ -33,7 +33,7 @@ class ScheduleList:
     async def run(self, _: ScheduleListInput) -> str:
         jobs, inbound = asked_in(self._jobs)
         found = await jobs.listed(inbound)
-        context.tells(found.origin)
+        context.report_provenance(found.origin)
         return found.words
 
 

@@ -16,9 +16,9 @@ from bot import errors, text
 from bot.contracts.environment import Clock
 from bot.contracts.provenance import WORKSPACES
 from bot.contracts.tools import Effect
-from bot.tools import context, decoding, excerpt
-from bot.tools.ignoring import Ignore
-from bot.tools.project import Entry, Place
+from bot.tools import context, excerpt, text_encoding
+from bot.tools.ignore_patterns import IgnorePatterns
+from bot.tools.project import Entry, ProjectPath
 from bot.tools.registry import ToolPorts
 
 SECONDS = 15.0
@@ -51,7 +51,7 @@ class SearchFilesInput(BaseModel):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Matches:
     rows: list[str] = field(default_factory=list)
     paths: set[str] = field(default_factory=set)
     files: int = 0
@@ -98,10 +98,10 @@ class SearchFiles:
         notes += [f"{found.skipped} files are no text or too large"] if found.skipped else []
         return "\n".join([f"[{'; '.join(notes)}]", *found.rows])
 
-    def _search(self, args: SearchFilesInput) -> tuple[Place, _Found]:
+    def _search(self, args: SearchFilesInput) -> tuple[ProjectPath, _Matches]:
         place, until = self._project.place(args.path), self._clock.monotonic() + SECONDS
         find = _finder(args, self._clock, until) if args.pattern is not None else None
-        found = _Found()
+        found = _Matches()
         for entry in self._files(place, args.glob, found):
             if self._clock.monotonic() > until:
                 found.late = True
@@ -115,11 +115,11 @@ class SearchFiles:
             if not whole:
                 break
         for path in found.paths:
-            context.tells(WORKSPACES | self._origins.of(path, context.channel()))
+            context.report_provenance(WORKSPACES | self._origins.of(path, context.channel()))
         return place, found
 
-    def _files(self, place: Place, glob: str | None, found: _Found) -> Iterator[Entry]:
-        wanted = Ignore([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
+    def _files(self, place: ProjectPath, glob: str | None, found: _Matches) -> Iterator[Entry]:
+        wanted = IgnorePatterns([glob.removeprefix("!").lstrip("#")]) if glob is not None else None
         walk = self._project.walk(place, depth=LEVELS) if self._is_folder(place) else None
         entries = [Entry(str(place), "file")] if walk is None else walk.entries
         found.late = walk is not None and walk.cut
@@ -129,25 +129,25 @@ class SearchFiles:
             if entry.kind == "file" and (wanted is None or wanted.ignored(name, folder=False)):
                 yield entry
 
-    def _is_folder(self, place: Place) -> bool:
+    def _is_folder(self, place: ProjectPath) -> bool:
         try:
             with self._project.folder(place):
                 return True
         except NotADirectoryError:
             return False
 
-    def _look(self, entry: Entry, find: Find, found: _Found) -> bool:
+    def _look(self, entry: Entry, find: Find, found: _Matches) -> bool:
         """Search one file; False where no more fits."""
         try:
-            with os.fdopen(self._project.open(Place(tuple(entry.path.split("/")))), "rb") as file:
+            with os.fdopen(self._project.open(ProjectPath(tuple(entry.path.split("/")))), "rb") as file:
                 raw = file.read(FILE + 1)
         except (OSError, errors.ToolError):
             found.skipped += 1  # gone meanwhile, or not to be read
             return True
-        if len(raw) > FILE or decoding.no_text(raw[: decoding.SNIFF]) is not None:
+        if len(raw) > FILE or text_encoding.no_text(raw[: text_encoding.SNIFF]) is not None:
             found.skipped += 1
             return True
-        words = raw.decode(decoding.encoding(raw) or "utf-8", "replace")
+        words = raw.decode(text_encoding.encoding(raw) or "utf-8", "replace")
         lines = words.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         for number, line in enumerate(lines, 1):
             at = find(line[:LINE])

@@ -9,9 +9,9 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.contracts.provenance import ANYBODYS
-from bot.contracts.tools import Effect, Found
+from bot.contracts.tools import Effect, FoundTools
 from bot.tools import context
-from bot.tools.catalog import Offer, ranked
+from bot.tools.catalog import ToolOffer, rank_offers
 from bot.tools.registry import ToolPorts
 
 AT_ONCE = 5
@@ -43,18 +43,18 @@ class ToolSearch:
             f", of the MCP servers: {servers}." if servers else "."
         )
 
-    async def run(self, args: ToolSearchInput) -> str | Found:
+    async def run(self, args: ToolSearchInput) -> str | FoundTools:
         # What a small window has no room for is found like what other servers offer.
-        own = [Offer(one, one["name"], one["description"]) for one in context.undeclared()]
+        own = [ToolOffer(one, one["name"], one["description"]) for one in context.undeclared()]
         offers = self._catalog.offers()
         if offers:
             # Names and descriptions are a server's words.
-            context.tells(ANYBODYS)
+            context.report_provenance(ANYBODYS)
         # How many there are, and how much is said of them, is for others to decide.
-        best = await asyncio.to_thread(ranked, args.query, itertools.chain(own, offers), AT_ONCE)
+        best = await asyncio.to_thread(rank_offers, args.query, itertools.chain(own, offers), AT_ONCE)
         if best:
             said = {offer.server: offer.instructions for offer in best if offer.instructions}
-            return Found(tuple(offer.definition for offer in best), said)
+            return FoundTools(tuple(offer.definition for offer in best), said)
         state = [f"{name}: {words}" for name, words in sorted(self._catalog.sources().items())]
         if not offers and not own:
             return "\n".join(["There are no more tools.", *state])

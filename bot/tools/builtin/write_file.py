@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot.contracts.tools import Effect
 from bot.tools import context
-from bot.tools.origins import whose
-from bot.tools.project import Place
+from bot.tools.file_provenance import provenance_in_view
+from bot.tools.project import ProjectPath
 from bot.tools.registry import ToolPorts
 
 MOST = 1_000_000
@@ -45,12 +45,12 @@ class WriteFile:
         context.touch(self._project.root.joinpath(*place.parts))
         return f"{place} is {'replaced' if replaced else 'written'}: {len(data)} bytes."
 
-    def _write(self, path: str, data: bytes) -> tuple[Place, bool]:
+    def _write(self, path: str, data: bytes) -> tuple[ProjectPath, bool]:
         place = self._project.place(path)
         real = self._project.root.joinpath(*place.parts)
         with (
             self._vetting.writing(real, data, whole=True),
-            self._origins.writing(str(place), whose(), context.channel(), whole=True),
+            self._origins.writing(str(place), provenance_in_view(), context.channel(), whole=True),
         ):
             return place, self._project.write(place, data)
 

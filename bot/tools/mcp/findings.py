@@ -6,12 +6,12 @@ import importlib.util
 from collections.abc import Iterator
 
 from bot.config.findings import finding
-from bot.config.shape import ShipFile
+from bot.config.ship_file import ShipFile
 
 LIBRARY = "mcp"
 
 
-def wrong(file: ShipFile) -> Iterator[str]:
+def mistakes(file: ShipFile) -> Iterator[str]:
     """Servers that are on, without the library that talks with them."""
     names = [name for name, server in file.mcp.servers.items() if server.enabled]
     if names and importlib.util.find_spec(LIBRARY) is None:

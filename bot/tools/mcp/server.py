@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bot import errors, text
-from bot.config.shape import McpServer
+from bot.config.ship_file import McpServer
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.questions import Questions
-from bot.tools.catalog import Offer
-from bot.tools.mcp import pipes, remote, shapes
-from bot.tools.mcp.asking import Elicitations
+from bot.tools.catalog import ToolOffer
+from bot.tools.mcp import definitions, stdio, streamable_http
+from bot.tools.mcp.elicitation import Elicitations
 from bot.tools.mcp.results import words_of
 from bot.tools.mcp.tool import ServerTool
-from bot.tools.permissions.code import border
+from bot.tools.permissions.protected_code import protected_code
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -44,7 +44,7 @@ LAST_WORDS = 2_000
 State = Literal["starting", "ready", "down"]
 
 
-class Lost(errors.ShipmateError):
+class ServerLost(errors.ShipmateError):
     """The connection is over, and why."""
 
 
@@ -123,8 +123,8 @@ class Server:
         self._since = self._clock.monotonic() if self._since is None else self._since
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        cause = str(error) if isinstance(error, Lost) else f"{type(error).__name__}: {error}"
-        if self._why and not isinstance(error, Lost):
+        cause = str(error) if isinstance(error, ServerLost) else f"{type(error).__name__}: {error}"
+        if self._why and not isinstance(error, ServerLost):
             cause = f"{self._why} ({cause})"
         stderr = " ".join(self._stderr.split())[-300:]
         self.trouble = self._redact(text.preview(cause + (f"; stderr: {stderr}" if stderr else ""), 600))
@@ -175,7 +175,7 @@ class Server:
             while True:
                 await self._either(self._closed, self._changed)
                 if self._closed.is_set():
-                    raise Lost(self._why or "the connection ended")
+                    raise ServerLost(self._why or "the connection ended")
                 self._changed.clear()
                 async with asyncio.timeout(START_SECONDS):
                     await self._list(client)
@@ -196,8 +196,8 @@ class Server:
     def _transport(self) -> Any:
         chosen = self._settings
         if chosen.url is not None:
-            return remote.address(chosen.url, chosen.headers)
-        env = pipes.environment(self._env, chosen.env)
+            return streamable_http.address(chosen.url, chosen.headers)
+        env = stdio.environment(self._env, chosen.env)
         return self._process([chosen.command or "", *chosen.args], env)
 
     @contextlib.asynccontextmanager
@@ -210,7 +210,7 @@ class Server:
                 folder = stack.enter_context(
                     tempfile.TemporaryDirectory(prefix="shipmate-mcp-", ignore_cleanup_errors=True)
                 )
-                running = pipes.process(
+                running = stdio.process(
                     [program, *map(self._placed, words[1:])],
                     folder=Path(folder),
                     env=env,
@@ -219,19 +219,21 @@ class Server:
                 )
                 streams = await stack.enter_async_context(running)
             except (OSError, ValueError) as error:
-                raise Lost(f"it cannot be started: {error}") from None
+                raise ServerLost(f"it cannot be started: {error}") from None
             yield streams
 
     def _program(self, named: str, env: dict[str, str]) -> str:
         """Where a program is that no tool and no command can change; PATH keeps only folders of such. Blocking."""
-        ours = border(self._root)
+        ours = protected_code(self._root)
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
         asked = str(self._root / named) if "/" in named else named
         found = shutil.which(asked, path=env["PATH"])
         if found is None:
-            raise Lost(f"there is no program {named!r}")
+            raise ServerLost(f"there is no program {named!r}")
         if ours.changeable(Path(found)):
-            raise Lost(f"{named!r} is in the project's folder, where a chat can change it: move it elsewhere")
+            raise ServerLost(
+                f"{named!r} is in the project's folder, where a chat can change it: move it elsewhere"
+            )
         return found
 
     def _placed(self, word: str) -> str:
@@ -292,15 +294,15 @@ class Server:
 
     def _instructions(self, words: str) -> str:
         """What it says of all its tools. Redacted before it is cut: half a secret is not found any more."""
-        return shapes.lines(self._redact(words), shapes.INSTRUCTIONS)
+        return definitions.lines(self._redact(words), definitions.INSTRUCTIONS)
 
     def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:
-        shown = shapes.line(tool.name, 80)
+        shown = definitions.line(tool.name, 80)
         try:
-            offer = shapes.offer(
+            offer = definitions.offer(
                 self.name, tool.name, tool.description or tool.title or "", tool.input_schema, said
             )
-        except shapes.Unfit as error:
+        except definitions.UndeclarableTool as error:
             left_out.append(f"{shown}: {error}")
             return
         if offer.name in tools or len(tools) >= MOST_TOOLS:
@@ -317,7 +319,7 @@ class Server:
         whole = json.dumps([who, said], sort_keys=True, default=str)
         return hashlib.sha256(whole.encode()).hexdigest()
 
-    def offers(self) -> list[Offer]:
+    def offers(self) -> list[ToolOffer]:
         """Return the tools that can be called now."""
         return [tool.offer for tool in self.tools.values()] if self.state == "ready" else []
 
@@ -382,7 +384,7 @@ class Server:
         if self._closed.is_set() or code == CONNECTION_CLOSED or not await self._answers(client):
             return self._gone()
         self._hung = 0
-        return errors.ToolError(f"The MCP server {self.name} refused: {shapes.line(message, 1_000)}")
+        return errors.ToolError(f"The MCP server {self.name} refused: {definitions.line(message, 1_000)}")
 
     async def _answers(self, client: Client) -> bool:
         """True if the connection still works, which an error does not tell where each call is a request of its own."""

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot.config.shape import Mcp
+from bot.config.ship_file import Mcp
 from bot.contracts.environment import Clock, Log, Redact
 from bot.contracts.questions import Questions
 from bot.contracts.tools import Tool
-from bot.tools.catalog import Offer
+from bot.tools.catalog import ToolOffer
 from bot.tools.mcp.server import Server
 
 
@@ -52,7 +52,7 @@ class McpServers:
     def get(self, name: str) -> Tool | None:
         return next((tool for one in self.servers.values() if (tool := one.tools.get(name))), None)
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[ToolOffer]:
         return [offer for server in self.servers.values() for offer in server.offers()]
 
     def sources(self) -> Mapping[str, str]:

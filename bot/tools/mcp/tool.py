@@ -10,8 +10,8 @@ import pydantic
 
 from bot.contracts.base import Json
 from bot.contracts.tools import Effect
-from bot.tools.catalog import Offer
-from bot.tools.mcp import shapes
+from bot.tools.catalog import ToolOffer
+from bot.tools.mcp import definitions
 
 Run = Callable[[str, Json], Awaitable[str]]
 LAST_RESORT = 2 * 3_600.0
@@ -24,7 +24,7 @@ class ServerTool:
     effects: ClassVar[frozenset[Effect]] = frozenset({"read", "write", "run", "network", "message"})
     ages = True
 
-    def __init__(self, offer: Offer, run: Run, seconds: float, schema: Json, defined: str = "") -> None:
+    def __init__(self, offer: ToolOffer, run: Run, seconds: float, schema: Json, defined: str = "") -> None:
         self.offer = offer
         self.name = offer.name
         self.description = str(offer.definition["description"])
@@ -35,7 +35,7 @@ class ServerTool:
 
     @functools.cached_property
     def input(self) -> type[pydantic.BaseModel]:
-        return shapes.arguments(self._schema)
+        return definitions.arguments(self._schema)
 
     async def run(self, args: Any) -> str:
         return await self._run(self.offer.title, args.root)

@@ -17,10 +17,10 @@ from typing import Any
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.tools.permissions.globs import glob
-from bot.tools.permissions.grammar import Malformed
-from bot.tools.permissions.subject import Call, Now, Subject
+from bot.tools.permissions.grammar import RuleMalformed
+from bot.tools.permissions.subject import Call, PolicyContext, Subject
 
-Condition = Callable[[Call, Subject, Now], bool]
+Condition = Callable[[Call, Subject, PolicyContext], bool]
 
 VOCABULARY = "user in, channel in, role, arg~=, arg.NAME~= or time"
 _ROLES = frozenset({"operator", "member"})
@@ -36,7 +36,7 @@ _PLACE = re.compile(r"[a-z][a-z0-9_-]*(?::\S+)?")
 
 
 def compile_condition(words: str) -> Condition:
-    """A condition as a closure. Raises `Malformed`."""
+    """A condition as a closure. Raises `RuleMalformed`."""
     parts = [_one(part.strip()) for part in _CLAUSE.split(words)]
     if len(parts) == 1:
         return parts[0]
@@ -55,14 +55,14 @@ def _one(words: str) -> Condition:
         return _time(rest.strip())
     if (match := _ARG.fullmatch(words)) is not None:
         return _argument(match[1], match[2].strip().strip('"'))
-    raise Malformed(f"a condition with {VOCABULARY}", "write it as in role operator and time 08:00-18:00")
+    raise RuleMalformed(f"a condition with {VOCABULARY}", "write it as in role operator and time 08:00-18:00")
 
 
 def _listed(words: str, form: re.Pattern[str], expected: str) -> frozenset[str]:
     keyword, _, rest = words.strip().partition(" ")
     items = rest.replace(",", " ").strip("()[] ").split()
     if keyword != "in" or not items or not all(map(form.fullmatch, items)):
-        raise Malformed(f"in and {expected}", "write it as in user in slack:U012 telegram:123")
+        raise RuleMalformed(f"in and {expected}", "write it as in user in slack:U012 telegram:123")
     return frozenset(items)
 
 
@@ -73,7 +73,7 @@ def _user(names: frozenset[str]) -> Condition:
 def _channel(places: frozenset[str]) -> Condition:
     chats = [key for place in places if ":" in place and (key := _chat(place)) is not None]
 
-    def holds(_: Call, subject: Subject, __: Now) -> bool:
+    def holds(_: Call, subject: Subject, __: PolicyContext) -> bool:
         return subject.channel in places or any(chat.contains(subject.chat_key) for chat in chats)
 
     return holds
@@ -90,18 +90,18 @@ def _chat(place: str) -> ChatKey | None:
 def _role(words: str) -> Condition:
     roles = frozenset(re.sub(r"\bin\b|[=,|]", " ", words).split())
     if not roles or not roles <= _ROLES:
-        raise Malformed("role operator, or role member", "write one of these")
+        raise RuleMalformed("role operator, or role member", "write one of these")
     return lambda _, subject, __: subject.role in roles
 
 
 def _time(words: str) -> Condition:
     match = _TIME.fullmatch(words)
     if match is None or int(match[3]) > 23 or int(match[5]) > 23:
-        raise Malformed("hours such as 08:00-18:00, or mon-fri 08:00-18:00", "write them in 24 hours")
+        raise RuleMalformed("hours such as 08:00-18:00, or mon-fri 08:00-18:00", "write them in 24 hours")
     days = _days(match[1], match[2])
     begin, end = time(int(match[3]), int(match[4])), time(int(match[5]), int(match[6]))
 
-    def holds(_: Call, __: Subject, now: Now) -> bool:
+    def holds(_: Call, __: Subject, now: PolicyContext) -> bool:
         at, day = now.time.time(), now.time.weekday()
         if begin < end:
             return day in days and begin <= at < end
@@ -115,7 +115,7 @@ def _days(first: str | None, last: str | None) -> frozenset[int]:
     if first is None:
         return frozenset(range(7))
     if first not in _DAYS or (last is not None and last not in _DAYS):
-        raise Malformed(f"days out of {', '.join(_DAYS)}", "write them as in mon-fri 08:00-18:00")
+        raise RuleMalformed(f"days out of {', '.join(_DAYS)}", "write them as in mon-fri 08:00-18:00")
     begin = _DAYS.index(first)
     length = (_DAYS.index(last or first) - begin) % 7
     return frozenset((begin + step) % 7 for step in range(length + 1))
@@ -124,7 +124,7 @@ def _days(first: str | None, last: str | None) -> frozenset[int]:
 def _argument(name: str | None, pattern: str) -> Condition:
     matches = glob(pattern)
 
-    def holds(call: Call, _: Subject, __: Now) -> bool:
+    def holds(call: Call, _: Subject, __: PolicyContext) -> bool:
         values = list(call.arguments.values()) if name is None else [call.arguments.get(name)]
         return any(matches(words) for words in _words(values))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
-from bot.tools.permissions.code import CLOSED, OURS, Border
 from bot.tools.permissions.globs import folded
-from bot.tools.permissions.patterns import ARGUMENTS, Asked
-from bot.tools.permissions.subject import Call, Decision, Now
+from bot.tools.permissions.patterns import ARGUMENTS, JudgedCall
+from bot.tools.permissions.protected_code import CLOSED, OURS, ProtectedCode
+from bot.tools.permissions.subject import Call, Decision, PolicyContext
 
 CORE = (
     "chat_load_history",
@@ -66,7 +66,7 @@ _INSTRUCTIONS = frozenset({"agent.md", "skill.md"})
 _SKILLS = (".claude", "skills")
 
 
-def decided(call: Call, now: Now) -> Decision:
+def decided(call: Call, now: PolicyContext) -> Decision:
     """The default: what reads, and what is named in `OPEN`, is allowed; everything else is asked for."""
     reads = call.effects == _READS and not call.tool.startswith(MCP)
     if not reads and call.tool not in OPEN:
@@ -78,7 +78,7 @@ def decided(call: Call, now: Now) -> Decision:
     return Decision("allow", "default", "it needs no approval")
 
 
-def taints(call: Call, now: Now, least: Taint = Taint.FOREIGN) -> bool:
+def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
     """True if untrusted text in view, of this level at least, takes an allowance of this call away. What operators have
     written holds beside text of the project; what nobody has written does not.
     """
@@ -89,14 +89,14 @@ def taints(call: Call, now: Now, least: Taint = Taint.FOREIGN) -> bool:
     return call.tool.startswith(MCP) or not _HARMFUL.isdisjoint(call.effects)
 
 
-def _carries(call: Call, now: Now) -> bool:
+def _carries(call: Call, now: PolicyContext) -> bool:
     """True if it brings what was said in other chats to where others read along: whoever wrote what is in view may be
     one of them.
     """
     return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
-def instructs(call: Call, asked: Asked) -> str | None:
+def instructs(call: Call, asked: JudgedCall) -> str | None:
     """Why even an allow rule asks for a write here, unless it is marked: what stands there is taken for instructions
     later. None elsewhere.
     """
@@ -107,7 +107,7 @@ def instructs(call: Call, asked: Asked) -> str | None:
     return None
 
 
-def protected(call: Call, asked: Asked, code: Border | None) -> str | None:
+def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
     """Why the tools of the project have no business at a path, whatever the rules say: outside the root, in secrets and
     settings, and where they would change what Shipmate runs on. None elsewhere.
     """

@@ -12,7 +12,7 @@ _RULE = re.compile(r"((?:@\w{1,40}:)*)([A-Za-z0-9_*-]{1,128})(?:\((.*)\))?", re.
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedRule:
     """A rule in its parts. `pattern` and `condition` are None where it has none."""
 
     text: str
@@ -22,7 +22,7 @@ class Parsed:
     condition: str | None = None
 
 
-class Malformed(ValueError):
+class RuleMalformed(ValueError):
     """No rule: `expected` says what one looks like there, `mend` what to do."""
 
     def __init__(self, expected: str, mend: str) -> None:
@@ -31,23 +31,23 @@ class Malformed(ValueError):
         self.mend = mend
 
 
-def parse(rule: str) -> Parsed:
-    """A rule in its parts. Raises `Malformed`."""
+def parse(rule: str) -> ParsedRule:
+    """A rule in its parts. Raises `RuleMalformed`."""
     if len(rule) > LONGEST or not rule.isprintable():
-        raise Malformed(f"one line of at most {LONGEST} characters", "shorten it")
+        raise RuleMalformed(f"one line of at most {LONGEST} characters", "shorten it")
     match = _RULE.fullmatch(rule.strip())
     if match is None:
-        raise Malformed(
+        raise RuleMalformed(
             "Tool, Tool(pattern), Tool(pattern, condition) or @tag:Tool",
             "write it as in run_shell(git status)",
         )
     tags, tool, inside = match.groups()
     named = frozenset(tags.replace(":", "").split("@")[1:])
     if inside is None:
-        return Parsed(rule.strip(), named, tool)
+        return ParsedRule(rule.strip(), named, tool)
     pattern, comma, condition = inside.partition(",")
     if not pattern.strip() or (not comma and ")" in pattern):
-        raise Malformed("a pattern between the brackets", f"write {tool} alone, or {tool}(*)")
+        raise RuleMalformed("a pattern between the brackets", f"write {tool} alone, or {tool}(*)")
     if comma and not condition.strip():
-        raise Malformed("a condition after the comma", "write it, or remove the comma")
-    return Parsed(rule.strip(), named, tool, pattern.strip(), condition.strip() if comma else None)
+        raise RuleMalformed("a condition after the comma", "write it, or remove the comma")
+    return ParsedRule(rule.strip(), named, tool, pattern.strip(), condition.strip() if comma else None)

@@ -16,7 +16,7 @@ Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResolvedPath:
     """`real` are the parts of the path behind every symbolic link, None where it leads nowhere. `forms` are those of
     every path that names the same place on the way: as it was written, and with each link replaced in turn.
     """
@@ -25,7 +25,7 @@ class Place:
     forms: tuple[Parts, ...]
 
 
-NOWHERE = Place(None, ())
+NOWHERE = ResolvedPath(None, ())
 
 
 class Paths:
@@ -43,11 +43,11 @@ class Paths:
     def root(self) -> Parts:
         return self._root
 
-    def inside(self, place: Place) -> bool:
+    def inside(self, place: ResolvedPath) -> bool:
         """True if a place is the root or below it."""
         return place.real is not None and place.real[: len(self._root)] == self._root
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> ResolvedPath:
         """Resolve a path; a relative one begins at the root."""
         if not path or "\0" in path or len(path) > LONGEST:
             return NOWHERE
@@ -66,13 +66,13 @@ class Paths:
                 continue
             links += 1
             if links > MOST_LINKS or not target or "\0" in target:
-                return Place(None, tuple(dict.fromkeys(forms)))
+                return ResolvedPath(None, tuple(dict.fromkeys(forms)))
             forms.append(_lexical([*done, part], left))
             if target.startswith("/"):
                 done = []
             left = _split(target) + left
         real = tuple(done)
-        return Place(real, tuple(dict.fromkeys([real, *forms])))
+        return ResolvedPath(real, tuple(dict.fromkeys([real, *forms])))
 
 
 def _split(path: str) -> list[str]:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from bot.tools.permissions import shell, urls
 from bot.tools.permissions.globs import ANY_DEPTH, folded, glob, path_glob
-from bot.tools.permissions.grammar import Malformed
-from bot.tools.permissions.paths import Parts, Paths, Place
+from bot.tools.permissions.grammar import RuleMalformed
+from bot.tools.permissions.paths import Parts, Paths, ResolvedPath
 
 Answer = Literal["yes", "no", "unclear"]
 Kind = Literal["path", "tree", "command", "url"]
@@ -33,19 +33,19 @@ ANYTHING = "*"
 
 
 @dataclass(slots=True)
-class Asked:
+class JudgedCall:
     """A call while it is judged: what its argument comes to is found out once, for all rules."""
 
     paths: Paths
     arguments: Mapping[str, Any]
-    _places: dict[str, Place] = field(default_factory=dict)
+    _places: dict[str, ResolvedPath] = field(default_factory=dict)
     _forms: dict[str, list[Parts]] = field(default_factory=dict)
 
     def words(self, name: str) -> str | None:
         value = self.arguments.get(name)
         return value if isinstance(value, str) and value else None
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> ResolvedPath:
         if path not in self._places:
             self._places[path] = self.paths.place(path)
         return self._places[path]
@@ -57,16 +57,16 @@ class Asked:
         return self._forms[path]
 
 
-Pattern = Callable[[Asked], Answer]
+Pattern = Callable[[JudgedCall], Answer]
 
 
 def compile_pattern(tool: str, pattern: str, paths: Paths, *, wide: bool) -> Pattern:
-    """A pattern as a closure. Raises `Malformed`."""
+    """A pattern as a closure. Raises `RuleMalformed`."""
     kind = ARGUMENTS.get(tool)
     if kind is None:
         if pattern == ANYTHING:
             return lambda _: "yes"
-        raise Malformed(
+        raise RuleMalformed(
             "no pattern for this tool",
             f"write {tool} alone, or {tool}(*, arg.NAME~=...) for one of its arguments",
         )
@@ -88,7 +88,7 @@ def _answer(*, holds: bool) -> Answer:
 def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
     words = pattern.split()
     if shell.literal_words(pattern.replace("*", "x").replace("?", "x")) is None:
-        raise Malformed(
+        raise RuleMalformed(
             "a command without signs that a shell reads (quotes, ;, |, $, = before the command)",
             "write the command plainly; what has such signs in it is asked for",
         )
@@ -96,7 +96,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
     if not wide:
         matches = glob(whole)
 
-        def judge(asked: Asked) -> Answer:
+        def judge(asked: JudgedCall) -> Answer:
             plain = shell.literal_words(asked.words(name) or "")
             return _answer(holds=plain is not None and matches(" ".join(plain)))
 
@@ -106,7 +106,7 @@ def _command(name: str, pattern: str, *, wide: bool) -> Pattern:
         *([glob(folded(" ".join(words[:-1])))] if words[1:] and words[-1] == "*" else []),
     ]
 
-    def judge_widely(asked: Asked) -> Answer:
+    def judge_widely(asked: JudgedCall) -> Answer:
         command = asked.words(name)
         if command is None:
             return "no"
@@ -124,12 +124,12 @@ def _url(name: str, pattern: str, *, wide: bool) -> Pattern:
     try:
         form = urls.url_glob(pattern)
     except (ValueError, UnicodeError):
-        raise Malformed(
+        raise RuleMalformed(
             "a host or an address such as example.org, *.example.org or https://example.org/docs/*",
             "write it so",
         ) from None
 
-    def judge(asked: Asked) -> Answer:
+    def judge(asked: JudgedCall) -> Answer:
         address = asked.words(name)
         if address is None:
             return "no"
@@ -158,7 +158,7 @@ class _Steps:
 def _steps(pattern: str, paths: Paths) -> _Steps:
     parts = [part for part in pattern.split("/") if part not in {"", "."}]
     if ".." in parts or pattern.startswith("~"):
-        raise Malformed(
+        raise RuleMalformed(
             "a path below the root of the project, or a whole one from /", "write it without .. and ~"
         )
     at = next((at for at, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
@@ -181,7 +181,7 @@ def _open(name: str, steps: _Steps, paths: Paths) -> Pattern:
         return lambda _: "no"
     matches = _matcher(fixed, steps.loose)
 
-    def judge(asked: Asked) -> Answer:
+    def judge(asked: JudgedCall) -> Answer:
         path = asked.words(name)
         real = asked.place(path).real if path is not None else None
         if real is None:
@@ -200,7 +200,7 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
         last = _folded((*steps.fixed, *steps.loose)[-1:])
         within.append(_within(_folded(paths.root), (ANY_DEPTH, *last)))
 
-    def judge(asked: Asked) -> Answer:
+    def judge(asked: JudgedCall) -> Answer:
         path = asked.words(name)
         if path is None and not tree:
             return "no"

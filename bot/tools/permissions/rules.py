@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.tools.permissions import defaults
-from bot.tools.permissions.code import Border
 from bot.tools.permissions.conditions import Condition, compile_condition
 from bot.tools.permissions.globs import glob
-from bot.tools.permissions.grammar import TRUSTED, Malformed, Parsed, parse
+from bot.tools.permissions.grammar import TRUSTED, ParsedRule, RuleMalformed, parse
 from bot.tools.permissions.paths import Paths
-from bot.tools.permissions.patterns import Answer, Asked, Pattern, compile_pattern
-from bot.tools.permissions.subject import Call, Decision, Now, Outcome, Subject
+from bot.tools.permissions.patterns import Answer, JudgedCall, Pattern, compile_pattern
+from bot.tools.permissions.protected_code import ProtectedCode
+from bot.tools.permissions.subject import Call, Decision, Outcome, PolicyContext, Subject
 
 MOST_TOOLS = 1_000
 """Tools whose rules are kept compiled; the oldest go first."""
@@ -28,7 +28,7 @@ class _Rule:
     pattern: Pattern | None
     condition: Condition | None
 
-    def answer(self, call: Call, asked: Asked, subject: Subject, now: Now) -> Answer:
+    def answer(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Answer:
         if self.condition is not None and not self.condition(call, subject, now):
             return "no"
         return "yes" if self.pattern is None else self.pattern(asked)
@@ -44,12 +44,12 @@ class _Tool:
 
 
 class Rules:
-    """Judges calls. Does nothing but follow links, through `paths`. Raises `Malformed` for a rule that is none."""
+    """Judges calls. Does nothing but follow links, through `paths`. Raises `RuleMalformed` for a rule that is none."""
 
     def __init__(
         self,
         paths: Paths,
-        code: Border | None = None,
+        code: ProtectedCode | None = None,
         /,
         *,
         allow: Iterable[str] = (),
@@ -58,8 +58,8 @@ class Rules:
     ) -> None:
         self._paths = paths
         self._code = code
-        self._exact: dict[str, list[tuple[Outcome, Parsed]]] = {}
-        self._wild: list[tuple[Outcome, Parsed]] = []
+        self._exact: dict[str, list[tuple[Outcome, ParsedRule]]] = {}
+        self._wild: list[tuple[Outcome, ParsedRule]] = []
         self._tools: dict[str, _Tool] = {}
         given: tuple[tuple[Outcome, Iterable[str]], ...] = (("deny", deny), ("ask", ask), ("allow", allow))
         for outcome, texts in given:
@@ -71,9 +71,9 @@ class Rules:
                 else:
                     self._exact.setdefault(parsed.tool, []).append((outcome, parsed))
 
-    def judge(self, call: Call, subjects: Sequence[Subject], now: Now) -> Decision:
+    def judge(self, call: Call, subjects: Sequence[Subject], now: PolicyContext) -> Decision:
         """Decide on a call that these people have caused together, by the rights of the weakest."""
-        asked = Asked(self._paths, call.arguments)
+        asked = JudgedCall(self._paths, call.arguments)
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
             return Decision("deny", "default", "nobody asked for this")
@@ -83,12 +83,12 @@ class Rules:
         own = all(decision.own for decision in decisions)
         return replace(strictest, granted=granted, lasting=lasting, own=own)
 
-    def permits(self, call: Call, subject: Subject, now: Now) -> bool:
+    def permits(self, call: Call, subject: Subject, now: PolicyContext) -> bool:
         """True if one of the allow rules is for this call. What else there is to say of it is not asked here."""
-        asked = Asked(self._paths, call.arguments)
+        asked = JudgedCall(self._paths, call.arguments)
         return any(rule.answer(call, asked, subject, now) == "yes" for rule in self._of(call.tool).allow)
 
-    def _judge(self, call: Call, asked: Asked, subject: Subject, now: Now) -> Decision:
+    def _judge(self, call: Call, asked: JudgedCall, subject: Subject, now: PolicyContext) -> Decision:
         tool = self._of(call.tool)
         doubt: _Rule | None = None
         for rule in tool.deny:
@@ -129,13 +129,13 @@ class Rules:
         for outcome, parsed in [*self._exact.get(name, ()), *wild]:
             try:
                 lists[outcome].append(_compile(name, parsed, outcome, self._paths))
-            except Malformed:
+            except RuleMalformed:
                 # A wildcard names many tools; its pattern is none for this one.
                 continue
         return tool
 
 
-def _given(call: Call, given: Sequence[_Rule], now: Now) -> Decision:
+def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
     """What allow rules come to. Foreign text in view takes their word, unless one of them is marked."""
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
@@ -145,7 +145,7 @@ def _given(call: Call, given: Sequence[_Rule], now: Now) -> Decision:
     )
 
 
-def _compile(name: str, parsed: Parsed, outcome: Outcome, paths: Paths) -> _Rule:
+def _compile(name: str, parsed: ParsedRule, outcome: Outcome, paths: Paths) -> _Rule:
     pattern = None
     if parsed.pattern is not None:
         pattern = compile_pattern(name, parsed.pattern, paths, wide=outcome != "allow")
@@ -153,17 +153,17 @@ def _compile(name: str, parsed: Parsed, outcome: Outcome, paths: Paths) -> _Rule
     return _Rule(parsed.text, TRUSTED in parsed.tags, pattern, condition)
 
 
-def check(parsed: Parsed, outcome: Outcome, paths: Paths) -> None:
-    """Raises `Malformed` where a rule cannot be compiled for any tool that it names."""
+def check(parsed: ParsedRule, outcome: Outcome, paths: Paths) -> None:
+    """Raises `RuleMalformed` where a rule cannot be compiled for any tool that it names."""
     if "*" not in parsed.tool:
         _compile(parsed.tool, parsed, outcome, paths)
         return
     names = [name for name in defaults.CORE if glob(parsed.tool)(name)]
-    problem: Malformed | None = None
+    problem: RuleMalformed | None = None
     for name in names or [parsed.tool]:
         try:
             _compile(name, parsed, outcome, paths)
-        except Malformed as error:
+        except RuleMalformed as error:
             problem = error
         else:
             return

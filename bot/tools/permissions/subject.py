@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class PolicyContext:
     """The state of the moment that rules may use. `taint` is the level of untrusted text in view, `private` says that nobody but the
     person reads along.
     """

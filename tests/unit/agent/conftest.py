@@ -34,7 +34,7 @@ from bot.testing.journal import FaultyJournal
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
 from bot.testing.model import ScriptedModel
-from bot.tools.dispatch import Dispatcher, straight
+from bot.tools.dispatch import Dispatcher, unwrapped
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools
 
@@ -111,7 +111,7 @@ class Bench:
         self.configure(registry=registry, dispatcher=self.dispatcher(registry))
 
     def dispatcher(self, registry: Registry) -> Dispatcher:
-        around = ActionRecorder(straight, registry)
+        around = ActionRecorder(unwrapped, registry)
         return Dispatcher(registry, clock=self.clock, log=self.log, artifacts=self.artifacts, around=around)
 
     def restart(self) -> None:

@@ -20,7 +20,7 @@ from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.contracts.tools import Effect
 from bot.testing.model import reply, text, tool_use
-from bot.tools.dispatch import Dispatcher, straight
+from bot.tools.dispatch import Dispatcher, unwrapped
 from tests.unit.agent.conftest import KEY, Bench
 
 CORPUS = Path(__file__).with_name("claims.txt")
@@ -161,7 +161,7 @@ async def test_a_tool_that_was_refused_bears_nothing_out(bench: Bench) -> None:
         return {"type": "tool_result", "tool_use_id": call["id"], "content": "no", "is_error": True}
 
     async def around(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-        return await (never if call["name"] == "write_file" else straight)(call, run)
+        return await (never if call["name"] == "write_file" else unwrapped)(call, run)
 
     registry = bench.registry
     bench.configure(

@@ -25,7 +25,7 @@ from bot.testing.anthropic import KEY as API_KEY
 from bot.testing.model import reply, text, tool_use
 from bot.testing.tasks import MemoryTaskEvents
 from bot.tools.builtin.tool_search import ToolSearch
-from bot.tools.catalog import Offer
+from bot.tools.catalog import ToolOffer
 from bot.tools.permissions import taint
 from bot.tools.registry import Registry, ToolPorts
 from tests.unit.agent.conftest import KEY, Bench
@@ -63,12 +63,12 @@ class Shelf:
     def get(self, name: str) -> Tool | None:
         return Forecast() if self.there and name == Forecast.name else None
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[ToolOffer]:
         schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
         one = {"name": Forecast.name, "description": self.words, "input_schema": schema}
         two = one | {"name": "mcp__weather__weather_alerts"}
         whose = ((), "weather", self.says)
-        found = [Offer(one, "forecast", self.words, *whose), Offer(two, "weather_alerts", "", *whose)]
+        found = [ToolOffer(one, "forecast", self.words, *whose), ToolOffer(two, "weather_alerts", "", *whose)]
         return found if self.there else []
 
     def sources(self) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.testing.model import reply, text, tool_use
-from bot.tools import excerpt, sizing
+from bot.tools import excerpt, result_limits
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_resume import ask, killed, killed_while_asking
 from tests.unit.agent.test_turn import Press
@@ -100,7 +100,7 @@ async def test_a_crash_inside_a_step_keeps_what_was_put_away_and_the_room_of_the
     shown = results(bench.sent)
     assert pointers(shown) == recorded
     assert "Interrupted" in shown[5]["content"]
-    assert sum(excerpt.weight(one["content"]) for one in shown) <= sizing.STEP_ROOM
+    assert sum(excerpt.weight(one["content"]) for one in shown) <= result_limits.STEP_ROOM
     assert [tool.pressed for tool in (*done, last)] == [1] * 6
 
 

@@ -16,7 +16,8 @@ from bot.contracts.approvals import Approval, Verdict
 from bot.system import read_link
 from bot.testing.model import reply, text, tool_use
 from bot.tools import context
-from bot.tools.permissions import Paths, Rules
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, Input, Routed, events, priced, steps, told, work
@@ -38,7 +39,7 @@ class Person:
 
 
 class Strict:
-    """`tools.dispatch.Around` that refuses one tool, and asks for another as the policy does."""
+    """`tools.dispatch.CallWrapper` that refuses one tool, and asks for another as the policy does."""
 
     def __init__(self, person: Person) -> None:
         self.person = person

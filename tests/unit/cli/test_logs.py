@@ -143,7 +143,7 @@ def test_following_shows_lines_as_they_come(folder: Path) -> None:
 
 def test_half_a_line_waits_for_its_other_half(folder: Path) -> None:
     path = folder / ".ship" / "logs" / "2027-01-16.jsonl"
-    reader = logs.Reader(path.parent)
+    reader = logs.LogReader(path.parent)
     assert len(list(reader.lines())) == 7
     whole = json.dumps(line(1, message="whole"))
     path.write_text(whole[:20])

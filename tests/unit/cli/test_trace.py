@@ -11,8 +11,8 @@ import pytest
 from bot import errors
 from bot.contracts.agent import TurnRequest
 from bot.contracts.model import ModelReply, Usage
-from bot.journal.looking import JournalView
 from bot.journal.sqlite import SqliteJournal
+from bot.journal.view import JournalView
 from bot.llm.log import LoggedModel
 from bot.system import SystemDisk
 from bot.telemetry import JsonlLog

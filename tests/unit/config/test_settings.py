@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bot import config, errors
-from bot.config import shape
+from bot.config import ship_file
 from bot.config.findings import dotted
 
 from .conftest import TOKENS, Load
@@ -151,7 +151,7 @@ def test_the_whole_documented_file_is_accepted(load: Load) -> None:
 
 
 def test_every_key_that_is_not_built_yet_exists() -> None:
-    document = shape.ShipFile().model_dump(by_alias=True)
+    document = ship_file.ShipFile().model_dump(by_alias=True)
     for key in config.NOT_BUILT:
         value: Any = document
         for part in key.split("."):

@@ -10,11 +10,11 @@ import pytest
 
 from bot import errors, ports
 from bot.connections import Connections, HttpServer
-from bot.dashboard.server import Dashboard, Part
+from bot.dashboard.server import Dashboard, PartHealth
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog
 
-PARTS = {"journal": Part(ok=True), "slack": Part(ok=True, heard=1.5)}
+PARTS = {"journal": PartHealth(ok=True), "slack": PartHealth(ok=True, heard=1.5)}
 
 
 def server() -> HttpServer:
@@ -43,7 +43,7 @@ async def test_ready_tells_each_part_and_is_503_where_one_is_not(
         assert answer.status == 200
         body = await answer.json()
     assert body["parts"]["slack"] == {"ok": True, "detail": "", "heardSecondsAgo": 1.5}
-    dashboard._parts = lambda: {**PARTS, "telegram": Part(ok=False, detail="another process polls")}
+    dashboard._parts = lambda: {**PARTS, "telegram": PartHealth(ok=False, detail="another process polls")}
     async with session.get(f"{dashboard.address}/readyz") as answer:
         assert answer.status == 503
         assert (await answer.json())["parts"]["telegram"]["detail"] == "another process polls"
@@ -54,7 +54,7 @@ async def test_alive_is_200_whatever_is_in_trouble_and_says_what_is(
 ) -> None:
     async with session.get(f"{dashboard.address}/healthz") as answer:
         assert (answer.status, await answer.json()) == (200, {"status": "ok"})
-    dashboard._parts = lambda: {**PARTS, "journal": Part(ok=False, detail="the disk is full")}
+    dashboard._parts = lambda: {**PARTS, "journal": PartHealth(ok=False, detail="the disk is full")}
     async with session.get(f"{dashboard.address}/healthz") as answer:
         assert answer.status == 200
         assert await answer.json() == {"status": "degraded", "trouble": {"journal": "the disk is full"}}
@@ -63,7 +63,7 @@ async def test_alive_is_200_whatever_is_in_trouble_and_says_what_is(
 async def test_others_of_this_machine_hear_whether_it_is_ready_and_no_more(
     dashboard: Dashboard, session: aiohttp.ClientSession
 ) -> None:
-    dashboard._parts = lambda: {"telegram": Part(ok=False, detail="another process polls")}
+    dashboard._parts = lambda: {"telegram": PartHealth(ok=False, detail="another process polls")}
     for user in (None, os.getuid() + 1):
         dashboard._user_of = lambda _near, _far, seen=user: seen  # type: ignore[misc]
         async with session.get(f"{dashboard.address}/readyz") as answer:
@@ -93,7 +93,7 @@ async def test_with_a_token_only_its_bearer_sees_the_parts(session: aiohttp.Clie
     ):
         async with session.get(f"{guarded.address}/readyz", headers=headers) as answer:
             assert answer.status == status
-    guarded._parts = lambda: {"journal": Part(ok=False, detail="the disk is full")}
+    guarded._parts = lambda: {"journal": PartHealth(ok=False, detail="the disk is full")}
     for headers, told in (({}, ""), ({"Authorization": "Bearer secret-token-1"}, "the disk is full")):
         async with session.get(f"{guarded.address}/healthz", headers=headers) as answer:
             assert answer.status == 200

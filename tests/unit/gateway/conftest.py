@@ -19,12 +19,12 @@ from bot.contracts.channel import FILE_PIECE, ChannelSettings, Health, Intake, M
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
+from bot.disk_reserve import DiskReserve
 from bot.gateway.builder import GatewayDeps, GatewaySettings, build_agent_services, build_gateway
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
 from bot.journal.sqlite import SqliteJournal
-from bot.reserve import Reserve
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
@@ -298,7 +298,7 @@ class Bench:
             lists=self.lists,
             operators=frozenset({"tele:1"}),
             redact=Redactor({SECRET}),
-            disk=Reserve(None, self.log),
+            disk=DiskReserve(None, self.log),
             clock=self.clock,
             ids=self.ids,
             log=self.log,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from bot import errors
+from bot.disk_reserve import PIECE, DiskReserve
 from bot.journal import SqliteJournal, file
-from bot.reserve import PIECE, Reserve
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from tests.contracts.journal_rig import inbound, outbound
@@ -239,7 +239,7 @@ def test_a_disk_that_takes_nothing_more_and_gets_room_again_loses_nothing_it_sai
 async def test_on_a_full_disk_ends_are_recorded_from_the_reserve_and_nothing_new_is_taken_in(
     make: Make, failing: type[Failing], log: MemoryLog, path: Path, times: int
 ) -> None:
-    kept = Reserve(path.with_name("reserve"), log, most=4 * PIECE)
+    kept = DiskReserve(path.with_name("reserve"), log, most=4 * PIECE)
     journal = make(reserve=kept)
     await journal.receive(inbound(1))
     kept.look()
@@ -268,7 +268,7 @@ async def test_on_a_full_disk_ends_are_recorded_from_the_reserve_and_nothing_new
 async def test_a_reserve_that_is_used_up_leaves_the_refusal(
     make: Make, failing: type[Failing], log: MemoryLog, path: Path
 ) -> None:
-    kept = Reserve(path.with_name("reserve"), log, most=2 * PIECE)
+    kept = DiskReserve(path.with_name("reserve"), log, most=2 * PIECE)
     journal = make(reserve=kept)
     await journal.receive(inbound(1))
     kept.look()

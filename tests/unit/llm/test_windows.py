@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from bot import errors
 from bot.context.budget import Budget
 from bot.contracts.model import ModelFacts
-from bot.llm.windows import Remembered, Windows
+from bot.llm.windows import ContextWindows, InMemoryLearned
 from bot.testing.log import MemoryLog
 from bot.testing.model import ScriptedModel
 
 MODEL = "claude-sonnet-5-5"
 
 
-def windows(**how: Any) -> Windows:
-    return Windows(**({"model": MODEL} | how))
+def windows(**how: Any) -> ContextWindows:
+    return ContextWindows(**({"model": MODEL} | how))
 
 
 def provider(window: int | None = None, output: int | None = None) -> ScriptedModel:
@@ -36,7 +36,7 @@ async def test_nobody_knows_the_window_of_a_model_that_nobody_told_of() -> None:
 
 
 async def test_the_provider_is_asked_once_and_what_it_said_is_kept() -> None:
-    model, learned, log = provider(1_000_000, 128_000), Remembered(), MemoryLog()
+    model, learned, log = provider(1_000_000, 128_000), InMemoryLearned(), MemoryLog()
     known = windows(learned=learned, log=log)
     for _ in range(3):
         assert await known.ask(model, MODEL) is None
@@ -79,7 +79,7 @@ async def test_a_larger_answer_than_the_model_gives_is_told_and_lowered() -> Non
 
 
 async def test_a_refusal_teaches_the_window_and_the_longest_answer() -> None:
-    learned, log = Remembered(), MemoryLog()
+    learned, log = InMemoryLearned(), MemoryLog()
     known = windows(learned=learned, log=log, configured=500_000, max_tokens=64_000)
     known.refused(MODEL, errors.ContextOverflow("too long", tokens=213_462, window=200_000))
     assert known.window(MODEL) == 200_000, "what the provider refuses does not fit, whatever ship.json says"

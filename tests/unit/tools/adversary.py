@@ -18,9 +18,11 @@ import yarl
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Taint
 from bot.system import read_link
-from bot.tools.permissions import Call, Decision, Now, Paths, Rules, Subject
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.subject import Call, Decision, PolicyContext, Subject
 
-NOON = Now(datetime(2026, 11, 20, 12, tzinfo=UTC))
+NOON = PolicyContext(datetime(2026, 11, 20, 12, tzinfo=UTC))
 MEMBER = Subject("slack", "U1", "member", ChatKey.parse("slack:chat:C1:thread:10"))
 STRICT = {"deny": 0, "ask": 1, "allow": 2}
 NAMES = ("open", "secret", "Secret", "vault", "café", "notes.txt", "key.pem", "a b", "秘密", "*", "x")
@@ -202,7 +204,7 @@ class Adversary:
                 self.bypasses.append((own.tool, "", level.name))
 
     def _judged(self, call: Call, level: Taint) -> Decision:
-        return self.rules.judge(call, [MEMBER], Now(NOON.time, taint=level))
+        return self.rules.judge(call, [MEMBER], PolicyContext(NOON.time, taint=level))
 
     def _level_wrong(self, call: Call, level: Taint, decision: Decision) -> bool:
         """Text in view never opens anything; that of the project leaves a rule as it is, foreign text leaves an allowance of

@@ -22,7 +22,8 @@ from bot.testing.model import tool_use
 from bot.tools import builtin
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.permissions import Paths, Rules
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.project import Project
 from bot.tools.registry import Registry, ToolPorts, builtin_tools

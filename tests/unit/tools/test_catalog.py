@@ -10,16 +10,16 @@ from typing import cast
 
 import pytest
 
-from bot.contracts.tools import Found, Tool
+from bot.contracts.tools import FoundTools, Tool
 from bot.tools.builtin.tool_search import AT_ONCE, ToolSearch, ToolSearchInput
-from bot.tools.catalog import Offer, ranked, words_of
+from bot.tools.catalog import ToolOffer, rank_offers, words_of
 from bot.tools.registry import ToolPorts
 
 
-def offer(server: str, title: str, words: str, *fields: str) -> Offer:
+def offer(server: str, title: str, words: str, *fields: str) -> ToolOffer:
     name = f"mcp__{server}__{title}"
     schema = {"type": "object", "properties": {field: {"type": "string"} for field in fields}}
-    return Offer({"name": name, "description": words, "input_schema": schema}, title, words, fields)
+    return ToolOffer({"name": name, "description": words, "input_schema": schema}, title, words, fields)
 
 
 OFFERS = [
@@ -56,21 +56,21 @@ OFFERS = [
     ],
 )
 def test_the_best_stands_first(query: str, best: str) -> None:
-    assert ranked(query, OFFERS, 3)[0].name == best
+    assert rank_offers(query, OFFERS, 3)[0].name == best
 
 
 @pytest.mark.parametrize("query", ["zebra", "🦓🦓", "…", "x", "鯨"])
 def test_what_shares_no_word_is_left_out(query: str) -> None:
-    assert ranked(query, OFFERS, 3) == []
+    assert rank_offers(query, OFFERS, 3) == []
 
 
 def test_repeating_a_word_buys_no_place() -> None:
     loud = offer("evil", "zzz", "issue " * 500)
-    assert ranked("issue", [loud, *OFFERS], 2)[0].name == "mcp__git__create_issue"
+    assert rank_offers("issue", [loud, *OFFERS], 2)[0].name == "mcp__git__create_issue"
 
 
 def test_the_order_does_not_depend_on_that_of_the_servers() -> None:
-    assert ranked("city weather", OFFERS, 5) == ranked("city weather", reversed(OFFERS), 5)
+    assert rank_offers("city weather", OFFERS, 5) == rank_offers("city weather", reversed(OFFERS), 5)
 
 
 def test_words_of_names_and_of_scripts_without_spaces() -> None:
@@ -81,27 +81,27 @@ def test_words_of_names_and_of_scripts_without_spaces() -> None:
 class Shelf:
     """A catalog that stands still."""
 
-    def __init__(self, offers: Sequence[Offer], sources: Mapping[str, str]) -> None:
+    def __init__(self, offers: Sequence[ToolOffer], sources: Mapping[str, str]) -> None:
         self._offers, self._sources = offers, sources
 
     def get(self, name: str) -> Tool | None:
         return None
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[ToolOffer]:
         return self._offers
 
     def sources(self) -> Mapping[str, str]:
         return self._sources
 
 
-def search(offers: Sequence[Offer], sources: Mapping[str, str]) -> ToolSearch:
+def search(offers: Sequence[ToolOffer], sources: Mapping[str, str]) -> ToolSearch:
     return ToolSearch(cast("ToolPorts", SimpleNamespace(catalog=Shelf(offers, sources))))
 
 
 async def test_a_search_gives_definitions_and_few_at_once() -> None:
     many = [offer("s", f"read_{number}", "Read it.") for number in range(20)]
     found = await search(many, {"s": "ready"}).run(ToolSearchInput(query="read"))
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundTools)
     assert len(found.definitions) == AT_ONCE
     assert found.definitions[0] == many[0].definition
 
@@ -109,14 +109,14 @@ async def test_a_search_gives_definitions_and_few_at_once() -> None:
 async def test_others_go_on_while_what_fits_is_looked_for() -> None:
     loop, gone_on, seen = asyncio.get_running_loop(), threading.Event(), list[bool]()
 
-    class Many(list[Offer]):
-        def __iter__(self) -> Iterator[Offer]:
+    class Many(list[ToolOffer]):
+        def __iter__(self) -> Iterator[ToolOffer]:
             loop.call_soon_threadsafe(gone_on.set)
             seen.append(gone_on.wait(30))
             return super().__iter__()
 
     found = await search(Many(OFFERS), {}).run(ToolSearchInput(query="weather"))
-    assert isinstance(found, Found)
+    assert isinstance(found, FoundTools)
     assert seen == [True]
 
 
@@ -127,9 +127,9 @@ def test_what_begins_alike_counts_less_and_short_words_only_as_they_are() -> Non
         offer("c", "three", "iss"),
         offer("d", "four", "is"),
     ]
-    assert [one.title for one in ranked("issue", near, 9)] == ["two", "one"]
-    assert [one.title for one in ranked("issuers", near, 9)] == ["two"]
-    assert [one.title for one in ranked("is", near, 9)] == ["four"]
+    assert [one.title for one in rank_offers("issue", near, 9)] == ["two", "one"]
+    assert [one.title for one in rank_offers("issuers", near, 9)] == ["two"]
+    assert [one.title for one in rank_offers("is", near, 9)] == ["four"]
 
 
 async def test_where_nothing_fits_the_model_hears_what_there_is() -> None:

@@ -12,8 +12,8 @@ from bot.contracts.base import Json, Message
 from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 from bot.testing.model import tool_use
 from bot.tools import project
-from bot.tools.permissions.code import Border
-from bot.tools.permissions.showing import visible
+from bot.tools.permissions.display import visible
+from bot.tools.permissions.protected_code import ProtectedCode
 
 from .test_policy import Asks, Bench, said, step
 
@@ -77,7 +77,7 @@ def test_what_runs_as_ourselves_is_not_written(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "env").mkdir()
     (root / "to").symlink_to("env")
-    here = project.Project(root, Border(root, sealed=(root / "env",)))
+    here = project.Project(root, ProtectedCode(root, sealed=(root / "env",)))
     for path in ("env/lib/new.pth", "to/new.pth", "env", "ENV/x"):
         with pytest.raises(errors.ToolError, match="part of what Shipmate runs on"):
             here.write(here.place(path), b"import os")

@@ -16,10 +16,10 @@ from bot import errors
 from bot.contracts.base import Json
 from bot.testing.clock import FakeClock
 from bot.testing.model import tool_use
-from bot.tools import decoding, excerpt
+from bot.tools import excerpt, text_encoding
 from bot.tools.builtin import list_dir, read_file, search_files
-from bot.tools.origins import Origins
-from bot.tools.project import Place, Project
+from bot.tools.file_provenance import FileProvenance
+from bot.tools.project import Project, ProjectPath
 from bot.tools.registry import ToolPorts
 from tests.shares import examples
 
@@ -36,7 +36,11 @@ class Desk:
             type(
                 "Ports",
                 (),
-                {"project": self.project, "clock": FakeClock(), "whose": lambda: Origins(self.project.root)},
+                {
+                    "project": self.project,
+                    "clock": FakeClock(),
+                    "whose": lambda: FileProvenance(self.project.root),
+                },
             ),
         )
         self.tools = [module.build(ports) for module in (read_file, list_dir, search_files)]
@@ -294,7 +298,7 @@ async def test_other_encodings_are_told_of_and_can_be_named(desk: Desk) -> None:
     assert "漢字かな" in await desk.said("read_file", path="old.txt", encoding="Shift_JIS")
     for wrong in ("rot13", "hex", "klingon", "a\0b"):
         assert "There is no encoding" in await desk.refused("read_file", path="old.txt", encoding=wrong)
-    assert decoding.is_utf8("字".encode()[:2])
+    assert text_encoding.is_utf8("字".encode()[:2])
 
 
 # ------------------------------------------------------------------ list_dir, search_files
@@ -305,7 +309,7 @@ async def test_huge_folders_are_bounded(desk: Desk, monkeypatch: pytest.MonkeyPa
         desk.write(f"many/{number:04}", "")
     listed = await desk.said("list_dir", path="many")
     assert listed.startswith("[many/: 500 entries; 200 more are not shown]\nmany/0000  0 B")
-    walk = desk.project.walk(Place(("many",)), depth=1, most=100)
+    walk = desk.project.walk(ProjectPath(("many",)), depth=1, most=100)
     assert (len(walk.entries), walk.cut) == (100, True)
     desk.write("empty/x.bak")
     assert "empty/ is empty" in await desk.said("list_dir", path="empty")

@@ -15,16 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.config.shape import Permissions, ShipFile
+from bot.config.ship_file import Permissions, ShipFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import Taint
 from bot.contracts.tools import Effect
 from bot.system import read_link
 from bot.tools import builtin
-from bot.tools.permissions import Call, Malformed, Now, Paths, Rules, Subject, fingerprint, wrong
 from bot.tools.permissions.defaults import CORE
+from bot.tools.permissions.findings import mistakes
+from bot.tools.permissions.grammar import RuleMalformed
+from bot.tools.permissions.paths import Paths
 from bot.tools.permissions.patterns import ARGUMENTS
+from bot.tools.permissions.rules import Rules
 from bot.tools.permissions.shell import literal_words
+from bot.tools.permissions.subject import Call, PolicyContext, Subject, fingerprint
 from tests.shares import examples
 from tests.unit.tools.adversary import MEMBER, NOON, Adversary, plant
 
@@ -36,8 +40,8 @@ EFFECTS: dict[str, frozenset[Effect]] = {
     "web_fetch": frozenset({"network"}), "memory": frozenset({"read", "write"}), "chat_send": frozenset({"message"}),
     "chat_load_history": frozenset({"read", "write"}), "schedule_create": frozenset({"write"}),
 }  # fmt: skip
-TAINTED = Now(NOON.time, taint=Taint.FOREIGN)
-READ = Now(NOON.time, taint=Taint.WORKSPACE)
+TAINTED = PolicyContext(NOON.time, taint=Taint.FOREIGN)
+READ = PolicyContext(NOON.time, taint=Taint.WORKSPACE)
 
 
 def no_links(_: str) -> None:
@@ -54,7 +58,7 @@ def call(tool: str, argument: str | None = None, **more: Any) -> Call:
     return Call(tool, arguments, EFFECTS.get(tool, frozenset({"network"})))
 
 
-def outcome(of: Rules, asked: Call, who: Subject = MEMBER, now: Now = NOON) -> str:
+def outcome(of: Rules, asked: Call, who: Subject = MEMBER, now: PolicyContext = NOON) -> str:
     return of.judge(asked, [who], now).outcome
 
 
@@ -211,8 +215,8 @@ def test_address_patterns(address: str, expected: str) -> None:
     assert outcome(every, call("web_fetch", address)) == expected
 
 
-def at(day: int, hour: int, minute: int = 0) -> Now:
-    return Now(datetime(2026, 11, 16, hour, minute, tzinfo=UTC) + timedelta(days=day))  # a Monday
+def at(day: int, hour: int, minute: int = 0) -> PolicyContext:
+    return PolicyContext(datetime(2026, 11, 16, hour, minute, tzinfo=UTC) + timedelta(days=day))  # a Monday
 
 
 @pytest.mark.parametrize(
@@ -232,7 +236,7 @@ def at(day: int, hour: int, minute: int = 0) -> Now:
         ("time sat 00:00-12:00", MEMBER, at(5, 1), True), ("time fri-mon 00:00-12:00", MEMBER, at(2, 1), False),
     ],
 )  # fmt: skip
-def test_conditions(condition: str, who: Subject, now: Now, *, holds: bool) -> None:
+def test_conditions(condition: str, who: Subject, now: PolicyContext, *, holds: bool) -> None:
     asked = call("run_shell", "make test", timeoutMs=100)
     assert outcome(rules(allow=[f"run_shell(*, {condition})"]), asked, who, now) == (
         "allow" if holds else "ask"
@@ -321,7 +325,7 @@ def test_text_of_the_project_takes_no_rule_of_an_operator_away() -> None:
 
 
 @pytest.mark.parametrize("now", [READ, TAINTED])
-def test_what_concerns_only_the_asker_is_confirmed_by_them(now: Now) -> None:
+def test_what_concerns_only_the_asker_is_confirmed_by_them(now: PolicyContext) -> None:
     for asked in (call("memory", command="create"), call("schedule_create"), call("schedule_cancel")):
         decision = rules().judge(asked, [MEMBER], now)
         assert (decision.outcome, decision.granted, decision.own) == ("ask", True, True)
@@ -336,7 +340,9 @@ def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> No
     for every in (rules(), rules(allow=["chat_load_history"])):
         decision = every.judge(mine, [MEMBER], TAINTED)
         assert (decision.outcome, decision.granted, decision.lasting) == ("ask", True, False)
-        assert outcome(every, mine, now=Now(NOON.time, taint=Taint.FOREIGN, private=True)) == "allow"
+        assert (
+            outcome(every, mine, now=PolicyContext(NOON.time, taint=Taint.FOREIGN, private=True)) == "allow"
+        )
         assert outcome(every, here, now=TAINTED) == outcome(every, mine) == "allow"
     assert outcome(rules(allow=["@trusted:chat_load_history"]), mine, now=TAINTED) == "allow"
 
@@ -355,7 +361,7 @@ def test_untrusted_text_brings_no_other_chats_to_where_others_read_along() -> No
     ],
 )  # fmt: skip
 def test_a_malformed_rule_is_a_finding_that_says_what_to_write(rule: str, said: str) -> None:
-    (line,) = wrong(ShipFile(permissions=Permissions(deny=("chat_send", rule))))
+    (line,) = mistakes(ShipFile(permissions=Permissions(deny=("chat_send", rule))))
     assert line.startswith("permissions.deny[1]: found ")
     assert said in line
     assert "\n" not in line
@@ -377,7 +383,7 @@ def test_good_rules_are_no_findings() -> None:
         "*_file(a/)",
         "mcp__*(*, arg~=x)",
     )
-    assert not list(wrong(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good))))
+    assert not list(mistakes(ShipFile(permissions=Permissions(allow=good, ask=good, deny=good))))
 
 
 def test_the_rules_of_the_readme_are_rules() -> None:
@@ -385,7 +391,7 @@ def test_the_rules_of_the_readme_are_rules() -> None:
     example = readme.partition('"permissions": ')[2].partition("\n```")[0]
     shown = {name: tuple(lines) for name, lines in json.loads(example).items()}
     assert set(shown) == {"allow", "ask", "deny"}
-    assert not list(wrong(ShipFile(permissions=Permissions(**shown))))
+    assert not list(mistakes(ShipFile(permissions=Permissions(**shown))))
 
 
 def test_a_fingerprint_is_of_tool_arguments_and_folder() -> None:
@@ -444,7 +450,8 @@ def test_less_trusted_text_never_turns_a_question_into_an_allowance(
 ) -> None:
     every = rules(allow=lists[0], ask=lists[1], deny=lists[2])
     fewer, more = (
-        every.judge(asked, who, Now(NOON.time, taint=level, private=private)) for level in sorted(levels)
+        every.judge(asked, who, PolicyContext(NOON.time, taint=level, private=private))
+        for level in sorted(levels)
     )
     assert STRICT[more.outcome] <= STRICT[fewer.outcome]
     assert (fewer.outcome == "deny") == (more.outcome == "deny"), "text forbids nothing by itself"
@@ -474,7 +481,7 @@ def test_judging_never_fails_whatever_is_asked(words: str) -> None:
 
 
 def test_a_malformed_rule_never_becomes_one() -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(RuleMalformed):
         rules(allow=["run_shell(a;b)"])
     with pytest.raises(ValueError, match="nowhere"):
         Paths("", no_links)

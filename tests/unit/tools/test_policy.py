@@ -28,8 +28,10 @@ from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.context import ToolExecutionContext, tool_scope
 from bot.tools.dispatch import Dispatcher
-from bot.tools.permissions import Paths, Rules, taint
-from bot.tools.permissions.showing import shortened, visible
+from bot.tools.permissions import taint
+from bot.tools.permissions.display import shortened, visible
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
 from bot.tools.policy import Policy
 from bot.tools.registry import Registry
 

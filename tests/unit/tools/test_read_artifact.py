@@ -14,7 +14,7 @@ from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.testing.disk import Failure
 from bot.testing.model import tool_use
-from bot.tools import excerpt, sizing
+from bot.tools import excerpt, result_limits
 from tests.shares import examples
 from tests.unit.tools.conftest import Says, Workbench
 from tests.unit.tools.test_excerpt import FAMILY, TEXTS
@@ -139,7 +139,7 @@ async def test_too_many_pages_in_one_step_are_not_shown_and_never_become_artifac
     shown = [result for result in results[:8] if "is_error" not in result]
     assert 3 <= len(shown) <= 4
     assert results[: len(shown)] == shown, "the first ones"
-    assert {result["content"] for result in results[len(shown) : 8]} == {sizing.NO_ROOM}
-    assert sum(excerpt.weight(result["content"]) for result in results) <= sizing.STEP_ROOM
+    assert {result["content"] for result in results[len(shown) : 8]} == {result_limits.NO_ROOM}
+    assert sum(excerpt.weight(result["content"]) for result in results) <= result_limits.STEP_ROOM
     written = [name for kind, name in tools.disk.done[before:] if kind == "replace"]
     assert len(written) <= 1, "what else is in the step may be put away, no page is"

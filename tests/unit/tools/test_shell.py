@@ -12,10 +12,10 @@ import pytest
 
 from bot.tools import confine, isolation, processes
 from bot.tools.builtin import run_shell
+from bot.tools.command_limits import CommandLimits
+from bot.tools.file_provenance import FileProvenance
 from bot.tools.isolation import ENVIRONMENT, Isolation
-from bot.tools.limits import Limits
-from bot.tools.origins import Origins
-from bot.tools.permissions.code import Border
+from bot.tools.permissions.protected_code import ProtectedCode
 
 from .walls import CANARY, MARK, Desk, all_ended, confined, isolated, landlock_works
 
@@ -181,7 +181,7 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
     (code / ".env").write_text("hidden")
     (code.parents[1] / ".env").write_text("hidden")
     (desk.root / "started").write_text("ours")
-    desk.isolation.code = Border(desk.root.resolve(), sealed=(code.parent, desk.root / "started"))
+    desk.isolation.code = ProtectedCode(desk.root.resolve(), sealed=(code.parent, desk.root / "started"))
     for command in (
         "echo theirs > deep/er/.venv/lib/x.py",
         "touch deep/er/.venv/lib/sitecustomize.py",
@@ -199,12 +199,12 @@ async def test_our_own_code_is_not_for_commands_to_change(desk: Desk) -> None:
 
 
 def test_network_is_given_only_where_it_is_granted(tmp_path: Path) -> None:
-    assert "--share-net" not in isolation._wall(tmp_path, Limits(), network=False, parts=())
-    assert "--share-net" in isolation._wall(tmp_path, Limits(), network=True, parts=())
-    assert "without network" in run_shell.RunShell(Isolation(tmp_path), Origins(tmp_path)).description
+    assert "--share-net" not in isolation._wall(tmp_path, CommandLimits(), network=False, parts=())
+    assert "--share-net" in isolation._wall(tmp_path, CommandLimits(), network=True, parts=())
+    assert "without network" in run_shell.RunShell(Isolation(tmp_path), FileProvenance(tmp_path)).description
     assert (
         "without network"
-        not in run_shell.RunShell(Isolation(tmp_path, network=True), Origins(tmp_path)).description
+        not in run_shell.RunShell(Isolation(tmp_path, network=True), FileProvenance(tmp_path)).description
     )
 
 
@@ -224,9 +224,9 @@ def test_a_folder_with_too_many_files_is_not_half_hidden(desk: Desk, monkeypatch
 
 
 LIMITED = {
-    "memory": ("python3 -c 'x = bytearray(200_000_000)'", Limits(memory_mb=64), "MemoryError"),
-    "files": ("head -c 3000000 /dev/zero > big; stat -c %s big; exit 3", Limits(file_mb=1), "1048576"),
-    "time": ("while :; do :; done", Limits(cpu_seconds=1), "exit code 137"),
+    "memory": ("python3 -c 'x = bytearray(200_000_000)'", CommandLimits(memory_mb=64), "MemoryError"),
+    "files": ("head -c 3000000 /dev/zero > big; stat -c %s big; exit 3", CommandLimits(file_mb=1), "1048576"),
+    "time": ("while :; do :; done", CommandLimits(cpu_seconds=1), "exit code 137"),
 }
 
 
@@ -239,9 +239,9 @@ async def test_a_command_gets_so_much_of_the_machine(desk: Desk, what: str) -> N
 
 
 async def test_limits_hold_without_isolation_too(bare: Desk) -> None:
-    bare.isolation.limits = Limits(file_mb=1)
+    bare.isolation.limits = CommandLimits(file_mb=1)
     assert "1048576" in await bare.failed(LIMITED["files"][0])
-    bare.isolation.limits = Limits(None, None, None, None)
+    bare.isolation.limits = CommandLimits(None, None, None, None)
     assert await bare.said("head -c 3000000 /dev/zero > big; stat -c %s big") == "3000000"
 
 

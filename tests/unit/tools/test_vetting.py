@@ -19,12 +19,12 @@ from bot.context.instructions import InstructionFiles
 from bot.context.nested import Contents, Nested
 from bot.context.skills import SkillFolder
 from bot.contracts.identity import ChatKey
-from bot.instructing import Instructing
+from bot.instruction_files import InstructionFileSet
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
 from bot.testing.model import tool_use
 from bot.tools.isolation import Isolation
-from bot.tools.permissions.code import Border
+from bot.tools.permissions.protected_code import ProtectedCode
 from bot.vetting import Vetting
 
 from .test_policy import Asks, Bench
@@ -57,7 +57,7 @@ class Chat:
 def chat(desk: Desk) -> Chat:
     chat = Chat(desk.root)
     desk.isolation.vetting = chat.vetting
-    desk.isolation.code = Border(desk.root)
+    desk.isolation.code = ProtectedCode(desk.root)
     return chat
 
 
@@ -170,7 +170,7 @@ async def test_what_waits_stays_a_commands_to_change_and_what_people_wrote_does_
 
 async def test_a_flood_of_names_frees_none(desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither from being looked at nor from being kept from commands."""
-    monkeypatch.setattr("bot.instructing.MOST", 20)
+    monkeypatch.setattr("bot.instruction_files.MOST", 20)
     (desk.root / "Agent.md").write_text("@include rules.md\n")
     (desk.root / "rules.md").write_text("GOOD\n")
     await desk.said(
@@ -184,7 +184,7 @@ async def test_a_flood_of_names_frees_none(desk: Desk, chat: Chat, monkeypatch: 
 async def test_where_there_is_too_much_to_look_at_what_was_not_met_does_not_hold(
     desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.instructing.VISITS", 100)
+    monkeypatch.setattr("bot.instruction_files.VISITS", 100)
     (desk.root / "Agent.md").write_text("GOOD\n")
     await desk.said("mkdir -p a/b/c many; touch many/{1..200}; echo PLANTED > a/b/c/Agent.md")
     assert "GOOD" in (told := await chat.told("a/b/c/x"))
@@ -280,7 +280,7 @@ async def test_a_name_that_is_no_text_stops_nothing(desk: Desk, chat: Chat) -> N
 async def test_where_there_is_too_much_to_look_at_a_person_takes_over_what_is_met(
     desk: Desk, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.instructing.MOST", 3)
+    monkeypatch.setattr("bot.instruction_files.MOST", 3)
     (desk.root / "Agent.md").write_text("\n".join(f"[a]({name}.md)" for name in "abcde"))
     for name in "abcde":
         (desk.root / f"{name}.md").write_text("x")
@@ -304,9 +304,9 @@ async def test_many_instruction_files_and_shared_ones_hold_nobody_up(tmp_path: P
     (tmp_path / "shared").write_text("x")
     for number in range(400):
         (tmp_path / str(number)).hardlink_to(tmp_path / "shared")
-    isolation, handles = Isolation(tmp_path, code=Border(tmp_path)), [os.open(os.devnull, os.O_WRONLY)]
+    isolation, handles = Isolation(tmp_path, code=ProtectedCode(tmp_path)), [os.open(os.devnull, os.O_WRONLY)]
     began = time.thread_time()
-    words = await isolation._around(tmp_path, handles, [], Instructing(files=files))
+    words = await isolation._around(tmp_path, handles, [], InstructionFileSet(files=files))
     assert time.thread_time() - began < 0.3
     assert words
     while handles:
@@ -335,7 +335,7 @@ class Slow(Vetting):
         super().__init__(root)
         self.begun, self.ended, self.done = threading.Event(), threading.Event(), threading.Event()
 
-    def begin(self) -> Instructing:
+    def begin(self) -> InstructionFileSet:
         self.begun.set()
         self.ended.wait(0.1)
         try:

@@ -12,8 +12,8 @@ import pytest
 
 from bot import config, hidden_paths
 from bot.tools import seccomp
-from bot.tools.limits import Limits
-from bot.tools.permissions.code import Code, border
+from bot.tools.command_limits import CommandLimits
+from bot.tools.permissions.protected_code import RunningCode, protected_code
 
 from .walls import CANARY, MARK, Desk, all_ended, isolated
 
@@ -53,7 +53,7 @@ async def test_the_wall_is_no_program_of_the_project(desk: Desk, monkeypatch: py
 @isolated
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
 async def test_what_is_in_memory_is_bounded(desk: Desk, place: str) -> None:
-    desk.isolation.limits = Limits(tmp_mb=16)
+    desk.isolation.limits = CommandLimits(tmp_mb=16)
     said = await desk.failed(f"head -c 10G /dev/zero > {place}/big; echo $?; stat -c %s {place}/big; exit 3")
     assert "No space left on device" in said
     assert int(said.split("```")[1].split()[1]) <= 16 * MB
@@ -70,7 +70,7 @@ async def test_nothing_else_can_be_written(desk: Desk) -> None:
 
 @isolated
 async def test_a_command_that_fills_the_disk_is_stopped(desk: Desk) -> None:
-    desk.isolation.limits = Limits(disk_mb=100, file_mb=64)
+    desk.isolation.limits = CommandLimits(disk_mb=100, file_mb=64)
     said = await desk.failed("for n in $(seq 160); do head -c 60M /dev/zero > big$n; done; echo all")
     assert "it had written more than 100 MB" in said
     assert "all" not in said.split("stdout")[-1].splitlines()
@@ -79,7 +79,7 @@ async def test_a_command_that_fills_the_disk_is_stopped(desk: Desk) -> None:
 
 @isolated
 async def test_files_that_nobody_finds_fill_it_too(desk: Desk) -> None:
-    desk.isolation.limits = Limits(disk_mb=100, file_mb=64)
+    desk.isolation.limits = CommandLimits(disk_mb=100, file_mb=64)
     said = await desk.failed(
         'for n in 11 12 13 14 15 16 17 18 19 20; do eval "exec $n>big; rm big; head -c 60M /dev/zero >&$n"; done; sleep 30'
     )
@@ -87,7 +87,7 @@ async def test_files_that_nobody_finds_fill_it_too(desk: Desk) -> None:
 
 
 async def test_what_others_write_meanwhile_does_not_count(desk: Desk) -> None:
-    desk.isolation.limits = Limits(disk_mb=16)
+    desk.isolation.limits = CommandLimits(disk_mb=16)
     other = desk.root.parent / "other"
     _pipes(desk.root)
     task = asyncio.create_task(desk.isolation.run("echo > begun; cat go; echo fine", 60))
@@ -103,7 +103,7 @@ async def test_what_others_write_meanwhile_does_not_count(desk: Desk) -> None:
 
 @isolated
 async def test_a_bomb_of_processes_is_put_out_for_root_too(desk: Desk) -> None:
-    desk.isolation.limits = Limits(processes=40)
+    desk.isolation.limits = CommandLimits(processes=40)
     said = await desk.failed(f"b() {{ b | b & }}; b; sleep {MARK}", timeoutMs=60_000)
     assert "more than 40 processes" in said or "Resource temporarily unavailable" in said
     await all_ended()
@@ -374,7 +374,7 @@ def test_other_names_are_not(name: str) -> None:
 def test_what_a_killed_command_made_is_set_aside_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / ".ship").mkdir()
     (tmp_path / "ship.json").write_text('{"name": "ours"}')
-    hidden_paths.note(tmp_path, hidden_paths.own(tmp_path))
+    hidden_paths.save_names(tmp_path, hidden_paths.hidden_names(tmp_path))
     (tmp_path / ".env").write_text("ANTHROPIC_API_KEY=planted-by-a-command\n")
     (tmp_path / ".Git").mkdir()
     found = config.load(tmp_path, {}, {})
@@ -382,7 +382,7 @@ def test_what_a_killed_command_made_is_set_aside_before_it_is_read(tmp_path: Pat
     assert found.name == "ours"
     assert any(".env was made by a command; it is refused-env-" in line for line in found.warnings)
     assert _names(tmp_path) & {".env", ".Git"} == set()
-    hidden_paths.forget(tmp_path)
+    hidden_paths.remove_saved_names(tmp_path)
     (tmp_path / ".env").touch(0o600)
     assert config.load(tmp_path, {}, {}).warnings == ()
     assert (tmp_path / ".env").exists()
@@ -428,7 +428,7 @@ async def test_a_command_does_not_write_into_what_runs_by_another_name(desk: Des
     for number in range(150 if many else 3):
         (ours / f"m{number}.py").write_text("pass\n")
         os.link(ours / f"m{number}.py", theirs / f"m{number}.py")
-    desk.isolation.code = border(desk.root, Code((ours, ours / "bin")))
+    desk.isolation.code = protected_code(desk.root, RunningCode((ours, ours / "bin")))
     said = await desk.call(
         "for f in env/site-packages/*; do echo x >> $f; done; mv env other; echo x >> other/site-packages/m1.py; echo y > seen.txt"
     )

@@ -17,7 +17,7 @@ from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools.builtin import edit_file, write_file
 from bot.tools.builtin.edit_file import replaced
-from bot.tools.origins import Origins
+from bot.tools.file_provenance import FileProvenance
 from bot.tools.project import Project
 from bot.tools.registry import ToolPorts
 from bot.vetting import Vetting
@@ -36,7 +36,7 @@ class Desk:
                 (),
                 {
                     "project": self.project,
-                    "whose": lambda: Origins(self.project.root),
+                    "whose": lambda: FileProvenance(self.project.root),
                     "vetted": lambda: Vetting(self.project.root),
                 },
             ),

@@ -19,16 +19,16 @@ from bot.contracts.base import Json
 from bot.testing.model import tool_use
 from bot.tools import isolation
 from bot.tools.builtin import run_shell
-from bot.tools.isolation import Found, Isolation
-from bot.tools.limits import Limits
-from bot.tools.origins import Origins
+from bot.tools.command_limits import CommandLimits
+from bot.tools.file_provenance import FileProvenance
+from bot.tools.isolation import Isolation, PathMasks
 from bot.tools.registry import ToolPorts
 
 if TYPE_CHECKING:
     from .conftest import Workbench
 
 CANARY = "canary-77aa-secret"
-NOTHING = Found()
+NOTHING = PathMasks()
 
 
 def bubblewrap_works() -> bool:
@@ -42,11 +42,11 @@ def landlock_works(tmp: Path) -> bool:
 
 
 def confined(
-    root: Path, words: Sequence[str], found: Found = NOTHING, read: Sequence[str] = ()
+    root: Path, words: Sequence[str], found: PathMasks = NOTHING, read: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Words behind the second wall, which may read a few things more."""
     handles = [os.open(os.devnull, os.O_WRONLY)]
-    before = isolation._confinement(root, found, handles, Limits(), network=False)
+    before = isolation._confinement(root, found, handles, CommandLimits(), network=False)
     spec = json.loads(os.pread(handles[1], 1_000_000, 0))
     spec["read"] += read
     with tempfile.TemporaryFile() as file:
@@ -76,7 +76,7 @@ class Desk:
         tool = run_shell.build(
             cast(
                 "ToolPorts",
-                SimpleNamespace(isolation=self.isolation, whose=lambda: Origins(self.isolation.root)),
+                SimpleNamespace(isolation=self.isolation, whose=lambda: FileProvenance(self.isolation.root)),
             )
         )
         (result,) = await self._bench.run([tool_use("run_shell", command=command, **more)], tool)

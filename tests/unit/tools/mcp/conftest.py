@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.config.shape import Mcp
+from bot.config.ship_file import Mcp
 from bot.contracts.questions import Answer, Question, Questions
 from bot.system import SystemClock
 from bot.testing.log import MemoryLog

@@ -1,0 +1,148 @@
+"""Placeholders: `${NAME}` in ship.json becomes the value of NAME in the environment or in `.env`."""
+
+from __future__ import annotations
+
+import errno
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from bot import regular_files, text
+from bot.config.findings import Loc, finding, is_secret_key
+
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLAIN_KEYS = frozenset(
+    {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
+    | {"allow", "operators", "paths", "$schema"}
+)
+"""What stands under these is no secret, wherever it comes from. Passwords inside addresses are."""
+_MISSING = object()
+MOST = 10_000_000
+"""Bytes of a file of settings."""
+
+
+def read_text(path: Path) -> str:
+    """What stands in a file of settings. Raises OSError, UnicodeDecodeError."""
+    data = regular_files.read(path, MOST + 1)
+    if len(data) > MOST:
+        raise OSError(errno.EFBIG, f"more than {MOST:,} bytes", str(path))
+    return data.decode("utf-8-sig")
+
+
+def read_env_file(path: Path, findings: list[str]) -> dict[str, str]:
+    """The values of a `.env` file; {} where there is none. Nothing in it is expanded."""
+    from dotenv.parser import parse_stream
+
+    try:
+        words = read_text(path)
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
+        findings.append(finding(".env", "bytes that are no UTF-8", "text", "save it as UTF-8"))
+        return {}
+    except regular_files.NotRegular as error:
+        findings.append(finding(".env", f"{error.strerror}", "a file", "put a file in its place"))
+        return {}
+    except OSError as error:
+        findings.append(finding(".env", error.strerror or "an error", "a file I can read", "mend its rights"))
+        return {}
+    values: dict[str, str] = {}
+    for binding in parse_stream(io.StringIO(words)):
+        if binding.error:
+            place = f".env line {binding.original.line}"
+            findings.append(finding(place, "a line I cannot read", "NAME=value", "mend or remove it"))
+        elif binding.key is not None and binding.value is not None:
+            values[binding.key] = binding.value
+    return values
+
+
+@dataclass
+class FilledDocument:
+    """ship.json with its placeholders filled in. What stands for a missing variable is left out."""
+
+    document: dict[str, Any]
+    hidden: set[Loc] = field(default_factory=set)
+    """Places whose value came from a variable."""
+    missing: dict[Loc, str] = field(default_factory=dict)
+    """Places that are left out, and the variable that each waits for."""
+    secrets: set[str] = field(default_factory=set)
+    malformed: list[Loc] = field(default_factory=list)
+    literal: list[Loc] = field(default_factory=list)
+    """Places where the secret itself stands."""
+
+    def is_hidden(self, loc: Loc) -> bool:
+        return any(loc[: len(place)] == place for place in self.hidden)
+
+
+def fill(document: dict[str, Any], lookup: Callable[[str], str | None]) -> FilledDocument:
+    """Fill in every placeholder of a document."""
+    filled = FilledDocument({})
+    filled.document = _fill(document, (), lookup, filled)
+    return filled
+
+
+def _fill(value: Any, loc: Loc, lookup: Callable[[str], str | None], filled: FilledDocument) -> Any:
+    if isinstance(value, str):
+        return _fill_text(text.clean(value), loc, lookup, filled)
+    if isinstance(value, dict):
+        items = ((text.clean(key), _fill(item, (*loc, key), lookup, filled)) for key, item in value.items())
+        return {key: item for key, item in items if item is not _MISSING}
+    if isinstance(value, list):
+        entries = [_fill(item, (*loc, index), lookup, filled) for index, item in enumerate(value)]
+        return [item for item in entries if item is not _MISSING]
+    return value
+
+
+def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled: FilledDocument) -> Any:
+    names = _PLACEHOLDER.findall(value)
+    if "${" in _PLACEHOLDER.sub("", value):
+        filled.malformed.append(loc)
+    values = {name: lookup(name) for name in names}
+    absent = [name for name, found in values.items() if found is None]
+    if absent:
+        filled.missing[loc] = absent[0]
+        return _MISSING
+    plain = _plain(loc, names)
+    if names:
+        filled.hidden.add(loc)
+        if not plain:
+            filled.secrets |= {found for found in values.values() if found}
+    whole = _PLACEHOLDER.sub(lambda match: values[match[1]] or "", value)
+    if not plain and any(is_secret_key(part) for part in loc):
+        filled.secrets.add(whole)
+        if whole and not names:
+            filled.literal.append(loc)
+    filled.secrets |= _passwords(whole)
+    return whole
+
+
+def _plain(loc: Loc, names: list[str]) -> bool:
+    """Whether what stands there is no secret, wherever it comes from."""
+    if loc[:2] == ("mcp", "servers"):
+        # Paths and addresses come from variables too; the environment and the headers of a server are for secrets.
+        return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))
+    return any(part in _PLAIN_KEYS for part in loc)
+
+
+def _passwords(value: str) -> set[str]:
+    """The password inside an address, as written and as meant."""
+    if "://" not in value or "@" not in value:
+        return set()
+    try:
+        password = urlsplit(value).password
+    except ValueError:
+        return set()
+    return {password, unquote(password)} if password else set()
+
+
+def lookup_in(*sources: Mapping[str, str]) -> Callable[[str], str | None]:
+    """The first source that has a name with a value; an empty value is none."""
+
+    def lookup(name: str) -> str | None:
+        return next((text.clean(source[name]) for source in sources if source.get(name)), None)
+
+    return lookup

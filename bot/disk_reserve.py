@@ -1,0 +1,160 @@
+"""Room on the disk that is kept back, so that what is under way can be brought to its end on a disk that is full."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from bot.contracts.environment import Disk, Log
+
+MOST = 16 * 1024 * 1024
+"""Bytes of the reserve on a disk of 256 MB and more; a smaller disk keeps a sixteenth of itself."""
+SHARE = 16
+PIECE = 256 * 1024
+"""Bytes that are given up at once: little enough that others who fill the disk get no more of it than that."""
+LARGEST = 4 * PIECE
+"""A write that is larger is not let into the reserve."""
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_R = TypeVar("_R")
+
+
+class DiskReserve:
+    """A file whose blocks are allocated and hold nothing. It is given up piece by piece as the disk refuses, and made
+    again once the disk has room for it and half as much again besides. While a part of it is missing, nothing new should be begun.
+
+    Any thread may call it. `path` None: there is no reserve, and the disk is taken to be well.
+    """
+
+    def __init__(self, path: Path | None, log: Log, *, most: int = MOST) -> None:
+        self._path = path
+        self._log = log
+        self._most = most
+        self._lock = threading.Lock()
+        self._left = 0
+        self.trouble = ""
+        """Why nothing new should be begun; "" while the disk has room."""
+
+    @property
+    def left(self) -> int:
+        """Bytes that can still be given up."""
+        return self._left
+
+    def look(self) -> bool:
+        """See whether the disk has room, and make the reserve whole where it has; True where trouble has ended.
+        Blocking; raises nothing.
+        """
+        if self._path is None:
+            return False
+        with self._lock:
+            try:
+                trouble = self._mended(self._path)
+            except OSError as error:
+                trouble = f"the disk has no room for the reserve: {error.strerror}"
+                with contextlib.suppress(OSError):
+                    self._left = self._path.stat().st_size
+            before, self.trouble = self.trouble, trouble
+            if bool(trouble) != bool(before):
+                self._tell(trouble)
+            return bool(before and not trouble)
+
+    def give(self, size: int = 0) -> bool:
+        """Give up a piece, and room for `size` bytes; whether a write that the disk has refused may be tried again."""
+        if self._path is None or size > LARGEST:
+            return False
+        with self._lock:
+            if not self.trouble:
+                self.trouble = "the disk is full"
+                self._tell(self.trouble)
+            if not self._left:
+                return False
+            try:
+                os.truncate(self._path, left := max(0, self._left - PIECE - size))
+            except OSError:
+                return False
+            self._left = left
+            if not left:
+                self._log.write("storage", "the reserve on the disk is used up", level="error")
+            return True
+
+    def _mended(self, path: Path) -> str:
+        space = os.statvfs(path.parent)
+        free = space.f_frsize * (space.f_bfree if os.geteuid() == 0 else space.f_bavail)
+        # Some file systems say nothing about their size.
+        whole = min(self._most, space.f_frsize * space.f_blocks // SHARE or self._most)
+        # Trouble ends with more room than it begins with, so that it does not come and go at the edge.
+        besides = whole + whole // 2 if self.trouble else whole
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._left = os.fstat(handle).st_size
+            if self._left > whole:
+                os.ftruncate(handle, whole)
+            elif space.f_blocks and free < besides + (whole - self._left):
+                return f"the disk is full: {free // 1024} kB are free"
+            elif self._left < whole:
+                _allocate(handle, self._left, whole)
+            self._left = whole
+        finally:
+            os.close(handle)
+        return ""
+
+    def _tell(self, trouble: str) -> None:
+        if trouble:
+            self._log.write("storage", f"{trouble}; nothing new is taken in", level="error", left=self._left)
+        else:
+            self._log.write("storage", "the disk has room again")
+
+
+class ReservedDisk:
+    """`contracts.environment.Disk` whose small writes may use the reserve: those that bring to its end what is under way."""
+
+    def __init__(self, inner: Disk, reserve: DiskReserve) -> None:
+        self._inner = inner
+        self._reserve = reserve
+        self.read = inner.read
+        self.open = inner.open
+        self.rename = inner.rename
+        self.truncate = inner.truncate
+        self.remove = inner.remove
+        self.size = inner.size
+        self.names = inner.names
+
+    def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        before = self._inner.size(path)
+
+        def attempt() -> None:
+            if self._inner.size(path) > before:
+                self._inner.truncate(path, before)  # what a write that was refused had got in
+            self._inner.append(path, data, sync=sync)
+
+        self._tried(attempt, len(data))
+
+    def replace(self, path: Path, data: bytes) -> None:
+        self._tried(lambda: self._inner.replace(path, data), len(data))
+
+    def _tried(self, write: Callable[[], _R], size: int) -> _R:
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in FULL or not self._reserve.give(size):
+                    raise
+
+
+def _allocate(handle: int, begin: int, end: int) -> None:
+    """Blocks that are really there; all of them or none. Raises OSError."""
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, begin, end - begin)
+            return
+        for at in range(begin, end, PIECE):
+            os.pwrite(handle, bytes(min(PIECE, end - at)), at)
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, begin)
+        raise

@@ -1,0 +1,240 @@
+"""Which files of a project tell the model what to do: those named so, and whatever they include or link to, and so on.
+
+Nothing here asks for more than names and text. Names are compared folded, so that case and form of letters open no door.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import hashlib
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from bot.hidden_paths import hidden
+
+INCLUDE = re.compile(r"@include[ \t]+(\S.*?)[ \t]*")
+_LINK = re.compile(r"\]\(\s*(?:<([^<>\n]+)>|([^\s()]+(?:\([^\s()]*\)[^\s()]*)*))")
+_NAMED = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*(?:<([^<>\n]+)>|(\S+))", re.MULTILINE)
+_HTML = re.compile(r"""<a\b[^>]*?\bhref\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_NAMES = frozenset({"agent.md", "skill.md"})
+_SKIPPED = frozenset({".git", ".ship"})
+LARGEST = 256 * 1024
+"""Bytes of a file that are looked at for what it names."""
+_HASHED = 1024 * 1024
+"""Bytes of a file that tell it from another one: no more of it is followed."""
+MOST = 2_000
+"""Files that are followed."""
+VISITS = 500_000
+"""Entries of the project that are looked at."""
+
+Parts = tuple[str, ...]
+
+
+class TrustState(enum.Enum):
+    """Whether what a file says holds; where not, whether commands may still not change it."""
+
+    FOLLOWED = "followed"
+    KEPT = "kept"
+    LOOSE = "loose"
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """What a file says, as a hash, when it was saved, and whether it is read as an instruction, not only linked to."""
+
+    digest: str
+    saved: int
+    read: bool
+
+
+Judge = Callable[[Path, FileVersion], TrustState]
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionFileSet:
+    """The folded paths of these files, in parts from `/` on, and device and inode of those that are there."""
+
+    paths: frozenset[Parts] = frozenset()
+    nodes: frozenset[tuple[int, int]] = frozenset()
+    linked: frozenset[tuple[int, int]] = frozenset()
+    """Those of the nodes that have other names too."""
+    files: tuple[str, ...] = ()
+    """Those that are there in the project, behind every link, and not loose."""
+    said: Mapping[Path, FileVersion] = field(default_factory=dict)
+    """By the name under which each is read."""
+    cut: bool = False
+    """There is more than was looked at."""
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path is one of them, by any of its names. Blocking."""
+        if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
+            return True
+        found = _stat(path)
+        return found is not None and (found.st_dev, found.st_ino) in self.nodes
+
+
+def find_instruction_files(
+    root: Path,
+    more: Iterable[Path] = (),
+    skills: Iterable[Path] = (),
+    judge: Judge = lambda _name, _said: TrustState.FOLLOWED,
+) -> InstructionFileSet:
+    """Those of a project; `more` are files elsewhere that instruct too, `skills` folders of skills. What does not hold names
+    nothing that does. Blocking.
+    """
+    real = Path(os.path.realpath(root))
+    begin, cut = _begin(real)
+    begin += [*more, *_skills((real / ".claude" / "skills", *skills))]
+    left = collections.deque((path, True) for path in begin)
+    paths: set[Parts] = set()
+    nodes: set[tuple[int, int]] = set()
+    linked: set[tuple[int, int]] = set()
+    said: dict[Path, FileVersion] = {}
+    seen: set[str] = set()
+    files: set[str] = set()
+    while left:
+        path, read = left.popleft()
+        if path in said and (said[path].read or not read):
+            continue
+        end = Path(os.path.realpath(path))
+        paths |= {_parts(path), _parts(Path(os.path.normpath(path))), _parts(end)}
+        looked = _look(end)
+        if looked is None:
+            continue
+        found, raw = looked
+        nodes.add(node := (found.st_dev, found.st_ino))
+        said[path] = FileVersion(digest(raw), found.st_mtime_ns, read)
+        standing = judge(path, said[path])
+        if standing is TrustState.LOOSE:
+            continue
+        if found.st_nlink > 1:
+            linked.add(node)
+        if end.is_relative_to(real):
+            files.add(str(end))
+        if standing is TrustState.KEPT or (str(end) in seen and not read):
+            continue
+        if len(seen) >= MOST:
+            cut = True
+            continue
+        seen.add(str(end))
+        left += [(target, read and included) for target, included in _named(real, end, raw)]
+    return InstructionFileSet(
+        frozenset(paths), frozenset(nodes), frozenset(linked), tuple(sorted(files)), said, cut
+    )
+
+
+def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
+    """What a file names in the project, and whether it includes it. What is outside cannot be written from a chat."""
+    folder = root if hidden(root, path.parent) else path.parent
+    for named, included in _targets(raw):
+        target = folder / named
+        if any(
+            Path(one).is_relative_to(root) for one in (os.path.normpath(target), os.path.realpath(target))
+        ):
+            yield target, included
+
+
+def digest(raw: bytes) -> str:
+    return hashlib.sha256(raw[:_HASHED]).hexdigest()
+
+
+def prose(raw: bytes) -> str:
+    """The words of an instruction file."""
+    return raw.decode("utf-8-sig", "replace").replace("\0", "").replace("\r\n", "\n").strip()
+
+
+def _begin(root: Path) -> tuple[list[Path], bool]:
+    """The files of a project that instruct by their name, or by standing among the instructions of chats, and whether there
+    is more to look at. The nearest to the root come first.
+    """
+    left, visits = collections.deque([root, root / ".ship" / "instructions"]), 0
+    found: list[Path] = []
+    cut = False
+    while left and visits < VISITS:
+        folder = left.popleft()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    visits += 1
+                    name = folded(entry.name)
+                    if name in _SKIPPED:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(Path(entry.path))
+                    elif name in _NAMES or ".ship" in folder.parts:
+                        found.append(Path(entry.path))
+        except PermissionError:
+            cut = cut or _ours(folder)
+        except OSError:
+            continue  # not there
+    return found, cut or bool(left)
+
+
+def _ours(folder: Path) -> bool:
+    """Whether what is in a folder that cannot be listed can be read by name, now or by a mode that a command could set."""
+    try:
+        if folder.stat().st_uid == os.geteuid():
+            return True
+        os.stat(f"{folder}/.")  # noqa: PTH116 - a Path would leave the dot out
+    except OSError:
+        return False
+    return True
+
+
+def _skills(places: Iterable[Path]) -> Iterator[Path]:
+    """The files of skills in folders, which may stand behind links."""
+    for place in places:
+        try:
+            with os.scandir(place) as entries:
+                yield from [Path(entry.path) / "SKILL.md" for entry in entries if entry.is_dir()]
+        except OSError:
+            continue
+
+
+def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
+    """A file with what it says; None where it is none."""
+    found = _stat(path)
+    if found is None or not stat.S_ISREG(found.st_mode):
+        return None
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            return os.fstat(handle), file.read(_HASHED)
+    except OSError:
+        return found, b""  # not to be read
+
+
+def _targets(raw: bytes) -> Iterator[tuple[str, bool]]:
+    """What a file includes or links to, as it names it, and whether it is included."""
+    words = prose(raw[:LARGEST])
+    for line in words.splitlines():
+        if (included := INCLUDE.fullmatch(line)) is not None:
+            yield os.path.expanduser(included[1]), True  # noqa: PTH111 - a text, which need not be a path
+    for form in (_LINK, _NAMED, _HTML):
+        for match in form.finditer(words):
+            named = (match[1] or match[2] or "").partition("#")[0].partition("?")[0]
+            for one in dict.fromkeys((named, unquote(named))):
+                if one and "\0" not in one and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", one):
+                    yield one, False
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
+
+
+def _parts(path: Path) -> Parts:
+    return tuple(map(folded, path.parts))
+
+
+def folded(words: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", words).casefold())

@@ -1,0 +1,76 @@
+"""What the parts of the journal share."""
+
+from __future__ import annotations
+
+import json
+from asyncio import Future
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from bot import errors, text
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
+from bot.journal.database import Database
+
+
+class JournalTable:
+    """One port of the journal over the shared file.
+
+    What changes something is queued when it is called, not when it is awaited: changes reach the disk in the
+    order of the calls, also of those for which nobody waits. That is why such methods are plain functions that
+    return an awaitable.
+    """
+
+    def __init__(self, base: Database, *, clock: Clock, log: Log) -> None:
+        self._base = base
+        self._clock = clock
+        self._log = log
+
+    def _change(self, statement: str, values: Sequence[object], *, hurry: bool = True) -> Future[int]:
+        """One statement; gives the number of rows that it changed."""
+        bound = clean(values)
+        return self._base.run(lambda db: int(db.execute(statement, bound).rowcount), hurry=hurry)
+
+    async def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        bound = clean(values)
+        rows: list[tuple[Any, ...]] = await self._base.read(
+            lambda db: db.execute(statement, bound).fetchall()
+        )
+        return rows
+
+    async def _row(self, statement: str, values: Sequence[object]) -> tuple[Any, ...] | None:
+        rows = await self._rows(statement, values)
+        return rows[0] if rows else None
+
+
+def clean(values: Sequence[object]) -> list[object]:
+    """The values with every text free of what UTF-8 cannot carry."""
+    return [text.clean(value) if isinstance(value, str) else value for value in values]
+
+
+def dumps(value: Any) -> str:
+    return text.clean(json.dumps(value, ensure_ascii=False))
+
+
+def loads(raw: str | None) -> Any:
+    """None also where the disk has damaged it."""
+    try:
+        return None if raw is None else json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_key(raw: str) -> ChatKey | None:
+    """None where the disk has damaged it."""
+    try:
+        return ChatKey.parse(raw)
+    except errors.IdentityInvalid:
+        return None
+
+
+async def done(change: Awaitable[object]) -> None:
+    await change
+
+
+async def held(change: Awaitable[object]) -> bool:
+    return bool(await change)

@@ -1,0 +1,326 @@
+"""A gateway's life: everything connected at its start, drained and closed at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot import config, errors
+from bot.agent.pool import AgentPool
+from bot.contracts.channel import Channel, Intake
+from bot.contracts.environment import Clock, Disk, Ids
+from bot.contracts.journal import Journal
+from bot.dashboard.server import Dashboard, PartHealth
+from bot.descriptors import RESERVE, limit
+from bot.disk_reserve import DiskReserve
+from bot.gateway.delivery import Delivery
+from bot.gateway.jobs.due import DueJobs
+from bot.gateway.operations.alerts import OperatorAlerts
+from bot.gateway.operations.losses import Losses
+from bot.gateway.operations.watchdog import ChannelWatchdog
+from bot.gateway.turns import Turns
+from bot.history.searching import SearchedArchive
+from bot.history.transcript import Transcript
+from bot.llm.health import WatchedModel
+from bot.llm.learned import LearnedFile
+from bot.llm.windows import ContextWindows
+from bot.maintenance import MaintenanceJobs
+from bot.rss_monitor import RssMonitor
+from bot.schedule import PeriodicJob, PeriodicScheduler
+from bot.system import SystemClock, SystemDisk, UlidSource
+from bot.telemetry import JsonlLog
+from bot.tools.mcp.servers import McpServers
+
+PAUSE_SECONDS = 1.0
+DRAIN_SECONDS = 4.5
+"""What running turns get at a stop, before they are cut short."""
+FLUSH_SECONDS = 0.5
+CLOSE_SECONDS = 1.5
+JOURNAL_SECONDS = 0.5
+"""With the second that cutting turns short may take: nine seconds in all."""
+CHECK_SECONDS = 5.0
+"""How long a start waits for a provider that is slow to say whether the key is good."""
+LONGEST_RETRY = 30.0
+KEEP_LEARNED_SECONDS = 60.0
+KEEP_DESCRIPTORS_SECONDS = 30.0
+JOB_SECONDS = 1.0
+"""Between two looks at what is due."""
+KEEP_INDEX_SECONDS = 10.0
+"""Also the time after a start before the search index catches up: until then everything goes to the start."""
+ASK_LIMITS_SECONDS = 600.0
+"""Between two questions to a provider that did not answer the first one."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What lies outside of the process, as everything inside sees it."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    disk: Disk = field(default_factory=SystemDisk)
+    ids: Ids = field(default_factory=UlidSource)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    journal: Callable[[Journal], Journal] = lambda made: made
+    """What everything inside gets for the journal that was made."""
+    channel: Callable[[Channel], Channel] = lambda made: made
+    """The same for each channel."""
+    pace: float = 1.0
+    """As `ChannelDeps.pace`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Everything that runs, put together and not yet started."""
+
+    settings: config.Settings
+    environment: Environment
+    log: JsonlLog
+    model: WatchedModel
+    channels: dict[str, Channel]
+    journal: Journal
+    archive: SearchedArchive
+    transcript: Transcript
+    agent: AgentPool
+    delivery: Delivery
+    turns: Turns
+    due_jobs: DueJobs
+    intake: Intake
+    memory: RssMonitor
+    reports: OperatorAlerts
+    watch: ChannelWatchdog
+    chores: MaintenanceJobs
+    learned: LearnedFile
+    windows: ContextWindows
+    model_name: str
+    mcp: McpServers
+    reserve: DiskReserve
+    losses: Losses
+    dashboard: Dashboard | None = None
+
+    def parts(self) -> dict[str, PartHealth]:
+        """How each part is, for `/readyz`."""
+        now = self.environment.clock.now()
+
+        def ago(then: float | None) -> float | None:
+            return None if then is None else max(0.0, round(now - then, 1))
+
+        model, memory = self.model, self.memory
+        used = (
+            "not known"
+            if memory.used is None
+            else f"{memory.used / 2**20:.0f} of {memory.limit / 2**20:.0f} MB"
+        )
+        found = {
+            "journal": PartHealth(ok=not self.journal.health(), detail=self.journal.health()),
+            "disk": PartHealth(ok=not self.reserve.trouble, detail=self.reserve.trouble),
+            "model": PartHealth(
+                ok=not model.trouble,
+                detail=model.trouble or ("" if model.asked else "not asked yet"),
+                heard=ago(model.asked),
+            ),
+            "memory": PartHealth(ok=not memory.full, detail=used),
+        }
+        for name, trouble in self.mcp.troubles().items():
+            found[f"mcp {name}"] = PartHealth(ok=not trouble, detail=trouble, needed=False)
+        for name, channel in self.channels.items():
+            health, silence = channel.health(), self.watch.silent(name)
+            detail = (
+                health.detail
+                if silence is None
+                else f"silent for {silence:.0f} s; {health.detail}".rstrip("; ")
+            )
+            ok = health.connected and silence is None
+            found[name] = PartHealth(ok=ok, detail=detail, heard=ago(health.last_heard))
+        return found
+
+
+@contextlib.asynccontextmanager
+async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Run a gateway for the block: everything connected at its start, everything drained and closed at its end.
+
+    Raises `errors.ShipmateError` where it cannot start. Where `stop` is set before everything is connected,
+    the block runs all the same and should end at once.
+    """
+    chores = [
+        PeriodicJob("keep what was learnt of models", KEEP_LEARNED_SECONDS, gateway.learned.save),
+        PeriodicJob("keep descriptors back", KEEP_DESCRIPTORS_SECONDS, lambda: _keep_descriptors(gateway)),
+        PeriodicJob("keep the search index", KEEP_INDEX_SECONDS, gateway.archive.tend),
+        PeriodicJob("ask what the model takes in", ASK_LIMITS_SECONDS, lambda: _ask_limits(gateway, say)),
+    ]
+    housekeeping = PeriodicScheduler([*gateway.chores.all(), *chores], gateway.log)
+    # By itself: nothing of housekeeping may hold it up.
+    planned = PeriodicScheduler(
+        [PeriodicJob("look at what is due", JOB_SECONDS, gateway.due_jobs.look)], gateway.log
+    )
+    checking: asyncio.Task[None] | None = None
+    watching: asyncio.Task[None] | None = None
+    gateway.memory.start()
+    try:
+        await asyncio.to_thread(gateway.reserve.look)
+        await gateway.journal.open()
+        # requestIds tell the order of messages, even where the clock was set back while nobody ran.
+        gateway.environment.ids.after(await gateway.journal.newest())
+        if gateway.dashboard is not None:
+            await gateway.dashboard.start()
+        await gateway.delivery.open(gateway.reports.tell)
+        gateway.mcp.start()
+        # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.
+        planned.start()
+        housekeeping.start()
+        checking = asyncio.create_task(_check_model(gateway, say))
+        watching = asyncio.create_task(gateway.watch.run(), name="watch")
+        await _connect_all(gateway, say, stop)
+        await asyncio.wait([checking], timeout=CHECK_SECONDS)
+        if checking.done():
+            checking.result()
+        yield
+    finally:
+        planned.stop()
+        housekeeping.stop()
+        gateway.memory.stop()
+        beside = [task for task in (checking, watching) if task is not None]
+        for task in beside:
+            task.cancel()
+        await _close(gateway, beside)
+
+
+async def _check_model(gateway: Gateway, say: Say) -> None:
+    """A key that is refused ends the start; a provider that cannot be reached does not."""
+    try:
+        await gateway.model.check()
+    except errors.ModelRefused as error:
+        raise errors.ConfigError(
+            f"llm.apiKey: the provider refuses it ({error}); expected a valid key; get a new one, or remove it "
+            "to use the demo model"
+        ) from error
+    except errors.ModelError as error:
+        say(f"model: cannot be reached ({error}); I go on and ask it again with each message")
+    else:
+        await _ask_limits(gateway, say)
+
+
+async def _ask_limits(gateway: Gateway, say: Say) -> None:
+    """Ask the provider how much the model takes in and gives out, unless it has said so. Raises nothing."""
+    try:
+        warning = await gateway.windows.ask(gateway.model, gateway.model_name)
+    except errors.ModelUnknown as error:
+        warning = f"llm.model: found {gateway.model_name}; the provider does not have it ({error}); name one that it has"
+    except errors.ModelError as error:
+        gateway.log.write("model", "the provider does not say what the model takes in", cause=str(error))
+        return
+    if warning is not None:
+        say(f"warning: {warning}")
+        gateway.log.write("model", warning, level="warn")
+
+
+async def _keep_descriptors(gateway: Gateway) -> None:
+    """Fill up what journal, archive and log can have where the process has no descriptor left. Raises nothing."""
+    if given := await asyncio.to_thread(RESERVE.fill):
+        gateway.log.write(
+            "connections",
+            "there were no descriptors left; some that were kept back have been used",
+            level="warn",
+            used=given,
+            most=limit(),
+        )
+
+
+async def _connect_all(gateway: Gateway, say: Say, stop: asyncio.Event) -> None:
+    """Start every channel, side by side; those that cannot be reached are waited for until `stop`."""
+    stopped = asyncio.create_task(stop.wait())
+    tasks = [
+        asyncio.create_task(_connect(gateway, name, channel, say))
+        for name, channel in gateway.channels.items()
+    ]
+    try:
+        pending: set[asyncio.Task[Any]] = set(tasks)
+        while pending and not stopped.done():
+            done, _ = await asyncio.wait({*pending, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            pending -= done
+            for task in done - {stopped}:
+                task.result()
+    finally:
+        for task in (*tasks, stopped):
+            task.cancel()
+        await asyncio.gather(*tasks, stopped, return_exceptions=True)
+
+
+async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> None:
+    wait, told = 1.0, ""
+    while True:
+        try:
+            await channel.start(gateway.intake)
+        except errors.ChannelRefused as error:
+            raise errors.ConfigError(
+                f"channels.{name}: {error}; expected tokens that it accepts; check them in .env or the environment"
+            ) from error
+        except errors.ChannelUnreachable as error:
+            if str(error) != told:
+                told = str(error)
+                say(f"{name}: cannot be reached ({told}); I keep trying")
+                gateway.log.write("channel", f"{name} cannot be reached", level="warn", cause=told)
+            await gateway.environment.clock.sleep(wait)
+            wait = min(wait * 2, LONGEST_RETRY)
+        else:
+            if told:
+                say(f"{name}: connected")
+            gateway.log.write("channel", f"{name} connected")
+            gateway.watch.opened(name)
+            if again := await gateway.turns.open(name):
+                say(f"{name}: {again} unfinished messages go on")
+            gateway.turns.lanes.beside(gateway.losses.tell(name))
+            return
+
+
+async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
+    """Take in nothing more, let turns end, then close every room, whatever becomes of the others. What is not done
+    in time is in the journal and goes on at the next start.
+    """
+    channels = gateway.channels.items()
+    await _together(
+        gateway.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
+    )
+    beside_turns = _bounded(gateway.log, "put off what waits", gateway.delivery.close(), DRAIN_SECONDS)
+    ended, _ = await asyncio.gather(gateway.turns.lanes.drain(DRAIN_SECONDS), beside_turns)
+    if not ended:
+        gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
+    owed: dict[str, Awaitable[Any]] = {
+        "write what the transcripts owe": gateway.agent.close(),
+        "write what the outbox owes": gateway.delivery.settle(),
+    }
+    await _together(gateway.log, owed, FLUSH_SECONDS)
+    closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}
+    if gateway.dashboard is not None:
+        closings["stop the dashboard"] = gateway.dashboard.stop()
+    closings |= {
+        "end what runs beside": asyncio.gather(*beside, return_exceptions=True),
+        "give up reports": gateway.reports.close(),
+        "close the model": gateway.model.close(),
+        "end the MCP servers": gateway.mcp.close(),
+        "keep what was learnt of models": gateway.learned.save(),
+        "close the archive": gateway.archive.close(),
+        "close the transcript": gateway.transcript.close(),
+    }
+    await _together(gateway.log, closings, CLOSE_SECONDS)
+    await _bounded(gateway.log, "close the journal", gateway.journal.close(), JOURNAL_SECONDS)
+
+
+async def _together(log: JsonlLog, steps: Mapping[str, Awaitable[Any]], seconds: float) -> None:
+    await asyncio.gather(*(_bounded(log, what, work, seconds) for what, work in steps.items()))
+
+
+async def _bounded(log: JsonlLog, what: str, work: Awaitable[Any], seconds: float) -> None:
+    """One step of the end: it may fail or take too long, the others follow all the same."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task], timeout=seconds)
+    if not task.done():
+        # Not waited for: what does not end in time may not end when it is cancelled either.
+        task.cancel()
+        log.write("stop", f"{what}: not done after {seconds:g} s", level="warn")
+    elif not task.cancelled() and (error := task.exception()) is not None:
+        log.write("stop", f"{what}: {type(error).__name__}: {error}", level="warn")

@@ -1,0 +1,130 @@
+"""Ignore patterns of listing and searching, in the syntax of `.gitignore` (but for classes with a name, as `[:digit:]`).
+
+A path is compared part by part, so that no pattern takes longer than its length times that of the path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+DEFAULT = ("*.bak", ".git/", ".ship/")
+"""Patterns that are ignored everywhere."""
+LONGEST = 500
+"""Characters of a pattern; a longer one matches nothing."""
+_ANY = None
+"""Stands for `**`: any number of parts."""
+
+Part = re.Pattern[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    parts: tuple[Part, ...]
+    folders: bool
+    again: bool
+
+
+class IgnorePatterns:
+    """Patterns in order: the last one that matches decides; one with `!` before it lets in again."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._rules = tuple(rule for pattern in patterns if (rule := _rule(pattern)) is not None)
+
+    def ignored(self, path: str, *, folder: bool) -> bool:
+        """True if a path, relative to the folder that the patterns are of, is left out. What lies in a folder that is
+        left out is for whoever walks not to look at.
+        """
+        names = path.split("/")
+        for rule in reversed(self._rules):
+            if (folder or not rule.folders) and _matches(rule.parts, names):
+                return not rule.again
+        return False
+
+
+def _rule(pattern: str) -> _Rule | None:
+    line = pattern.rstrip("\r\n")
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    if not line or line.startswith("#") or len(line) > LONGEST:
+        return None
+    again = line.startswith("!")
+    line = line[again:]
+    folders = line.endswith("/")
+    line = line.removesuffix("/")
+    names = line.removeprefix("/").split("/")
+    if not line:
+        return None
+    if "/" not in line:
+        names = ["**", *names]
+    try:
+        parts = tuple(_ANY if name == "**" else _part(name) for name in names)
+    except ValueError:
+        return None
+    return _Rule(parts, folders, again)
+
+
+def _matches(parts: Sequence[Part], names: Sequence[str]) -> bool:
+    """True if the parts of a pattern are those of a path. `reached[n]`: what went before has taken n names."""
+    reached = {0}
+    for place, part in enumerate(parts):
+        if part is _ANY:
+            # At the end it stands for what is inside, not for the folder itself.
+            least = min(reached) + (place == len(parts) - 1)
+            reached = set(range(least, len(names) + 1))
+        else:
+            reached = {at + 1 for at in reached if at < len(names) and part.fullmatch(names[at])}
+        if not reached:
+            return False
+    return len(names) in reached
+
+
+def _part(glob: str) -> re.Pattern[str]:
+    """One name as an expression. Raises `ValueError` where it can match nothing."""
+    pieces: list[str] = [""]
+    at = 0
+    while at < len(glob):
+        sign = glob[at]
+        if sign == "*":
+            pieces.append("")
+        elif sign == "?":
+            pieces[-1] += "."
+        elif sign == "[":
+            piece, at = _class(glob, at)
+            pieces[-1] += piece
+        else:
+            at += sign == "\\"
+            if at == len(glob):
+                raise ValueError("a backslash at the end")
+            pieces[-1] += re.escape(glob[at])
+        at += 1
+    first, *rest = pieces
+    # The leftmost place of a piece is as good as any other: what was found is never looked for again.
+    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
+    try:
+        return re.compile(first + (f"{middle}.*{rest[-1]}" if rest else ""), re.DOTALL)
+    except re.error:
+        raise ValueError("no such range") from None
+
+
+def _class(glob: str, begin: int) -> tuple[str, int]:
+    """A `[…]` as an expression, and where it ends. Raises `ValueError` where it does not."""
+    at = begin + 1
+    negated = glob[at : at + 1] in {"!", "^"}
+    at += negated
+    inside, first = "", True
+    while first or glob[at : at + 1] != "]":
+        if at >= len(glob):
+            raise ValueError("a bracket that is not closed")
+        first = False
+        if glob.startswith("[:", at):
+            raise ValueError("a class with a name")
+        if glob[at] == "\\":
+            at += 1
+        if at >= len(glob):
+            raise ValueError("a bracket that is not closed")
+        is_range = glob[at] == "-" and bool(inside) and glob[at + 1 : at + 2] not in {"]", ""}
+        inside += "-" if is_range else re.escape(glob[at])
+        at += 1
+    return f"[{'^' if negated else ''}{inside}]", at

@@ -1,0 +1,114 @@
+"""`allowed-tools` of skills: what the model works with after it has loaded one. They only narrow: what they name needs the
+same rights and approvals as without them.
+
+They hold from the load on until the person writes again, which follows from the messages, so a restart finds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bot import tags
+from bot.contracts.base import Json, Message
+from bot.contracts.tools import Skills
+from bot.tools.permissions.grammar import RuleMalformed
+from bot.tools.permissions.paths import Paths
+from bot.tools.permissions.rules import Rules
+from bot.tools.permissions.subject import Call, Decision, PolicyContext, Subject
+
+ALWAYS = frozenset(
+    {"chat_load_history", "chat_send", "read_artifact", "skills_list", "skills_load", "tool_search"}
+)
+"""The answer, and the way to what was said, shown and taught."""
+NAMES = {
+    "bash": "run_shell",
+    "edit": "edit_file",
+    "glob": "search_files",
+    "grep": "search_files",
+    "ls": "list_dir",
+    "multiedit": "edit_file",
+    "read": "read_file",
+    "task": "task",
+    "webfetch": "web_fetch",
+    "write": "write_file",
+}
+"""Our tools by the names that skills for other agents use."""
+_LOAD = "skills_load"
+_KEPT = 100
+
+
+class SkillAllowlist:
+    """Judges calls by the skills that were loaded."""
+
+    def __init__(self, skills: Skills, paths: Paths) -> None:
+        self._skills = skills
+        self._paths = paths
+        self._compiled: dict[tuple[str, ...], Rules] = {}
+
+    async def refuses(
+        self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
+    ) -> Decision | None:
+        """Why a call is none of those that the loaded skills work with; None where it may be judged further. Of several
+        skills that narrow, each adds what it names.
+        """
+        names = loaded(messages) if call.tool not in ALWAYS else ()
+        if not names:
+            return None
+        lists = {skill.name: skill.allowed_tools for skill in await self._skills.overview()}
+        narrow = [name for name in names if lists.get(name)]
+        for name in narrow:
+            if all(self._rules(lists[name]).permits(call, one, now) for one in subjects):
+                return None
+        if not narrow:
+            return None
+        reason = f"the skill {narrow[-1]} does not work with it, until the person writes again"
+        return Decision("deny", "skill", reason, f"allowed-tools {' '.join(lists[narrow[-1]])}")
+
+    def _rules(self, listed: tuple[str, ...]) -> Rules:
+        found = self._compiled.get(listed)
+        if found is None:
+            found = self._compiled[listed] = Rules(self._paths, allow=_sound(listed, self._paths))
+            if len(self._compiled) > _KEPT:
+                del self._compiled[next(iter(self._compiled))]
+        return found
+
+
+def loaded(messages: Sequence[Message]) -> list[str]:
+    """The skills that were loaded since a person last wrote, in order."""
+    calls: dict[str, str] = {}
+    done: list[str] = []
+    for message in messages:
+        blocks: Sequence[Json] = message["content"] if isinstance(message["content"], list) else ()
+        if message["role"] == "assistant":
+            used = [one for one in blocks if one.get("type") == "tool_use" and one.get("name") == _LOAD]
+            calls |= {one["id"]: str(one["input"].get("name")) for one in used}
+        elif tags.begins(message, tags.CONTEXT) is not None:
+            calls, done = {}, []
+        else:
+            answered = (one for one in blocks if one.get("type") == "tool_result" and not one.get("is_error"))
+            done += [name for one in answered if (name := calls.get(one["tool_use_id"]))]
+    return list(dict.fromkeys(done))
+
+
+def rules_of(entry: str) -> list[str]:
+    """An entry of `allowed-tools` as rules of ours: `Read`, `Bash(git log:*)`, `mcp__files__*`."""
+    name, bracket, pattern = entry.partition("(")
+    ours = NAMES.get(name.lower(), name)
+    if not bracket:
+        return [ours]
+    begins = pattern.removesuffix(")").removesuffix(":*")
+    if pattern.endswith(":*)"):
+        return [f"{ours}({begins})", f"{ours}({begins} *)"]
+    return [f"{ours}({pattern}"]
+
+
+def _sound(listed: Iterable[str], paths: Paths) -> list[str]:
+    """The rules among them; what is none allows nothing."""
+    found = []
+    for rule in (rule for entry in listed for rule in rules_of(entry)):
+        try:
+            Rules(paths, allow=[rule])
+        except RuleMalformed:
+            continue
+        found.append(rule)
+    return found

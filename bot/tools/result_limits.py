@@ -1,0 +1,151 @@
+"""Limits the size of one step's results in the view: each within its room, all of them within theirs.
+
+Whole, a result that has to be shortened goes into an artifact. What is shown in its place is decided here once; the
+transcript keeps those bytes, so that every later request has the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from bot import errors
+from bot.contracts.artifacts import Artifacts
+from bot.contracts.base import Json
+from bot.contracts.environment import Log
+from bot.contracts.provenance import ANYBODYS, ORIGIN, Provenance, unpacked
+from bot.sizes import fair_cap
+from bot.tools import context, excerpt
+from bot.tools.registry import Registry
+
+LASTING_ROOM = 4 * excerpt.ROOM
+"""Weight of a result that does not age at the most: instructions are of use only whole."""
+STEP_ROOM = 4 * excerpt.ROOM
+"""Weight of the results of one step together at the most."""
+SHORT = 50 * excerpt.TOKEN
+"""A result that weighs no more, and an error that weighs ten times that, is left alone: a note is hardly smaller."""
+NO_ROOM = (
+    f"Not shown: the results of one step together are too large. Call {excerpt.READER} again in the next step, with "
+    "fewer calls at once."
+)
+
+
+class ResultLimits:
+    """The results of one step."""
+
+    def __init__(self, registry: Registry, artifacts: Artifacts | None, log: Log) -> None:
+        self._registry = registry
+        self._artifacts = artifacts
+        self._log = log
+        self._kept: dict[str, str] = {}
+        self._seen: set[str] = set()
+
+    def artifact(self, call: Json) -> str | None:
+        """Return the artifact with a call's whole result; None if it is not stored."""
+        return self._kept.get(call["id"])
+
+    async def one(self, call: Json, content: str, origin: Provenance = ANYBODYS) -> str:
+        """A result as it is shown, by itself."""
+        self._seen.add(call["id"])
+        room = excerpt.ROOM if self._ages(call) else LASTING_ROOM
+        # A page is small already, and the next one is the way to the rest.
+        if call["name"] == excerpt.READER or not excerpt.over(content, room):
+            return content
+        return excerpt.excerpt(content, room, self.artifact(call) or await self._keep(call, content, origin))
+
+    async def pointer(self, call: Json, whole: str, origin: Provenance = ANYBODYS) -> str:
+        """Put away all that a result was made from; the line that says where it is, "" where it is lost."""
+        kept = await self._keep(call, whole, origin)
+        return f"\n[whole output: artifact {kept}, read it with {excerpt.READER}]" if kept is not None else ""
+
+    async def step(self, calls: Sequence[Json], results: Sequence[Json]) -> list[Json]:
+        """The results of all calls, shortened where they weigh too much together: the largest first, those that last
+        after all others.
+        """
+        shown = list(results)
+        loads = [_load(result["content"]) for result in shown]
+        if sum(loads) <= STEP_ROOM:
+            return shown
+        pages, aging, lasting = self._sorted(calls, shown, loads)
+        room = STEP_ROOM - sum(loads) + sum(loads[at] for group in (pages, aging, lasting) for at in group)
+        for at in pages:
+            if loads[at] > room:
+                shown[at] = {**shown[at], "content": NO_ROOM, "is_error": True}
+                loads[at] = excerpt.weight(NO_ROOM)
+            room -= loads[at]
+        for group, other in ((aging, lasting), (lasting, aging)):
+            share = fair_cap([loads[at] for at in group], room - sum(loads[at] for at in other))
+            for at in group:
+                if share is not None and loads[at] > max(share, SHORT):
+                    origin = unpacked(shown[at].get(ORIGIN))
+                    content = await self._smaller(calls[at], shown[at]["content"], share, origin)
+                    shown[at] = {**shown[at], "content": content}
+                    loads[at] = excerpt.weight(content)
+        self._log.write(
+            "tool_result", "the results of a step were shortened to fit together", results=len(shown)
+        )
+        return shown
+
+    def _sorted(
+        self, calls: Sequence[Json], results: Sequence[Json], loads: Sequence[int]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Places of the pages, of what ages and of what lasts; short results and errors are in none."""
+        pages: list[int] = []
+        aging: list[int] = []
+        lasting: list[int] = []
+        for at, (call, result) in enumerate(zip(calls, results, strict=True)):
+            short = loads[at] <= (10 * SHORT if result.get("is_error") else SHORT)
+            # Definitions of tools are of use only whole; they are few and bounded.
+            if short or not isinstance(result["content"], str):
+                continue
+            if call["name"] == excerpt.READER:
+                pages.append(at)
+            else:
+                (aging if self._ages(call) else lasting).append(at)
+        return pages, aging, lasting
+
+    async def _smaller(self, call: Json, content: str, room: int, origin: Provenance) -> str:
+        kept = self.artifact(call)
+        # What an earlier run of this step has put away is told by its note alone.
+        if kept is not None or call["id"] not in self._seen:
+            found = excerpt.read(content, kept)
+            if found is not None:
+                return str(found.within(room))
+        return excerpt.excerpt(content, room, await self._keep(call, content, origin))
+
+    def _ages(self, call: Json) -> bool:
+        tool = self._registry.get(call["name"])
+        return tool is None or tool.ages
+
+    async def _keep(self, call: Json, content: str, origin: Provenance) -> str | None:
+        """Put a result away; None where that is not possible."""
+        if self._artifacts is None:
+            return None
+        try:
+            turn = context.current()
+            kept = await self._artifacts.put(
+                content,
+                chat_key=turn.chat_key,
+                request_id=turn.request_id,
+                tool=call["name"],
+                tool_use_id=call["id"],
+                origin=origin,
+            )
+        except (errors.StorageError, errors.ToolError) as error:
+            self._log.write(
+                "storage",
+                "a large tool result is not kept whole",
+                level="error",
+                tool=call["name"],
+                tool_use_id=call["id"],
+                cause=str(error),
+            )
+            return None
+        self._kept[call["id"]] = kept
+        return kept
+
+
+def _load(content: Any) -> int:
+    """What a result weighs, be it text or blocks."""
+    return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

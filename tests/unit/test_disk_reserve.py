@@ -1,0 +1,169 @@
+"""The reserve: given up as the disk refuses, made again once there is room, used by what is under way alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bot.disk_reserve import LARGEST, MOST, PIECE, DiskReserve, ReservedDisk
+from bot.system import SystemDisk
+from bot.testing.disk import Failure, FaultyDisk
+from bot.testing.log import MemoryLog
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+def kept(tmp_path: Path, log: MemoryLog) -> DiskReserve:
+    made = DiskReserve(tmp_path / "reserve", log, most=4 * PIECE)
+    made.look()
+    return made
+
+
+def on_disk(path: Path) -> int:
+    """Bytes that are really allocated."""
+    return (path / "reserve").stat().st_blocks * 512
+
+
+def room(monkeypatch: pytest.MonkeyPatch, free: int, total: int = 1 << 40) -> None:
+    """A disk that says of itself that it has so many bytes free."""
+    said = SimpleNamespace(f_frsize=1, f_bfree=free, f_bavail=free, f_blocks=total)
+    monkeypatch.setattr("bot.disk_reserve.os.statvfs", lambda _: said)
+
+
+def test_its_blocks_are_really_allocated(tmp_path: Path, log: MemoryLog) -> None:
+    made = DiskReserve(tmp_path / "reserve", log)
+    assert not made.look()
+    assert made.trouble == ""
+    assert made.left == MOST
+    assert on_disk(tmp_path) >= MOST
+    assert (tmp_path / "reserve").stat().st_mode & 0o777 == 0o600
+
+
+def test_it_is_given_up_piece_by_piece_told_once_and_made_again(
+    tmp_path: Path, kept: DiskReserve, log: MemoryLog
+) -> None:
+    for left in (3, 2, 1, 0):
+        assert kept.give()
+        assert kept.left == left * PIECE
+        assert on_disk(tmp_path) == left * PIECE
+        assert kept.trouble
+    assert not kept.give()
+    assert [entry.message for entry in log.at("error")] == [
+        "the disk is full; nothing new is taken in",
+        "the reserve on the disk is used up",
+    ]
+    assert kept.look()
+    assert not kept.look()
+    assert (kept.left, kept.trouble) == (4 * PIECE, "")
+    assert log.entries[-1].message == "the disk has room again"
+
+
+@pytest.mark.parametrize("given", [0, 2])
+def test_it_is_made_again_only_where_there_is_room_for_it_and_half_as_much_again_besides(
+    kept: DiskReserve, monkeypatch: pytest.MonkeyPatch, given: int
+) -> None:
+    for _ in range(given):
+        kept.give()
+    room(monkeypatch, (4 + given) * PIECE - 1)
+    assert not kept.look()
+    assert "are free" in kept.trouble
+    assert kept.left == (4 - given) * PIECE
+    room(monkeypatch, (4 + given + 2) * PIECE)
+    assert kept.look()
+    assert (kept.left, kept.trouble) == (4 * PIECE, "")
+
+
+def test_trouble_does_not_come_and_go_at_the_edge(kept: DiskReserve, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = 4 * PIECE
+    seen = []
+    for free in (whole + 1, whole - 1, whole + 1, whole - 1, whole + whole // 2):
+        room(monkeypatch, free)
+        kept.look()
+        seen.append(bool(kept.trouble))
+    assert seen == [False, True, True, True, False]
+
+
+def test_a_small_disk_keeps_a_sixteenth_of_itself(kept: DiskReserve, monkeypatch: pytest.MonkeyPatch) -> None:
+    room(monkeypatch, 16 * PIECE, 16 * PIECE)
+    kept.look()
+    assert (kept.left, kept.trouble) == (PIECE, "")
+
+
+def test_a_disk_that_does_not_say_how_large_it_is_counts_as_well(
+    tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room(monkeypatch, 0, 0)
+    made = DiskReserve(tmp_path / "reserve", log, most=PIECE)
+    made.look()
+    assert (made.left, made.trouble) == (PIECE, "")
+
+
+def test_a_quota_that_refuses_the_reserve_is_trouble_and_leaves_what_was_there(
+    tmp_path: Path, kept: DiskReserve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.give()
+
+    def refused(handle: int, begin: int, size: int) -> None:
+        os.pwrite(handle, b"\0", begin + size - 1)  # as far as it got
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bot.disk_reserve.os.posix_fallocate", refused)
+        assert not kept.look()
+    assert "Disk quota exceeded" in kept.trouble
+    assert on_disk(tmp_path) == kept.left == 3 * PIECE
+
+
+def test_where_blocks_cannot_be_asked_for_they_are_written(
+    tmp_path: Path, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("bot.disk_reserve.os.posix_fallocate")
+    DiskReserve(tmp_path / "reserve", log, most=PIECE + 1).look()
+    assert on_disk(tmp_path) >= PIECE + 1
+
+
+def test_a_process_that_starts_on_a_full_disk_finds_what_the_last_one_left(
+    tmp_path: Path, kept: DiskReserve, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.give()
+    room(monkeypatch, 0)
+    next_one = DiskReserve(tmp_path / "reserve", log, most=4 * PIECE)
+    next_one.look()
+    assert next_one.trouble
+    assert next_one.give()
+    assert on_disk(tmp_path) == 2 * PIECE
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT"])
+@pytest.mark.parametrize("when", ["before", "torn"])
+def test_a_line_that_the_disk_refused_is_written_once_with_what_is_kept_back(
+    tmp_path: Path, kept: DiskReserve, error: str, when: str
+) -> None:
+    inner = FaultyDisk(SystemDisk())
+    disk, path = ReservedDisk(inner, kept), tmp_path / "lines"
+    for kind in ("replace", "append"):
+        inner.fail(Failure(kind, times=2, when=when, error=getattr(errno, error)))  # type: ignore[arg-type]
+        getattr(disk, kind)(path, "消息\n".encode())
+    assert path.read_text() == "消息\n消息\n"
+    assert kept.left == 0
+    assert kept.trouble
+
+
+def test_what_is_large_or_was_refused_for_another_reason_takes_nothing_of_it(
+    tmp_path: Path, kept: DiskReserve
+) -> None:
+    inner = FaultyDisk(SystemDisk())
+    disk = ReservedDisk(inner, kept)
+    for error, size in ((errno.EIO, 1), (errno.ENOSPC, LARGEST + 1)):
+        inner.fail(Failure("append", error=error))
+        with pytest.raises(OSError, match=os.strerror(error)):
+            disk.append(tmp_path / "lines", bytes(size))
+    assert (kept.left, kept.trouble) == (4 * PIECE, "")

@@ -1,0 +1,237 @@
+"""The start and the end of a gateway, without channels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import app, config, discovery, errors, shutdown_signals
+from bot import lifecycle as serving_module
+from bot import maintenance as chores
+from bot.contracts.agent import TurnRequest
+from bot.contracts.channel import Channel, Health, Intake
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.contracts.model import ModelFacts
+from bot.instance import prepare_home
+from bot.lifecycle import Environment, Gateway, serving
+from bot.system import SystemDisk
+from bot.telemetry import JsonlLog
+from bot.testing.disk import Failure, FaultyDisk
+
+LATE = "7ZZZZZZZZZ0000000000000000"  # of the year 10889
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    return FaultyDisk(SystemDisk())
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
+    (tmp_path / "ship.json").write_text(json.dumps({"llm": {"provider": "demo"}}))
+    settings = config.load(tmp_path, discovery.manifests(), {})
+    prepare_home(settings.home)
+    environment = Environment(disk=disk)
+    log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
+    return app.assemble(settings, environment, log, [], dashboard=False)
+
+
+async def test_request_ids_go_on_after_those_of_the_last_process_though_the_clock_was_set_back(
+    gateway: Gateway,
+) -> None:
+    await gateway.journal.receive(
+        Inbound(
+            channel="web", chat_id="1", chat_key="web:chat:1", chat_type="direct", user_id="1", keys=("k",), ts=1,
+            target={}, request_id=LATE,
+        )
+    )  # fmt: skip
+    async with serving(gateway, lambda _: None, asyncio.Event()):
+        assert gateway.environment.ids.ulid() > LATE
+    gateway.log.close()
+
+
+async def test_what_a_full_disk_refused_is_written_at_the_end_where_it_works_again(
+    gateway: Gateway, disk: FaultyDisk
+) -> None:
+    async with serving(gateway, lambda _: None, asyncio.Event()):
+        disk.fail(Failure(times=None))
+        outcome = await gateway.agent.run(
+            TurnRequest("01J0000000000000000000000A", ChatKey.parse("test:chat:1"), prompt="hello")
+        )
+        assert outcome.status == "done"
+        assert await gateway.transcript.load(ChatKey.parse("test:chat:1")) == []
+        disk.mend()
+    lines = await gateway.transcript.load(ChatKey.parse("test:chat:1"))
+    assert [lines[0].type, lines[-1].type] == ["turn_start", "turn_end"]
+    await gateway.transcript.close()
+    gateway.log.close()
+
+
+class Hanging:
+    """A channel that does nothing at its end, and of which a test says how it is."""
+
+    def __init__(self, inner: Channel) -> None:
+        self.inner = inner
+        self.state: Health | None = None
+        self.hangs = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def health(self) -> Health:
+        return self.state or self.inner.health()
+
+    async def pause(self) -> None:
+        await self._end(self.inner.pause)
+
+    async def stop(self) -> None:
+        await self._end(self.inner.stop)
+
+    async def _end(self, work: Callable[[], Any]) -> None:
+        await work()
+        while self.hangs:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue  # not even that is heard
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Gateway:
+    """A gateway with the web chat, wrapped."""
+    (tmp_path / "ship.json").write_text(
+        json.dumps({"llm": {"provider": "demo"}, "channels": {"web": {"port": 0}}, "dashboard": {"port": 0}})
+    )
+    settings = config.load(tmp_path, discovery.manifests(), {})
+    prepare_home(settings.home)
+    wrap: Any = Hanging
+    environment = Environment(channel=wrap)
+    log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
+    return app.assemble(settings, environment, log, ["web"])
+
+
+def logged(gateway: Gateway) -> list[str]:
+    gateway.log.close()
+    files = (gateway.settings.home / "logs").glob("*.jsonl")
+    return [json.loads(line)["message"] for file in files for line in file.read_text().splitlines()]
+
+
+async def test_each_part_says_how_it_is(house: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(house, lambda _: None, asyncio.Event()):
+        parts = house.parts()
+        assert set(parts) == {"journal", "disk", "model", "memory", "web"}
+        assert all(part.ok for part in parts.values())
+        await house.memory.look()
+        assert "of 1024 MB" in house.parts()["memory"].detail
+        house.model._note(errors.ModelUnreachable("no route to host"))
+        house.memory.full = True
+        monkeypatch.setattr(house.watch, "silent", lambda _: 95.0)
+        parts = house.parts()
+        assert {name for name, part in parts.items() if not part.ok} == {"model", "memory", "web"}
+        assert parts["model"].detail == "ModelUnreachable: no route to host"
+        assert parts["web"].detail == "silent for 95 s"
+    logged(house)
+
+
+async def test_a_model_that_nobody_asked_yet_is_no_trouble(house: Gateway) -> None:
+    part = house.parts()["model"]
+    assert (part.ok, part.detail, part.heard) == (True, "not asked yet", None)
+    house.log.close()
+
+
+async def test_a_channel_that_hangs_at_the_end_holds_nothing_up(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PAUSE_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(serving_module, name, 0.05)
+    channel: Any = house.channels["web"]
+    began = time.monotonic()
+    async with serving(house, lambda _: None, asyncio.Event()):
+        channel.hangs = True
+    assert time.monotonic() - began < 5
+    channel.hangs = False
+    assert {"pause web: not done after 0.05 s", "stop web: not done after 0.05 s"} <= set(logged(house))
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+async def test_what_runs_is_looked_after_while_a_channel_cannot_be_reached(
+    house: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, stop = asyncio.Event(), asyncio.Event()
+
+    def read() -> int:
+        looked.set()
+        return 1
+
+    async def unreachable(_: Intake) -> None:
+        raise errors.ChannelUnreachable("no network")
+
+    monkeypatch.setattr(chores, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(house.memory, "_read", read)
+    monkeypatch.setattr(house.channels["web"], "start", unreachable, raising=False)
+
+    async def begun() -> None:
+        async with serving(house, lambda _: None, stop):
+            pass
+
+    life = asyncio.create_task(begun())
+    try:
+        async with asyncio.timeout(30):
+            await looked.wait()
+        assert not life.done()
+    finally:
+        stop.set()
+        await life
+        house.log.close()
+
+
+def test_all_that_an_end_may_take_is_less_than_ten_seconds() -> None:
+    cut_short = 1.0  # what lanes wait for turns that are cancelled
+    module = serving_module
+    bounds = (
+        module.PAUSE_SECONDS,
+        module.DRAIN_SECONDS,
+        cut_short,
+        module.FLUSH_SECONDS,
+        module.CLOSE_SECONDS,
+    )
+    assert sum(bounds) + module.JOURNAL_SECONDS < shutdown_signals.LAST_RESORT < 10
+
+
+async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_answer_than_it_gives_is_told(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def facts(model: str) -> ModelFacts:
+        assert model == "demo"
+        return ModelFacts(32_000, 4_000)
+
+    monkeypatch.setattr(gateway.model, "facts", facts)
+    said: list[str] = []
+    async with serving(gateway, said.append, asyncio.Event()):
+        assert gateway.windows.max_tokens("demo") == 4_000
+    assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
+    again = app.assemble(gateway.settings, gateway.environment, gateway.log, [], dashboard=False)
+    assert (again.windows.window("demo"), again.windows.max_tokens("demo")) == (32_000, 4_000)
+    gateway.log.close()
+
+
+async def test_a_provider_that_does_not_say_what_its_model_takes_in_is_no_trouble(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def facts(model: str) -> ModelFacts:
+        raise errors.RequestInvalid(f"no such page: {model}")
+
+    monkeypatch.setattr(gateway.model, "facts", facts)
+    said: list[str] = []
+    async with serving(gateway, said.append, asyncio.Event()):
+        assert gateway.windows.window("demo") is None
+    assert said == []
+    gateway.log.close()

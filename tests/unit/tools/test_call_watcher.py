@@ -1,0 +1,93 @@
+"""Who shows people what takes long is told of the calls that run, and of no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from bot.contracts.base import Json
+from bot.contracts.tools import Effect
+from bot.tools import context
+from bot.tools.call_watcher import CallWatcher
+from bot.tools.context import ToolExecutionContext
+from bot.tools.registry import Registry
+from tests.unit.tools.conftest import Says
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, object]] = []
+
+    def began(self, request_id: str, call_id: str, tool: str) -> None:
+        self.events.append((request_id, call_id, tool))
+
+    def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
+        self.events.append((request_id, call_id, failed))
+
+
+def tool(name: str, *effects: Effect) -> Any:
+    made = Says(name, "")
+    made.effects = frozenset(effects)
+    return made
+
+
+REGISTRY = Registry([tool("look", "read"), tool("say", "message"), tool("task", "delegate")])
+
+
+async def straight(_: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    return await run()
+
+
+async def refused(_: Json, run: Callable[[], Awaitable[Json]]) -> Json:
+    return {"is_error": True}
+
+
+async def called(
+    heard: Heard, name: str, *, inner: Any = straight, inside: bool = False, result: Any = None
+) -> Json:
+    nobody: Any = None
+    turn = ToolExecutionContext("k", "01REQ", "77", None, nobody, tasks=None if inside else object())  # type: ignore[arg-type]
+
+    async def run() -> Json:
+        if isinstance(result, BaseException):
+            raise result
+        return {"content": "done"} if result is None else result
+
+    with context.tool_scope(turn):
+        return await CallWatcher(inner, REGISTRY, heard)({"id": "toolu_1", "name": name, "input": {}}, run)
+
+
+async def test_a_call_is_told_of_from_when_it_runs_to_its_end() -> None:
+    heard = Heard()
+    assert await called(heard, "look") == {"content": "done"}
+    assert heard.events == [("01REQ", "toolu_1", "look"), ("01REQ", "toolu_1", False)]
+
+
+async def test_a_failure_is_told_as_one_also_where_it_is_stopped() -> None:
+    heard = Heard()
+    await called(heard, "look", result={"is_error": True})
+    with pytest.raises(asyncio.CancelledError):
+        await called(heard, "look", result=asyncio.CancelledError())
+    assert [failed for _, _, failed in heard.events[1::2]] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["say", "task", "unknown"])
+async def test_messages_tasks_and_what_does_not_exist_are_not_told_of(name: str) -> None:
+    heard = Heard()
+    assert await called(heard, name) == {"content": "done"}
+    assert heard.events == []
+
+
+async def test_what_runs_inside_a_task_is_told_of_with_the_task() -> None:
+    heard = Heard()
+    await called(heard, "look", inside=True)
+    assert heard.events == []
+
+
+async def test_a_call_that_is_refused_or_still_waits_for_an_approval_does_not_run() -> None:
+    heard = Heard()
+    assert await called(heard, "look", inner=refused) == {"is_error": True}
+    assert heard.events == []

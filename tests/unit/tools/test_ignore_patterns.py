@@ -1,0 +1,71 @@
+"""The ignore list means what it means to Git, and no pattern takes long."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot.tools.ignore_patterns import IgnorePatterns
+
+PATTERNS = (
+    "*.bak", ".git/", "build", "/build", "build/", "/build/", "a/b", "/a/b", "a/*", "a/**", "**/b", "a/**/b",
+    "**/a/b", "**/", "*", "/*", "?", "a?", "[ab]", "[!ab]", "[^a]", "[a-c]x", "[]a]", "[a", "a[", "[z-a]", "\\#x", "#x",
+    "\\!x", "!x", "a\\*", "a\\", "x ", "x\\ ", " x", "a b", "foo*bar", "f*o*o", "*.*", "**foo", "foo**", "***",
+    "a//b", "/", "", "a/b/", "**/*.py", "src/**/*.py", ".*", "[.]git", "é", "漢*", "[漢字]", "[\\]]", "[a-]", "[-a]",
+)  # fmt: skip
+PATHS = (
+    "a", "b", "c", "x", "ax", "cx", "a/b", "a/b/c", "a/x/b", "a/x/y/b", "x/a/b", "build", "x/build", "build/x", "x.bak",
+    "d/x.bak", "#x", "!x", "a*", "a\\", " x", "x ", "a b", "foobar", "fooxbar", "foo", "fxoxo", "src/m.py", "src/a/m.py",
+    "m.py", "x/.git", "é", "漢字", "字", "]", "-", "[a", "a[", "**", "foo/x", "xfoo/y", ".hidden/x",
+)  # fmt: skip
+
+
+def ours(patterns: list[str], path: str) -> bool:
+    ignore, parts = IgnorePatterns(patterns), path.split("/")
+    above = ["/".join(parts[:at]) for at in range(1, len(parts))]
+    return any(ignore.ignored(one, folder=True) for one in above) or ignore.ignored(path, folder=False)
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Callable[[list[str]], set[str]]:
+    if shutil.which("git") is None:
+        pytest.skip("Git is not installed")
+    folder = tmp_path / "checked"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+
+    def ignored(patterns: list[str]) -> set[str]:
+        (folder / ".gitignore").write_text("\n".join(patterns) + "\n", encoding="utf-8")
+        done = subprocess.run(
+            ["git", "-C", str(folder), "check-ignore", "--no-index", "--stdin", "-z"],
+            input="\0".join(PATHS).encode(),
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode in {0, 1}, done.stderr
+        return set(done.stdout.decode().split("\0")) - {""}
+
+    return ignored
+
+
+def test_patterns_mean_what_they_mean_to_git(git: Callable[[list[str]], set[str]]) -> None:
+    for pattern in PATTERNS:
+        # There `?` and `[!a]` are a byte, here a character.
+        bytewise = (
+            {path for path in PATHS if not path.isascii()} if "?" in pattern or "[" in pattern else set()
+        )
+        assert {path for path in PATHS if ours([pattern], path)} - bytewise == git([pattern]) - bytewise, (
+            pattern
+        )
+    for patterns in (["*", "!a"], ["*.py", "!m.py"], ["a/", "!a/b"], ["!x", "x"], ["/*", "!/src", "src/a"]):
+        assert {path for path in PATHS if ours(patterns, path)} == git(patterns), patterns
+
+
+def test_no_pattern_takes_long() -> None:
+    name = "a" * 250
+    assert not IgnorePatterns(["*a" * 100 + "b"]).ignored(name, folder=False)
+    assert not IgnorePatterns(["**/" * 100 + "b"]).ignored("/".join(["a"] * 100), folder=False)
+    assert not IgnorePatterns(["x" * 501]).ignored("x" * 501, folder=False)

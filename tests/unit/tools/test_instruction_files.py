@@ -1,0 +1,78 @@
+"""What an instruction file includes or links to is written as that file itself: by no rule that is not marked."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from bot.instruction_files import find_instruction_files
+from bot.testing.model import tool_use
+from bot.tools.isolation import Isolation
+
+from .test_policy import Asks, Bench
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "docs").mkdir(parents=True)
+    (root / "Agent.md").write_text(
+        "@include docs/rules.md\nSee [style](docs/My%20Style.md#top), [later](<docs/not there.md>) and [x][y].\n\n[y]: café.md\n"
+    )
+    (root / "docs" / "rules.md").write_text(
+        "[deep](../deep.md) [web](https://a.test/docs/free.md) [out](../../out.md)\n"
+    )
+    for name in ("docs/My Style.md", "deep.md", "café.md", "docs/free.md", "free.md"):
+        (root / name).write_text("words\n")
+    (root / "to").symlink_to("docs")
+    os.link(root / "deep.md", root / "hard.md")
+    return root
+
+
+PROTECTED = (
+    "Agent.md", "docs/rules.md", "docs/My Style.md", "deep.md", "docs/not there.md", "café.md",
+    unicodedata.normalize("NFD", "café.md"), "DEEP.md", "to/rules.md", "hard.md", "docs/../deep.md", "./docs//Rules.MD",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+async def test_it_needs_an_operators_yes_or_a_marked_rule(root: Path, path: str) -> None:
+    asks = Asks("denied")
+    for lists in ({"allow": ["write_file"]}, {"allow": ["write_file"], "ask": ["write_file"]}):
+        bench = Bench(root, asks, **lists)
+        await bench.run(tool_use("write_file", path=path))
+        assert not bench.tools["write_file"].ran
+    assert [asked.granted for asked in asks.asked] == [False, False], "whoever asked may not press it"
+    marked = Bench(root, asks, allow=["@trusted:write_file"])
+    await marked.run(tool_use("write_file", path=path))
+    assert len(marked.tools["write_file"].ran) == 1
+
+
+async def test_other_files_are_written_as_rules_say(root: Path) -> None:
+    bench = Bench(root, allow=["write_file"])
+    for path in ("free.md", "docs/free.md", "new.md"):
+        await bench.run(tool_use("write_file", path=path))
+    assert len(bench.tools["write_file"].ran) == 3
+
+
+async def test_commands_cannot_change_it(root: Path) -> None:
+    found = find_instruction_files(root)
+    before = {path: Path(path).read_bytes() for path in found.files}
+    assert {Path(path).name for path in before} == {
+        "Agent.md",
+        "rules.md",
+        "My Style.md",
+        "deep.md",
+        "café.md",
+    }
+    for command in (
+        "echo x > docs/rules.md", "echo x >> to/rules.md", "rm Agent.md", "mv deep.md gone.md", "mv docs other; mkdir docs; echo x > docs/rules.md",
+        "cp free.md 'docs/My Style.md'", "ln -f free.md deep.md",
+    ):  # fmt: skip
+        await Isolation(root).run(command, 20)
+        assert {path: Path(path).read_bytes() for path in before} == before, command
+    await Isolation(root).run("echo x > free.md", 20)
+    assert (root / "free.md").read_text() == "x\n"

@@ -1,0 +1,216 @@
+"""A result that is too large is shown as head, tail and pointer, and the results of a step share their room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot import errors
+from bot.contracts.base import Json
+from bot.testing.disk import Failure
+from bot.testing.model import tool_use
+from bot.tools import excerpt, result_limits
+from bot.tools.context import ToolExecutionContext, tool_scope
+from tests.shares import examples
+from tests.unit.tools.conftest import KEY, Says, Workbench
+from tests.unit.tools.test_excerpt import TEXTS
+
+LARGE = "".join(f"Zeile {number}: 字 und mehr\n" for number in range(3_000))
+
+
+def found(result: Json) -> excerpt.Excerpt:
+    one = excerpt.read(result["content"])
+    assert one is not None
+    return one
+
+
+async def all_of(tools: Workbench, artifact_id: str) -> str:
+    page = await tools.artifacts.read(artifact_id, KEY, offset=0, limit=10**7)
+    assert page.end == page.characters
+    return page.text
+
+
+def load(results: list[Json]) -> int:
+    return sum(excerpt.weight(result["content"]) for result in results)
+
+
+async def test_a_large_result_is_head_and_tail_and_whole_in_an_artifact(tools: Workbench) -> None:
+    result = await tools.look(LARGE)
+    one = found(result)
+    assert excerpt.weight(result["content"]) <= excerpt.ROOM
+    assert LARGE.startswith(one.head)
+    assert LARGE.endswith(one.tail)
+    assert await all_of(tools, str(one.artifact)) == LARGE
+    (line,) = tools.log.of("tool_result")
+    assert line.details["artifact"] == one.artifact
+
+
+async def test_what_fits_stays_as_it_is_and_makes_no_artifact(tools: Workbench) -> None:
+    for fits in ("x" * 8_250, "字" * 2_500):
+        assert (await tools.look(fits))["content"] == fits
+        assert found(await tools.look(fits + "!")).artifact
+    assert tools.log.of("tool_result")[0].details["artifact"] is None
+
+
+async def test_what_lasts_may_be_longer(tools: Workbench) -> None:
+    assert (await tools.look("s" * 33_000, ages=False))["content"] == "s" * 33_000
+    long = await tools.look("s" * 40_000, ages=False)
+    assert excerpt.weight(long["content"]) <= result_limits.LASTING_ROOM
+    assert found(long).artifact
+
+
+async def test_an_error_keeps_its_mark_and_a_long_one_is_put_away(tools: Workbench) -> None:
+    long = await tools.look(errors.ToolError("wrong\n" * 5_000))
+    assert long["is_error"] is True
+    assert await all_of(tools, str(found(long).artifact)) == "wrong\n" * 5_000
+
+
+@pytest.mark.parametrize("kind", ["*", "write"])
+async def test_a_disk_that_cannot_write_costs_the_middle_and_says_so(tools: Workbench, kind: Any) -> None:
+    tools.disk.fail(Failure(kind, times=None))
+    result = await tools.look(LARGE)
+    assert "they are lost, the whole result could not be kept]" in result["content"]
+    assert result["content"].startswith("Zeile 0")
+    assert excerpt.weight(result["content"]) <= excerpt.ROOM
+    (line,) = tools.log.at("error")
+    assert (line.kind, line.details["tool"]) == ("storage", "look")
+    assert "Zeile" not in str(line.details)
+
+
+async def test_outside_of_a_turn_and_without_a_store_nothing_is_kept(tools: Workbench) -> None:
+    for more in ({}, {"artifacts": None}):
+        runner = tools.dispatcher(Says("look", LARGE), **more)
+        (result,) = await runner.run([tool_use("look")])
+        assert "are lost" in result["content"]
+
+
+async def test_an_artifact_holds_no_secret(tools: Workbench) -> None:
+    runner = tools.dispatcher(
+        Says("look", "the key is sk-1\n" * 2_000), redact=lambda words: words.replace("sk-1", "[redacted]")
+    )
+    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):  # type: ignore[arg-type]
+        (result,) = await runner.run([tool_use("look")])
+    assert "sk-1" not in await all_of(tools, str(found(result).artifact))
+
+
+# ------------------------------------------------------------ the room of a step
+
+
+async def step(tools: Workbench, *answers: Any, known: dict[str, Json] | None = None) -> list[Json]:
+    """One step; an answer is a text, an error, or a tool."""
+    made = [
+        answer if isinstance(answer, Says) else Says(f"t{at:03}", answer) for at, answer in enumerate(answers)
+    ]
+    return await tools.run([tool_use(one.name) for one in made], *made, known=known)
+
+
+async def test_of_one_step_the_largest_results_give_first(tools: Workbench) -> None:
+    small, middle = "s" * 3_000, "m" * 5_000
+    results = await step(tools, small, *[LARGE] * 5, middle)
+    assert results[0]["content"] == small
+    assert results[6]["content"] == middle
+    assert 0.97 * result_limits.STEP_ROOM < load(results) <= result_limits.STEP_ROOM
+    for result in results[1:6]:
+        assert await all_of(tools, str(found(result).artifact)) == LARGE
+    assert len({found(result).artifact for result in results[1:6]}) == 5, "one artifact each"
+    assert len({found(result).head for result in results[1:6]}) == 1, "the same for the same"
+
+
+async def test_what_would_fit_alone_is_put_away_where_the_step_has_no_room_for_it(tools: Workbench) -> None:
+    results = await step(tools, *["x" * 8_000] * 10)
+    assert load(results) <= result_limits.STEP_ROOM
+    assert {await all_of(tools, str(found(result).artifact)) for result in results} == {"x" * 8_000}
+
+
+async def test_four_full_results_fit(tools: Workbench) -> None:
+    results = await step(tools, *["x" * 8_250] * 4)
+    assert [result["content"] for result in results] == ["x" * 8_250] * 4
+
+
+async def test_errors_and_short_results_are_left_alone(tools: Workbench) -> None:
+    wrong = "This is wrong. Do that. " * 40
+    answers = [errors.ToolError(wrong), "done", *["x" * 8_000] * 60]
+    results = await step(tools, *answers)
+    assert (results[0]["content"], results[1]["content"]) == (wrong, "done")
+    assert results[0]["is_error"] is True
+    assert load(results) <= result_limits.STEP_ROOM
+
+
+async def test_what_lasts_goes_after_what_ages(tools: Workbench) -> None:
+    skill = Says("skill", "i" * 30_000, ages=False)
+    results = await step(tools, skill, LARGE, LARGE)
+    assert results[0]["content"] == skill.answer
+    assert load(results) <= result_limits.STEP_ROOM
+    two = [Says(name, "i" * 30_000, ages=False) for name in ("one", "two")]
+    results = await step(tools, *two, LARGE)
+    assert load(results) <= result_limits.STEP_ROOM
+    assert {len(found(one).head) > 1_000 for one in results[:2]} == {True}
+    assert all([await all_of(tools, str(found(one).artifact)) == "i" * 30_000 for one in results[:2]])
+
+
+async def test_hundreds_of_results_are_pointers_at_the_least(tools: Workbench) -> None:
+    results = await step(tools, *["x" * 2_000] * 300)
+    assert all(result["content"].startswith("[… 0 lines, 2000 characters omitted;") for result in results)
+
+
+async def test_what_a_crash_cut_off_ends_in_the_same_bytes(tools: Workbench) -> None:
+    """The calls that had ended are known as they were recorded: each by itself, before the step was complete."""
+    answers: list[str | Exception] = [
+        LARGE,
+        "s" * 7_000,
+        LARGE.upper(),
+        "k" * 40,
+        LARGE,
+        LARGE.lower(),
+        errors.ToolError("No."),
+    ]
+    made = [Says(f"t{at}", answer) for at, answer in enumerate(answers)]
+    calls = [tool_use(one.name) for one in made]
+    recorded: dict[str, Json] = {}
+
+    class Recorder:
+        async def started(self, call: Json, *, wait: bool) -> None:
+            raise AssertionError
+
+        def finished(self, call: Json, result: Json) -> None:
+            raise AssertionError
+
+        def looked(self, call: Json, result: Json, began_at: float) -> None:
+            recorded[call["id"]] = result
+
+    with tool_scope(ToolExecutionContext(KEY, "R1", None, None, None)):  # type: ignore[arg-type]
+        undisturbed = await tools.dispatcher(*made).run(calls, recorder=Recorder())
+    assert load(list(recorded.values())) > result_limits.STEP_ROOM >= load(undisturbed)
+    again = await tools.run(calls, *made, known=recorded)
+    # What fitted by itself and was put away only for the step gets a new artifact.
+    renamed = [0, 2, 3, 4, 5, 6]
+    assert [again[at] for at in renamed] == [undisturbed[at] for at in renamed]
+    assert load(again) == load(undisturbed)
+    assert [one.asked for one in made] == [1] * 7
+
+
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(answers=st.lists(TEXTS.filter(bool), min_size=1, max_size=12), times=st.sampled_from([1, 20]))
+async def test_any_results_fit_and_nothing_of_them_is_lost(
+    tools: Workbench, answers: list[str], times: int
+) -> None:
+    results = await step(tools, *[answer * times for answer in answers])
+    assert load(results) <= result_limits.STEP_ROOM
+    for result, answer in zip(results, answers, strict=True):
+        whole = answer * times
+        assert excerpt.weight(result["content"]) <= excerpt.ROOM
+        shown = excerpt.read(result["content"])
+        if shown is None:
+            assert result["content"] == whole
+        else:
+            assert whole.startswith(shown.head)
+            assert whole.endswith(shown.tail)
+            assert await all_of(tools, str(shown.artifact)) == whole
