@@ -1,4 +1,4 @@
-"""The bytes of a file on their way from a platform, a piece at a time."""
+"""Streams the bytes of a file from a platform in bounded chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.channel import FILE_PIECE
 HEADERS = {"Accept-Encoding": "identity"}
 """A file comes as it is: packed, a small one may be of any size."""
 CONNECTION_ERRORS = (aiohttp.ClientError, OSError)
-"""What a connection fails with; time-outs are among them."""
+"""Failures of a connection, time-outs among them."""
 
 
 async def read_chunks(answer: aiohttp.ClientResponse, most: int, size: int | None) -> AsyncGenerator[bytes]:
@@ -31,7 +31,9 @@ async def read_chunks(answer: aiohttp.ClientResponse, most: int, size: int | Non
 
 
 def check_status(status: int, who: str) -> None:
-    """What a status says of a file. A redirect is not followed: the token would go along."""
+    """Raises `errors.FileUnreachable` or `errors.FileGone` for any status but 200. A redirect is not followed: it would
+    pass the token on.
+    """
     if status == 429 or status >= 500:
         raise errors.FileUnreachable(f"{who} answers {status}")
     if status != 200:

@@ -25,14 +25,14 @@ def allow(channel: Channel, user_id: Id, root: Dir = Here) -> None:
 
 
 def block(channel: Channel, user_id: Id, root: Dir = Here) -> None:
-    """Keep somebody out, whatever the allow lists say."""
+    """Refuse a person, whatever the allow lists say."""
     _known(channel, user_id)
     _lists(root).block(channel, user_id)
     say(f"{channel}:{user_id} is blocked.")
 
 
 def pending(root: Dir = Here, as_json: AsJson = False) -> None:
-    """Those who wrote to the bot and are not let in."""
+    """List people who wrote to the bot and are not let in."""
     asked = _lists(root).pending()
     if as_json:
         for item in asked:

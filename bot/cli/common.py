@@ -1,4 +1,4 @@
-"""What the commands share. Nothing heavy is imported before a command needs it."""
+"""Options, output and loading that the commands share. Nothing heavy is imported before a command needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands by name, and what becomes of errors: one line each and an exit code, never a traceback."""
+"""Finds the command by its name; turns an error into one line and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _carry_out(words: list[str]) -> int:
 
 
 def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An error that nobody foresaw: one line here, the details in the log."""
+    """Report an unexpected error: one line here, the details in the log."""
     import traceback
 
     frames = [

@@ -53,7 +53,7 @@ def history(
     ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """What was said in one conversation, oldest first; with --search the best matches, best first."""
+    """Show one conversation, oldest first; with --search the best matches, best first."""
     window = {"limit": limit, "before": milliseconds(before), "after": milliseconds(after)}
     found = asyncio.run(_found(root, chat_key, search, window))
     for line, score in found:

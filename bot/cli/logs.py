@@ -25,7 +25,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LineFilter:
-    """Which lines to show."""
+    """Selects lines by chat, request, level and time."""
 
     chat: str | None = None
     request: str | None = None

@@ -192,7 +192,7 @@ def _told(written: Written) -> dict[str, Any]:
 
 
 def _source(by: tuple[Written, ...]) -> str:
-    """Where a line comes from: its newest source, and how many more there are."""
+    """The newest source of a line, and the number of others."""
     if not by:
         return "(nobody knows)"
     last = by[-1]

@@ -31,12 +31,12 @@ class Found:
     calls: Rebuilt
     task: str | None = None
     told: dict[str, Any] | None = None
-    """What is known of the task besides: `mode`, `label`, `callId`; None where its requests were not recorded."""
+    """Facts of the task: `mode`, `label`, `callId`; None where its requests were not recorded."""
     tasks: tuple[Found, ...] = ()
 
 
 def find(root: Path, asked: str) -> Found:
-    """What has this id. Raises `errors.NotFound`."""
+    """Find a turn or task by its id. Raises `errors.NotFound`."""
     from bot.history import tasks, turns
     from bot.system import SystemDisk
 
@@ -63,7 +63,7 @@ def find(root: Path, asked: str) -> Found:
 
 
 class _Session:
-    """What is on disk of the session in which a turn was, as far as there is one."""
+    """The session of a turn, as far as it is on disk."""
 
     def __init__(self, root: Path, turn: FoundTurn | None, chat_key: ChatKey, request_id: str) -> None:
         from bot.agent import rebuilding

@@ -1,4 +1,4 @@
-"""`shipmate stats`: what the model was asked, read, cost and how long it took, as the operator's log tells it."""
+"""`shipmate stats`: requests, tokens, cost and latency of the model, summed from the operator's log."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHOWN = 10
 
 @dataclass
 class UsageTotals:
-    """What the lines of a chat, or of all, add up to."""
+    """Totals of the log lines of one chat, or of all."""
 
     turns: int = 0
     failed: int = 0
     calls: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
-    """Which models answered, and how often."""
+    """Answers by model."""
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float = 0.0
     unpriced: int = 0
@@ -51,7 +51,7 @@ class UsageTotals:
                 self.latencies.append(_number(details.get("latencyMs")))
 
     def _billed(self, usage: dict[str, Any], details: dict[str, Any]) -> None:
-        """What the provider bills: also of an answer that broke off."""
+        """Add the tokens and cost that the provider bills, those of broken-off answers included."""
         for name in TOKENS:
             self.tokens[name] += _number(usage.get(name))
         cost = details.get("costUsd")

@@ -73,7 +73,7 @@ def trace(
 
 
 async def _path(root: Path, request_id: str) -> TurnPath | None:
-    """What the journal knows of it; None where there is none, or it forgot."""
+    """The turn's path in the journal; None where there is no journal, or it has forgotten the turn."""
     from bot.gateway.receipt import Receipts
     from bot.journal.view import JournalView
     from bot.system import SystemClock

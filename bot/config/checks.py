@@ -1,4 +1,4 @@
-"""What a model of one key cannot see: rules between keys, ids of people, features to come."""
+"""Checks that no single model can make: rules between keys, ids of people, settings of features that are not built yet."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _differences(value: Any, default: Any, loc: Loc, filled: FilledDocument) -> 
 
 
 def timezone(name: str) -> Iterator[str]:
-    """A time zone that nobody knows."""
+    """Yield a finding for an unknown time zone."""
     try:
         known = name == "UTC" or ZoneInfo(name) is not None
     except (KeyError, OSError, ValueError):
@@ -222,7 +222,7 @@ def warnings(
     manifests: Mapping[str, Manifest],
     filled: FilledDocument,
 ) -> Iterator[str]:
-    """What works and should still be looked at."""
+    """Yield warnings about settings that work and still deserve a look."""
     try:
         mode = (root / ".env").stat().st_mode
     except OSError:

@@ -1,4 +1,4 @@
-"""One line for everything that is wrong: key, what was found, what is expected, how to mend it."""
+"""Formats each fault of the configuration as one line: key, value found, value expected, remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From ship.json, `.env` and the environment to one value, or to the list of everything that is wrong."""
+"""Loads ship.json, `.env` and the environment into one value, or into the list of everything that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders: `${NAME}` in ship.json becomes the value of NAME in the environment or in `.env`."""
+"""Replaces `${NAME}` in ship.json by the value of NAME in the environment or in `.env`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PLAIN_KEYS = frozenset(
     {"name", "provider", "model", "fastModel", "baseUrl", "host", "mode", "kind", "timezone", "isolation"}
     | {"allow", "operators", "paths", "$schema"}
 )
-"""What stands under these is no secret, wherever it comes from. Passwords inside addresses are."""
+"""Keys whose values are no secrets, wherever they come from. Passwords inside addresses are."""
 _MISSING = object()
 MOST = 10_000_000
 """Bytes of a file of settings."""
 
 
 def read_text(path: Path) -> str:
-    """What stands in a file of settings. Raises OSError, UnicodeDecodeError."""
+    """Read a settings file. Raises OSError, UnicodeDecodeError."""
     data = regular_files.read(path, MOST + 1)
     if len(data) > MOST:
         raise OSError(errno.EFBIG, f"more than {MOST:,} bytes", str(path))
@@ -121,7 +121,7 @@ def _fill_text(value: str, loc: Loc, lookup: Callable[[str], str | None], filled
 
 
 def _plain(loc: Loc, names: list[str]) -> bool:
-    """Whether what stands there is no secret, wherever it comes from."""
+    """True if the value at this place is no secret, wherever it comes from."""
     if loc[:2] == ("mcp", "servers"):
         # Paths and addresses come from variables too; the environment and the headers of a server are for secrets.
         return len(loc) > 3 and loc[3] not in {"env", "headers"} and not any(map(is_secret_key, names))

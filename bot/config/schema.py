@@ -1,4 +1,4 @@
-"""JSON Schemas, for editors and for whoever reads the files: generated, never written by hand."""
+"""Generates JSON Schemas of ship.json and the channels' settings, for editors and other readers."""
 
 from __future__ import annotations
 

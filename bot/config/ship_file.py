@@ -1,4 +1,4 @@
-"""ship.json without its channels, whose settings models come from their manifests."""
+"""Models of ship.json without its channels, whose settings models come from their manifests."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ class Llm(StrictModel):
     """Tokens that fit into one request; null: known for the model."""
     fast_model: Annotated[str, Field(min_length=1, max_length=200)] = "claude-haiku-5-5"
     log_messages: bool = True
-    """Whether log lines may hold what people and the model said."""
+    """Write words of people and of the model to log lines."""
 
 
 class Idle(StrictModel):
     enabled: bool = True
-    """Whether a chat that goes quiet is compacted shortly before the provider's cache forgets it."""
+    """Compact a chat that goes quiet shortly before the provider's cache forgets it."""
     above_tokens: Annotated[int, Field(ge=0)] = 12_000
 
 
 class Compaction(StrictModel):
     enabled: bool = True
-    """Without it nothing is compacted and nothing remembered but where somebody asks for it."""
+    """False: compact and remember only on request."""
     soft_tokens: Annotated[int, Field(ge=1)] = 40_000
     """Tokens of a request above which the older part of the history gives way to a summary."""
     keep_tokens: Annotated[int, Field(ge=0)] = 4_000
     """Tokens of it that stay as they are."""
     idle: Idle = Idle()
     provider: Literal["auto", "never"] = "auto"
-    """Whether the provider writes summaries itself where the model can; else a question to the model does."""
+    """`auto`: the provider summarises where the model can; else the model is asked with a prompt of ours."""
 
 
 class Context(StrictModel):
@@ -131,7 +131,7 @@ class Permissions(StrictModel):
 
 
 class ShellLimits(StrictModel):
-    """What one command may use up. Null: as the machine has it."""
+    """Limits of one command. Null: the machine's own."""
 
     memory_mb: Annotated[int, Field(ge=16)] | None = 4_096
     """Of each of its processes."""
@@ -153,7 +153,7 @@ class Shell(StrictModel):
     Shipmate's user may do.
     """
     network: bool = False
-    """Whether they have that of this machine."""
+    """Give commands the network of this machine."""
     limits: ShellLimits = ShellLimits()
 
 
@@ -163,14 +163,14 @@ class PerTurn(StrictModel):
 
 
 class Subagents(StrictModel):
-    """What one task of the model may cost, and all tasks of a turn together. Null: without limit."""
+    """Limits of one task of the model, and of all tasks of a turn together. Null: without limit."""
 
     max_model_calls: Annotated[int, Field(ge=1, le=1_000)] = 30
     max_tokens: Annotated[int, Field(ge=1_000)] = 500_000
     """Read and written, also from the provider's cache."""
     max_usd: Share | None = 1.0
     max_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
-    """Without the time in which people are waited for."""
+    """Without the time spent waiting for people."""
     max_concurrent: Annotated[int, Field(ge=1, le=1_000)] = 20
     """Tasks of a turn that work side by side."""
     per_turn: PerTurn = PerTurn()
@@ -257,7 +257,7 @@ class ShipFile(StrictModel):
     name: Annotated[str, Field(max_length=80), AfterValidator(_title)] = "shipmate"
     llm: Llm = Llm()
     operators: tuple[str, ...] = ()
-    """Who may approve and use operators' commands: `telegram:123`, `slack:U…`."""
+    """Ids of people who may approve and use operators' commands: `telegram:123`, `slack:U…`."""
     context: Context = Context()
     prompt: Prompt = Prompt()
     history: History = History()

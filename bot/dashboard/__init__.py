@@ -1,1 +1,1 @@
-"""What operators' machines ask the running process: is it alive, is it ready."""
+"""HTTP checks for operators' machines: liveness and readiness of the running process."""

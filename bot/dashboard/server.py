@@ -23,8 +23,8 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class PartHealth:
-    """How one part of the gateway is. `detail` is for operators; `heard` is the age in seconds of its last sign. Without
-    one that is not `needed` the gateway is ready all the same.
+    """Health of one part of the gateway. `detail` is for operators; `heard` is the age of its last sign in seconds. A
+    part that is not `needed` does not affect readiness.
     """
 
     ok: bool
@@ -34,9 +34,9 @@ class PartHealth:
 
 
 class Dashboard:
-    """Serves the state of `parts`, asked afresh for each request: to who has the token; without one to the user who started
-    it, as `user_of` knows them. Others hear whether it is alive and ready, and no more. `holder` gives the pid of whoever
-    listens on a port already.
+    """Serves `/healthz` and `/readyz`. The state of `parts` is read afresh for each request and shown to callers with
+    the token; without a token, to the user who started Shipmate, as `user_of` knows them. Others learn only alive
+    and ready. `holder` gives the pid of the process that already listens on a port.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ def _carries(request: web.Request, token: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
+    """True if an address can be reached from this machine alone."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What people were asked to allow, and what they decided."""
+"""Approvals: questions to people, and their decisions."""
 
 from __future__ import annotations
 

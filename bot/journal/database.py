@@ -23,9 +23,9 @@ Work = Callable[[sqlite3.Connection], Any]
 class Operation:
     """`work` runs inside the batch's transaction, in a savepoint of its own.
 
-    Where a commit failed, nobody knows what became of it; `undo` then runs before anything else does, so that
-    what was refused is not half there. What only `reads` is still answered when nothing can be written; what is `new`
-    is refused on a disk that is full, so that the reserve is left to what is under way.
+    A failed commit has an unknown outcome; `undo` then runs before anything else, so that no refused change stays half
+    done. An operation that only `reads` is answered even when nothing can be written; a `new` one is refused on a full
+    disk, so that the reserve is left to work under way.
     """
 
     work: Work
@@ -190,11 +190,11 @@ class Database:
         return self._told(error)
 
     def _may_fit(self, error: Exception) -> bool:
-        """Whether a change that a full disk refused can be made with what is kept back."""
+        """True if a change that a full disk refused may fit into the reserve."""
         return file.full(error) and self._reserve.left > 0
 
     def _made_room(self, error: Exception) -> bool:
-        """Give up a part of the reserve; whether all that was refused may be tried again."""
+        """Release a part of the reserve; True if all refused changes may be tried again."""
         return file.may_be_full(error, self._path) and self._reserve.give()
 
     def _well(self, results: Sequence[Any], *, changed: bool) -> None:

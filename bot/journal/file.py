@@ -164,7 +164,7 @@ def _settle(path: Path) -> None:
 
 
 def _of_the_future(path: Path) -> bool:
-    """Whether the file claims a format of SQLite's own that only a later one could write."""
+    """True if the file claims a format of SQLite that only a later version could write."""
     with path.open("rb") as file:
         return max(file.read(20)[18:]) > 2
 
@@ -186,13 +186,13 @@ def damaged(error: Exception) -> bool:
 
 
 def suspect(error: Exception) -> bool:
-    """Whether a connection that said so is not to be trusted any further."""
+    """True if a connection with this error is not to be trusted any further."""
     return _code(error) in _SUSPECT
 
 
 def to_check(error: Exception) -> Check:
-    """What has to be checked after an error before anything else is written. A disk that is full, or may not be written,
-    has changed nothing; one that failed may have lost pages; damage may be anywhere.
+    """The check to run after an error before the next write: none after a full or read-only disk, which changed
+    nothing; a quick one after an I/O error, which may have lost pages; all of it after damage.
     """
     if damaged(error):
         return WHOLE
@@ -200,7 +200,7 @@ def to_check(error: Exception) -> Check:
 
 
 def full(error: Exception) -> bool:
-    """Whether the disk had no room."""
+    """True if the disk had no room."""
     if isinstance(error, OSError):
         return error.errno in disk_reserve.FULL
     return _code(error) == sqlite3.SQLITE_FULL
@@ -235,7 +235,7 @@ def busy(error: Exception) -> bool:
 
 
 def own_fault(error: Exception) -> bool:
-    """Whether the values were wrong, and the disk is not."""
+    """True if the values were wrong, not the disk."""
     return not isinstance(error, sqlite3.Error) or isinstance(
         error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.DataError
     )

@@ -1,4 +1,4 @@
-"""What was taken in: received → claimed → done | dead."""
+"""Inbox rows: received → claimed → done | dead."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class SqliteInbox(JournalTable):
         return str(row[0] or "") if row else ""
 
     async def _bury_rows(self, rows: list[tuple[str, str]]) -> bool:
-        """What cannot be read must not stand in the way of the others for ever; True where something is gone."""
+        """Bury rows that cannot be read, so that they do not block the others; True where a row is gone."""
         now = self._clock.now()
 
         def work(db: sqlite3.Connection) -> None:

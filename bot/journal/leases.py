@@ -1,4 +1,4 @@
-"""Who may do a thing that only one process at a time should do."""
+"""Leases for work that one process at a time may do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to go out, and what became of it: intent → sending → sent | uncertain | failed."""
+"""Outbox rows: intent → sending → sent | uncertain | failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can still be read of a journal that was set aside, carried over into the one that takes its place."""
+"""Carries the readable rows of a journal that was set aside over into its replacement."""
 
 from __future__ import annotations
 

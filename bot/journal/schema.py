@@ -121,7 +121,7 @@ def _message_id(payload: str) -> str | None:
 
 
 def approvals(db: sqlite3.Connection) -> None:
-    """What people were asked to allow."""
+    """Questions to people about tool calls."""
     db.execute("""CREATE TABLE approvals (
         id TEXT PRIMARY KEY,
         request_id TEXT NOT NULL,
@@ -142,7 +142,7 @@ def approvals(db: sqlite3.Connection) -> None:
 
 
 def outbox_columns(db: sqlite3.Connection) -> None:
-    """What stood in the words of `detail` and in the endings of ids gets columns of its own."""
+    """Columns for facts that stood in the words of `detail` and in the endings of ids."""
     counted = "INTEGER NOT NULL DEFAULT 0"
     for column in ("not_before REAL", "repeat_of TEXT", f"attempts {counted}", f"untold {counted}"):
         db.execute(f"ALTER TABLE outbox ADD COLUMN {column}")
@@ -153,7 +153,7 @@ def outbox_columns(db: sqlite3.Connection) -> None:
 
 
 def last_loss(db: sqlite3.Connection) -> None:
-    """What was lost with a journal that was damaged or gone. `at` is NULL until that was found out."""
+    """The last loss of a damaged or missing journal. `at` is NULL until it was found out."""
     db.execute("""CREATE TABLE lost (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         what TEXT NOT NULL CHECK (what IN ('damaged', 'gone')),
@@ -174,10 +174,10 @@ Described = dict[str, tuple[str, ...]]
 
 
 def damage(db: sqlite3.Connection) -> str:
-    """What does not fit between the version that a file claims and what it describes; "" where all fits.
+    """A mismatch between a file's version and its schema; "" where they fit.
 
-    SQLite believes its own description: a column that has got another name there passes every check of SQLite's, and
-    is missed at the first write. What somebody has added under a name of their own is left alone.
+    SQLite trusts its own schema: a renamed column passes each of its checks, and fails at the first write. Tables and
+    columns with names of others are left alone.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if not 0 <= version <= len(MIGRATIONS):

@@ -71,7 +71,7 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
         await self._base.run(lambda _: None)
 
     def health(self) -> str:
-        """What is wrong with the disk, or "" where the last change reached it."""
+        """The trouble with the disk; "" where the last change reached it."""
         return self._base.trouble
 
     def lost(self) -> Lost | None:
@@ -115,7 +115,7 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
         await self._base.close()
 
     async def _sweep(self, statement: str, before: float) -> int:
-        """Few rows at a time, so that nobody waits behind them."""
+        """Delete a few rows at a time, so that other changes do not wait."""
         total = 0
         while True:
             gone = await self._change(statement, (before, _AT_ONCE))

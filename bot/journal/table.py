@@ -1,4 +1,4 @@
-"""What the parts of the journal share."""
+"""Base of the journal's ports: statements on the shared file, and JSON columns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from bot.journal.database import Database
 class JournalTable:
     """One port of the journal over the shared file.
 
-    What changes something is queued when it is called, not when it is awaited: changes reach the disk in the
-    order of the calls, also of those for which nobody waits. That is why such methods are plain functions that
-    return an awaitable.
+    A change is queued when its method is called, not when it is awaited: changes reach the disk in the order of the
+    calls, also those that no caller awaits. That is why such methods are plain functions that return an awaitable.
     """
 
     def __init__(self, base: Database, *, clock: Clock, log: Log) -> None:

@@ -1,4 +1,4 @@
-"""What a journal knows of turns, read beside the gateway that owns it."""
+"""Reads turns from a journal beside the gateway that owns it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.journal.steps import SqliteSteps
 
 
 class JournalView(SqliteInbox, SqliteSteps, SqliteOutbox):
-    """The journal in `path`. Whatever would change it raises `errors.StorageError`, as does a file that cannot be read."""
+    """The journal in `path`, read-only. A change, or a file that cannot be read, raises `errors.StorageError`."""
 
     def __init__(self, path: Path, *, clock: Clock, log: Log) -> None:
         super().__init__(ReadOnlyDatabase(path, clock=clock, log=log), clock=clock, log=log)

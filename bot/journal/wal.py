@@ -1,9 +1,4 @@
-"""SQLite's write-ahead log, read only to tell damage from a tail that was never finished.
-
-SQLite stops at the first frame whose checksum is wrong and says nothing: after a kill that is right, since what
-follows was never acknowledged. But a kill leaves whole frames whole. A complete frame with a wrong checksum means
-that the disk has changed or lost what was written, and an acknowledged change may have stood there.
-"""
+"""Reads SQLite's write-ahead log, to tell damage from an unfinished tail."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ _MAGIC = 0x377F0682
 
 
 def damage(path: Path, good: int | None) -> str:
-    """What is wrong with a log of which SQLite takes `good` frames (None: it has not been asked); "" where nothing is.
+    """The damage of a log of which SQLite accepts `good` frames (None: not asked yet); "" where there is none.
 
     Reads the header and the frames behind the last good one.
     """

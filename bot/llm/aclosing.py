@@ -1,4 +1,4 @@
-"""Closing a stream of the model on every way out, so that its connection does not outlive its reader."""
+"""Closes a stream of the model on every way out, so that its connection does not outlive its reader."""
 
 from __future__ import annotations
 

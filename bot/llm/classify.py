@@ -228,7 +228,7 @@ def effective_status(failure: Failure) -> int | None:
 
 
 def _of_summary(failure: Failure) -> errors.ModelError | None:
-    """What is wrong with a summary of the provider's own has codes of its own."""
+    """Errors of a summary made by the provider; they have codes of their own."""
     status = effective_status(failure)
     if status is None or not (failure.code or "").startswith(SUMMARY):
         return None
@@ -240,7 +240,7 @@ def _of_summary(failure: Failure) -> errors.ModelError | None:
 
 
 def _of_words(failure: Failure) -> errors.ModelError | None:
-    """What only the words tell. Exclusions come first."""
+    """Errors that only the words tell apart. Exclusions come first."""
     status = effective_status(failure)
     said = f"{failure.type or ''} {failure.code or ''} {failure.words}"
     line = describe(failure)

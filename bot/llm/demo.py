@@ -1,7 +1,4 @@
-"""A model that is none: offline, deterministic, through the same seam and with the same tools as a real one.
-
-What it answers is a pure function of the request. It shows a newcomer everything work without a key.
-"""
+"""An offline, deterministic stand-in for a model, behind the same port and with the same tools."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _read_words(message: Message, turn: DemoTurn) -> None:
 
 
 def _texts(message: Message) -> Iterator[tuple[str, tags.Tag | None]]:
-    """What a message says, each text with the tag that it is."""
+    """The texts of a message, each with the tag that it is."""
     for block, tag in zip(_blocks(message), tags.of({**message, "content": _blocks(message)}), strict=True):
         if block.get("type") == "text":
             yield str(block.get("text", "")), tag

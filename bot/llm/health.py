@@ -49,7 +49,7 @@ class WatchedModel:
         self._note(None)
 
     async def look(self) -> None:
-        """Where the model was away when it was asked last, see whether it is back. Raises nothing."""
+        """If the model was away when last asked, check whether it is back. Raises nothing."""
         if not self.trouble:
             return
         try:

@@ -1,7 +1,7 @@
-"""Keeps what people wrote out of what operators read.
+"""Removes quotes of the conversation from provider errors before operators read them.
 
-A provider's sentence about a request may quote it, and operators can switch the logging of messages off: then no
-error may carry them either.
+A provider's sentence about a request may quote it, and operators can switch the logging of messages off: then no error
+may carry them either.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOKED_AT = 2_000_000  # characters of a conversation
 
 
 def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = ()) -> str:
-    """The line, without what it repeats of the request's messages and without the secrets."""
+    """The line, without secrets and without words that repeat the request's messages."""
     for secret in secrets:
         if len(secret) >= 8:
             line = line.replace(secret, "…")
@@ -42,7 +42,7 @@ def withhold_quotes(line: str, request: ModelRequest, secrets: Iterable[str] = (
 
 
 def _texts(request: ModelRequest) -> Iterator[str]:
-    """What people, the model and tools said, newest first."""
+    """Texts of people, the model and tools, newest first."""
     for message in reversed(request.messages):
         yield from _strings(message.get("content"))
 

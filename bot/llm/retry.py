@@ -1,4 +1,4 @@
-"""Asking again where that helps."""
+"""Retries requests to the model that failed in a way that may pass."""
 
 from __future__ import annotations
 

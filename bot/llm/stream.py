@@ -1,9 +1,4 @@
-"""From the events of one streamed answer to its content blocks.
-
-Blocks are plain objects that can be sent back as they are: unknown types stay untouched, thinking keeps its
-signature, fields without a value and blank text blocks (which the provider refuses in a request) are left out.
-The cost is linear in what arrives: a tool's input is parsed once, when its block ends.
-"""
+"""Assembles the events of one streamed answer into its content blocks."""
 
 from __future__ import annotations
 
@@ -146,7 +141,9 @@ class Accumulator:
         )
 
     def _total(self, name: str) -> int:
-        """What a summary of the provider's own took is told beside the rest, and billed like it."""
+        """Tokens of this kind, with those of a summary made by the provider: it reports them apart and bills them
+        alike.
+        """
         beside = (int(one[name]) for one in self._summing if _is_count(one.get(name)))
         return self._usage.get(name, 0) + sum(beside)
 

@@ -37,8 +37,8 @@ class ContextWindows:
         self._asked: set[str] = set()
 
     def window(self, model: str) -> int | None:
-        """Most tokens of a request; None where nobody knows. What ship.json says counts for its own model, and more
-        than what the provider lists, though not more than what the provider refused.
+        """Most tokens of a request; None where unknown. The value of ship.json counts for its own model, and wins over
+        what the provider lists, but not over what the provider refused.
         """
         listed, refused = self._figure(model, "window"), self._figure(model, "refusedAbove")
         if self._configured is not None and model == self._model:
@@ -47,7 +47,7 @@ class ContextWindows:
         return min(known, default=None)
 
     def max_output(self, model: str) -> int | None:
-        """Most tokens of an answer; None where nobody knows."""
+        """Most tokens of an answer; None where unknown."""
         return self._figure(model, "maxOutput")
 
     def compacts(self, model: str) -> bool:

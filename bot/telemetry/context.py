@@ -1,4 +1,4 @@
-"""What is running: chatKey, requestId, step and task of the turn, local to the task."""
+"""Context variables of the running turn: chatKey, requestId, step and task."""
 
 from __future__ import annotations
 

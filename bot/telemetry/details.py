@@ -1,4 +1,4 @@
-"""What a caller hands to the log, as it is now."""
+"""Copies the details of a log line, so that later changes do not reach the log."""
 
 from __future__ import annotations
 

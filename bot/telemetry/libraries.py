@@ -1,4 +1,4 @@
-"""What libraries say through `logging` and `warnings` goes into the operator's log."""
+"""Redirects `logging` and `warnings` of libraries to the operator's log."""
 
 from __future__ import annotations
 

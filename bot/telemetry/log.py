@@ -1,4 +1,4 @@
-"""The operator's log: `.ship/logs/<YYYY-MM-DD>.jsonl`, written by one thread, off everybody's way."""
+"""The operator's log, `.ship/logs/<YYYY-MM-DD>.jsonl`, written by a thread of its own so that no caller waits."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class JsonlLog:
                 return
 
     def _gather(self) -> None:
-        """Wait for a line, and a moment for those behind it unless somebody waits for them."""
+        """Wait for a line, then a moment for more, unless a flush is waiting."""
         self._asleep = True
         self._wake.wait_for(lambda: self._waiting or self._debug or self._closed)
         self._asleep = False

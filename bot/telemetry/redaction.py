@@ -1,4 +1,4 @@
-"""Secrets are replaced before the first write, in every form in which they may appear."""
+"""Replaces secrets before the first write, in every form in which they may appear."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TOKENS = re.compile(
 
 _INVISIBLE = "\u00ad\u034f\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufe0f\ufeff"
 _SIGNS = "*_~`\\\\[]()<>|!" + _INVISIBLE
-"""What Markdown makes form of, or nobody sees: rendered, it is not there."""
+"""Signs that Markdown consumes or that are invisible: rendered, they are gone."""
 _UNFORMED = str.maketrans("", "", _SIGNS)
 _ASCII_SIGNS = "".join(filter(str.isascii, _SIGNS)).encode()
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
@@ -44,16 +44,16 @@ _ENTITY = re.compile(r"&(?:#[0-9xX]|[A-Za-z][A-Za-z0-9]{1,31};)")
 _USUAL = (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&nbsp;", "\xa0"))
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 _PACKINGS = 3
-"""How often a text is decoded, one in the other."""
+"""Levels of encoding that are undone, one inside the other."""
 _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _TARGET = re.compile(r"\]\([^()\s]{0,2000}\)|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\|")
-"""Where a link leads: rendered, its words stand beside what follows it."""
+"""Targets of links: rendered, a link's words stand next to what follows it."""
 _RENDERED = re.compile(
     _TARGET.pattern + r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?|["
     + re.escape(_SIGNS) + "]"
 )  # fmt: skip
 _WRAPS = re.compile(r"(?:[\s>" + _INVISIBLE + r"]|\\[nrt]|=\r?\n)+")
-"""What stands between the lines of what is wrapped, quoted or not, in JSON too."""
+"""Separators between the lines of wrapped text, quoted or not, in JSON too."""
 
 
 def forms(secret: str) -> set[str]:
@@ -65,7 +65,7 @@ def forms(secret: str) -> set[str]:
 
 
 class _View:
-    """A text as somebody else will see it: what a secret becomes there is found there, and replaced where it comes from."""
+    """A text as a reader will see it. Secrets are found in that view and replaced at their origin."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ _PACKED = re.compile(r"[A-Za-z0-9+/_-]+")
 
 
 def _as_rendered(value: str) -> bytes | None:
-    """What is read where a text is rendered; None where that is the text. Asked of all that is written: cheap."""
+    """The text that a reader sees after rendering; None where it is the same. Called for all that is written: cheap."""
     shown = value
     for _ in range(_PACKINGS):
         packed = shown
@@ -194,9 +194,7 @@ class Redactor:
         return value
 
     def settled(self, value: str) -> str:
-        """What of a text that may go on is sure to stand in the whole, redacted: its end is held back from where on it
-        could become a secret.
-        """
+        """The redacted beginning of a text that may go on: a tail in which a secret could begin is held back."""
         pieces: list[str] = []
         at = 0
         while True:
@@ -210,14 +208,14 @@ class Redactor:
             at = found.end()
 
     def _held(self, value: str, start: int) -> int:
-        """Where the first tail of a text begins, not before `start`, that a secret begins with."""
+        """Index of the first tail, not before `start`, with which a secret begins."""
         for at in range(max(start, len(value) - self._longest + 1), len(value)):
             if value[at] in self._firsts and self._goes_on(value[at:]):
                 return at
         return len(value)
 
     def _goes_on(self, tail: str) -> bool:
-        """Whether a secret begins with these characters and is longer."""
+        """True if a longer secret begins with these characters."""
         next_one = bisect.bisect_right(self._sorted, tail)
         return next_one < len(self._sorted) and self._sorted[next_one].startswith(tail)
 

@@ -46,7 +46,7 @@ _CLOSED = tuple(
 6to4, Teredo). Listed, so that it is the same with every version of the interpreter.
 """
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-"""How a network that has IPv6 alone reaches IPv4."""
+"""Prefix by which networks with IPv6 alone reach IPv4."""
 _ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 
 

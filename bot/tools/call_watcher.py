@@ -1,4 +1,4 @@
-"""Tells of tool calls that run, to who shows people what takes long."""
+"""Reports running tool calls to the watch that shows people long work."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNWATCHED: frozenset[Effect] = frozenset({"message", "delegate"})
 
 @dataclass(frozen=True, slots=True)
 class CallWatcher:
-    """`tools.dispatch.CallWrapper`, around another one: a call counts from when it runs, not while it waits for an approval.
-    The calls inside a task are told of with the task.
+    """A `CallWrapper` around another one. A call counts from when it runs, not while it waits for an approval. Calls
+    inside a task are reported with the task.
     """
 
     inner: CallWrapper

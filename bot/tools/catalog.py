@@ -1,4 +1,4 @@
-"""Tools that no request declares until the model has found them, and how well they fit what it looks for."""
+"""Tools that no request declares until the model has found them, and the ranking by which they are found."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _HUMP = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})")
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool that may be found: its definition for the model, and the words of whoever offers it, as they came. `server` is
-    the MCP server that does, and `instructions` is what that says of how its tools are used.
+    """A tool that may be found: its definition for the model, and its source's own words. `server` is the MCP server
+    that offers it; `instructions` are that server's notes on using its tools.
     """
 
     definition: Json
@@ -53,8 +53,8 @@ class ToolOffer:
 
 @runtime_checkable
 class ExternallyDefined(Protocol):
-    """A tool that somebody else defines, and may define otherwise at any moment: `defined` is a digest of all that they say
-    of it, and of who they are.
+    """A tool that an outside server defines and may redefine at any moment. `defined` is a digest of the server and of
+    all that it says of the tool.
     """
 
     @property
@@ -141,7 +141,7 @@ def _weights(offer: ToolOffer) -> Mapping[str, float]:
 def _hits(
     word: str, vocabulary: Sequence[str], places: Mapping[str, Sequence[tuple[int, float]]]
 ) -> dict[int, float]:
-    """What a word counts in each offer that has it, or else one that begins alike."""
+    """The score of a word in each offer that has it, or else in those with a word that begins alike."""
     found: dict[int, float] = {}
     for other in _alike(word, vocabulary, places):
         for at, weight in places[other]:

@@ -54,8 +54,8 @@ class CommandUsage:
         return None
 
     def _wrote(self, room: int, pid: int) -> bool:
-        """True if it was this command that filled the disk, as far as is seen in time: files that have changed since it
-        began, and those that it has open and nobody finds any more.
+        """True if this command filled the disk, as far as can be seen in time: by files changed since it began, and by
+        open files that have no name any more.
         """
         until = time.monotonic() + SEARCH
         for size in self._changed(pid):

@@ -1,11 +1,4 @@
-"""Stands around a command where bubblewrap is not to be had: name spaces of its own, and Landlock.
-
-It is run as a program, `python -I -S confine.py HANDLE WORD…`, and imports nothing but the standard library. What is open
-under HANDLE is JSON: `root` may be read and written, `read` be read and run from, `devices` be used, `closed` (in the root) does
-not exist, `pinned` (folders above that) stay in their place, `fixed` (in the root) cannot be written; `network` is that of the
-machine; `room` are the bytes of /tmp and as many of /dev/shm, `processes` how many there may be; into `told` it writes who the first process of the command's space is; `filter` the program that
-forbids system calls, in hex. It ends as the command does, with 125 where it cannot stand around it: then nothing was run.
-"""
+"""Confines a command without bubblewrap, by name spaces and Landlock."""
 
 from __future__ import annotations
 
@@ -35,7 +28,7 @@ _FILTER = 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 1, 2
 _FILES = 100_000
-"""How many files what is in memory may hold: each takes memory too."""
+"""Most files of an in-memory file system: each takes memory too."""
 _FEWEST_PIDS = 301
 """The kernel knows no smaller limit of a space of processes; the number counts from its beginning."""
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
@@ -43,7 +36,7 @@ _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _IOCTL = 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""What can be forbidden to do with files, by version."""
+"""Rights on files that Landlock can restrict, by version."""
 _SCOPED = 6
 """The version from which on signals and abstract sockets can be kept inside."""
 _LAST_CAPABILITY = 63

@@ -1,4 +1,4 @@
-"""The turn a tool runs in, context-local: tools of turns side by side never see each other's."""
+"""Context variables of the turn that a tool runs in: tools of parallel turns never see each other's."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ class Tasks(Protocol):
 
 
 def _themselves(approvals: Approvals) -> Approvals:
-    """Those of the turn."""
+    """The approvals of the turn, unchanged."""
     return approvals
 
 
 def _nobody(_: Path) -> None:
-    """Where nobody is told."""
+    """Reports to no one."""
 
 
 async def _settled() -> None:
-    """Where nothing is owed."""
+    """Waits for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolExecutionContext:
-    """A tool's view of its turn. `reply` is None if no chat asked; `private` says that nobody but `user_id`
-    reads along. `people` are the ids of all whose messages the turn answers; `view` gives what the model is shown.
+    """A tool's view of its turn. `reply` is None if no chat asked; `private` says that only `user_id` reads along.
+    `people` are the ids of all whose messages the turn answers; `view` gives the messages that the model is shown.
     """
 
     chat_key: ChatKey
@@ -141,7 +141,7 @@ def touch(path: Path) -> None:
 
 
 def report_provenance(origin: Provenance) -> None:
-    """What the tool that runs will give holds such words. Where it says nothing, its name decides."""
+    """Report the provenance of the running tool's result. Without a report the tool's name decides."""
     told = _told.get()
     if told is not None:
         told.append(origin)

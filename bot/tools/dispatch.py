@@ -68,7 +68,7 @@ class CallWrapper(Protocol):
 
 
 async def unwrapped(call: Json, run: Callable[[], Awaitable[Json]]) -> Json:
-    """Nothing stands around a call."""
+    """The `CallWrapper` that adds nothing."""
     del call
     return await run()
 
@@ -177,7 +177,7 @@ class Dispatcher:
         return {"type": "tool_result", "tool_use_id": call["id"], "content": UNRECORDED, "is_error": True}
 
     def _effects(self, call: Json) -> frozenset[Effect]:
-        """What a call may do; nothing where there is no such tool."""
+        """Effects of a call; none for an unknown tool."""
         tool = self._registry.get(call["name"])
         return tool.effects if tool is not None else frozenset()
 
@@ -222,7 +222,7 @@ class Dispatcher:
         return await asyncio.to_thread(lambda: text.clean(self._redact(words)))
 
     def _usual(self, call: Json) -> Provenance:
-        """Whose words a result holds of which nothing was said: ours, where there is no such tool."""
+        """Provenance of a result that nothing was reported of: ours for an unknown tool."""
         tool = self._registry.get(call["name"])
         return taint.usual(tool.name, tool.effects) if tool is not None else NOBODYS
 
@@ -243,13 +243,13 @@ class Dispatcher:
         return result | {"instructions": said} if said else result
 
     def _shown(self, what: str, content: str) -> dict[str, Any]:
-        """What of a call's text goes into the log: a sized preview, or only its length where text is off."""
+        """Text of a call for the log: a bounded preview, or only its length where text is off."""
         if not self._log_content:
             return {f"{what}_length": len(content)}
         return {what: text.shorten_middle(content, LOG_PREVIEW)}
 
     async def _attempt(self, call: Json) -> str | FoundTools | Failure:
-        """What the tool gave, or how it failed."""
+        """The tool's result, or its failure."""
         tool = self._registry.get(call["name"])
         if tool is None:
             names = ", ".join(self._registry.names())

@@ -118,7 +118,7 @@ def _cut(head: str, tail: str, rest: int, old: Excerpt) -> Excerpt:
 
 
 def _count(characters: Iterable[str], room: int) -> int:
-    """How many of these characters weigh `room` at the most."""
+    """The number of leading characters that fit into `room`."""
     return sum(1 for _ in itertools.takewhile(room.__ge__, itertools.accumulate(_weights(characters))))
 
 

@@ -23,7 +23,7 @@ from bot.tools import excerpt
 STREAM = 1_000 * excerpt.TOKEN
 """Weight of each output stream of a command at the most; its end is always shown."""
 MESSAGE = 300
-"""Characters of the message of an error that nobody foresaw."""
+"""Characters of the message of an unexpected error."""
 GOT = 100
 """Characters of a value that does not fit."""
 PROBLEMS = 20

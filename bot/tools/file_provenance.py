@@ -1,9 +1,9 @@
-"""Whose words files of the project hold that Shipmate itself has written: what was written while foreign text was in view
-comes back as foreign, and not as the project's own.
+"""Provenance of project files that Shipmate has written: text written while foreign text was in view comes back as
+foreign, not as the project's own.
 
-A file is known by its path, or by its inode under another name, as long as it is as it was left: whoever changes or saves it
-outside of Shipmate takes it over. Of commands nobody knows what they read or write: while they run with foreign text in
-view, with a network, or beside such files, everything they change counts so. Everything here is blocking.
+A file is recognised by its path, or by its inode under another name, until it changes: a change from outside of
+Shipmate makes it the project's own. A command's reads and writes are not known: while it runs with foreign text in
+view, with a network, or beside such files, everything it changes counts as foreign. Everything here is blocking.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _V, _FILES, _FOLDERS, _BEGUN = "v", "files", "folders", "begun"
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Whose words a file holds, in which channel their ids are, and the state of the file."""
+    """Provenance of a file, the channel of its people's ids, and the state of the file."""
 
     origin: Provenance
     channel: str
@@ -71,7 +71,7 @@ class FileProvenance:
         self._loaded = False
 
     def of(self, path: str, channel: str | None, found: os.stat_result | None = None) -> Provenance:
-        """Whose words a file holds, or a folder's name, by its path from the project's folder on."""
+        """Provenance of a file, or of a folder's name, by its path below the project's folder."""
         with self._ready():
             if any(one in {"", path} or path.startswith(f"{one}/") for one in self._folders):
                 return ANYBODYS
@@ -85,7 +85,7 @@ class FileProvenance:
             return _united([mark for mark in marks if found is not None and mark.fits(found)], channel)
 
     def under(self, path: str, channel: str | None) -> Provenance:
-        """Whose words the names are that this path leads through, or that stand below it."""
+        """Provenance of the names on this path and below it."""
         with self._ready():
             inner = f"{path}/" if path not in {"", "."} else ""
             if self._folders:
@@ -94,7 +94,7 @@ class FileProvenance:
             return _united([self._files[name] for name in names], channel)
 
     def whole(self, channel: str | None) -> Provenance:
-        """Whose words are in any file that is still as it was left."""
+        """Provenance of all files that are unchanged since they were written."""
         with self._ready():
             if self._folders or self._begun:
                 return ANYBODYS
@@ -120,8 +120,8 @@ class FileProvenance:
 
     @contextlib.contextmanager
     def writing(self, path: str, origin: Provenance, channel: str | None, *, whole: bool) -> Iterator[None]:
-        """Shipmate writes a file in the block, with words of this origin; `whole`: what was in it before is gone. Where a
-        crash comes in between, what was written since is anybody's. Raises OSError.
+        """Record that the block writes a file with words of this origin; `whole`: it replaces the file. After a crash
+        within the block the file counts as anybody's. Raises OSError.
         """
         with self._ready():
             if not whole and (old := self._files.get(path)) is not None:
@@ -250,7 +250,7 @@ class FileProvenance:
 
 
 def provenance_in_view() -> Provenance:
-    """Whose words the running turn has in view, and so may have in all that it writes."""
+    """Provenance of the messages that the running turn has in view, and so of all that it writes."""
     return taint.seen(context.view())
 
 

@@ -1,4 +1,4 @@
-"""The text of a page: headings, lists and links, without scripts and styles. Takes time in proportion to the page."""
+"""Extracts the text of a page: headings, lists and links, without scripts and styles, in linear time."""
 
 from __future__ import annotations
 

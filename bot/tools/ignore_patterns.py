@@ -1,6 +1,8 @@
-"""Ignore patterns of listing and searching, in the syntax of `.gitignore` (but for classes with a name, as `[:digit:]`).
+"""Matches ignore patterns of listing and searching, in the syntax of `.gitignore` (without named classes such as
+`[:digit:]`).
 
-A path is compared part by part, so that no pattern takes longer than its length times that of the path.
+A path is compared part by part, so no pattern takes longer than its length times the path's. `pathspec` breaks that
+rule: it translates to backtracking expressions, and a project's own `*a*a*a*a*a*ab` holds it up for seconds.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class IgnorePatterns:
         self._rules = tuple(rule for pattern in patterns if (rule := _rule(pattern)) is not None)
 
     def ignored(self, path: str, *, folder: bool) -> bool:
-        """True if a path, relative to the folder that the patterns are of, is left out. What lies in a folder that is
-        left out is for whoever walks not to look at.
+        """True if a path, relative to the patterns' folder, is left out. The caller skips the contents of a folder that
+        is left out.
         """
         names = path.split("/")
         for rule in reversed(self._rules):

@@ -69,7 +69,7 @@ _SECRETS = (
     "/proc/timer_list",
     "/proc/vmallocinfo",
 )
-"""What of /proc tells of the whole machine, or sets something of it."""
+"""Parts of /proc that reveal the whole machine, or change it."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _FACTS = (
     "/etc/alternatives",
@@ -119,7 +119,7 @@ class Isolation:
     """Programs that were seen to work, and what of the wall they can build here."""
     _running: int = 0
     _own: hidden_paths.HiddenNames = field(default_factory=dict)
-    """What of ours was in the folder when the first of the commands began that run now."""
+    """Our hidden names in the folder when the first of the running commands began."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -153,8 +153,9 @@ class Isolation:
 
     @contextlib.asynccontextmanager
     async def _watched(self, root: Path, notes: list[str]) -> AsyncIterator[tuple[int, InstructionFileSet]]:
-        """What instructs, as it is now, and what a command makes of ours is set aside: when it ends, when another one begins, and after a kill at the next
-        start. The wall writes into what this gives who its first process is: the others end with it.
+        """Snapshot the instruction files before a command, and set aside files of our names that it makes: when it
+        ends, when another one begins, and after a kill at the next start. The command's first process is written to
+        the handle that this yields; the others end with it.
         """
         async with self._turn:
             if not self._running:
@@ -226,7 +227,7 @@ class Isolation:
         return await self._confined(root, found, handles)
 
     def _covered(self, root: Path, instructs: InstructionFileSet) -> PathMasks:
-        """What commands do not see, and what they do not change. Blocking."""
+        """Paths that commands cannot see, and paths that they cannot change. Blocking."""
         found = _find(root, self._own)
         closed = {mask.path for mask in found.masks}
         standing = [one for one in instructs.files if not _within(one, closed)]
@@ -288,7 +289,7 @@ class Isolation:
 
 
 def _wall(root: Path, limits: CommandLimits, *, network: bool, parts: Sequence[str]) -> Iterator[str]:
-    """What a command sees and may do: the arguments of bubblewrap."""
+    """Arguments of bubblewrap: what a command sees and may do."""
     room = ("--size", str(limits.tmp_mb * _MB)) if limits.tmp_mb is not None else ()
     yield from ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv")
     if "alone" in parts:
@@ -320,7 +321,7 @@ def _system(*, network: bool) -> Iterator[str]:
 
 
 def _kernel() -> Iterator[str]:
-    """Arguments that close what of /proc is the machine's own: whoever owns it there, as root does, could set it."""
+    """Arguments that hide the machine's own parts of /proc: root, who owns them, could set them."""
     for path in map(Path, _SETTINGS):
         if path.exists():
             yield from ("--ro-bind", str(path), str(path))
@@ -464,14 +465,14 @@ class PathMasks:
 
 
 def _within(path: str, places: AbstractSet[str]) -> bool:
-    """Whether a path is one of these places, or in one."""
+    """True if a path is one of these places, or inside one."""
     while path and path not in places:
         path = path.rpartition("/")[0]
     return bool(path)
 
 
 def _find(root: Path, own: Collection[str]) -> PathMasks:
-    """What does not exist for the model; in the folder itself what is ours and no command's. Blocking."""
+    """Hidden paths below the root, and at its top those of ours that are no command's. Blocking."""
     masks: list[Mask] = []
     whole: set[str] = set()
     linked: set[tuple[int, int]] = set()
@@ -509,7 +510,7 @@ def _find(root: Path, own: Collection[str]) -> PathMasks:
 
 
 def _led(root: Path, entry: os.DirEntry[str]) -> Iterator[Mask]:
-    """Where a link leads that does not exist for the model, where that is inside and has another name."""
+    """The target of a link with a hidden name, where it lies inside the root under another name."""
     if not is_hidden(entry.name):
         return
     real = Path(os.path.realpath(entry.path))
@@ -528,7 +529,7 @@ def _linked(entry: os.DirEntry[str]) -> set[tuple[int, int]]:
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder; nothing where we may not look: a command may not either."""
+    """The entries of a folder; none where we may not look, as a command may not either."""
     try:
         with os.scandir(folder) as entries:
             yield from entries

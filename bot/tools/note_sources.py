@@ -46,7 +46,7 @@ class NoteSources:
 
 
 def _read(message: Message) -> tuple[Json, str]:
-    """What the gateway says of a person's message, and its words; nothing of any other."""
+    """The gateway's facts of a person's message, and its words; nothing for any other message."""
     facts = tags.facts(message)
     if not isinstance(facts.get("requestId"), str) or isinstance(message["content"], str):
         return {}, ""

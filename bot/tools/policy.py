@@ -82,7 +82,7 @@ class Policy:
         return await run() if refusal is None else _not_run(call, refusal)
 
     async def _narrowed(self, asked: Call, turn: ToolExecutionContext) -> Decision | None:
-        """What the skills say that the turn has loaded; None where they leave it to the rules."""
+        """The refusal by the allowlists of loaded skills; None where the rules decide."""
         if self.narrowing is None:
             return None
         now = PolicyContext(datetime.fromtimestamp(self.clock.now(), self.zone))
@@ -106,7 +106,7 @@ class Policy:
         return (self.vetting or Vetting(root)).find_instruction_files().holds(root / path)
 
     def _judge(self, asked: Call, turn: ToolExecutionContext) -> Decision:
-        """What the rules say, as of now. Words of somebody who might not do the same themselves are foreign."""
+        """The rules' decision as of now. Words of a person who lacks the right themselves count as foreign."""
         moment = datetime.fromtimestamp(self.clock.now(), self.zone)
         origin = taint.seen(turn.view())
         now = PolicyContext(moment, taint=origin.taint, private=turn.private)
@@ -125,7 +125,7 @@ class Policy:
         return Subject(turn.channel, person, role, turn.chat_key)
 
     def _subjects(self, turn: ToolExecutionContext) -> list[Subject]:
-        """Those who have caused the turn; somebody without any right where no chat has."""
+        """The people who caused the turn; a subject without rights where no chat did."""
         people = dict.fromkeys((*turn.people, *([turn.user_id] if turn.user_id is not None else [])))
         nobody = Subject(None, None, "nobody", turn.chat_key)
         return [self._subject(turn, person) for person in people] or [nobody]
@@ -176,7 +176,7 @@ class Policy:
         return fingerprint(asked.tool, call["input"], self._place(asked), *defined)
 
     def _place(self, asked: Call) -> str:
-        """Where it would be done: the file behind every link, or the folder of the project."""
+        """The path that the call acts on: the file behind every link, or the project's folder."""
         kind, name = ARGUMENTS.get(asked.tool, ("", ""))
         path = asked.arguments.get(name)
         parts = self.paths.root

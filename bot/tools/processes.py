@@ -1,4 +1,4 @@
-"""One command from its start to its end: its output bounded, its time limited, nothing of it left behind."""
+"""Runs one command: its output bounded, its time limited, its process group killed at the end."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ async def run(
     watch: ChannelWatchdog | None = None,
     handles: Sequence[int] = (),
 ) -> CommandResult:
-    """Run a command with nothing to read, in a group of its own, which is killed when it ends, when its time is over,
-    when `watch` says so and when nobody waits for it any more. It gets the `handles`, under their numbers, and no other
-    descriptor of ours. Raises OSError where it cannot be started.
+    """Run a command without input in a process group of its own, which is killed when it ends, when its time is over,
+    when `watch` says so, or when its caller is cancelled. It inherits the `handles`, under their numbers, and no
+    other descriptor of ours. Raises OSError where it cannot be started.
     """
     transport, outputs = await asyncio.get_running_loop().subprocess_exec(
         _Protocol,

@@ -1,8 +1,4 @@
-"""The project's folder as tools see it: nothing outside of it, nothing that is hidden, nothing but files and folders.
-
-A path is resolved once and then opened part by part, each time without following links: what is put in its place
-meanwhile is refused, not followed.
-"""
+"""The project's folder as tools see it: files and folders inside of it that are not hidden, and nothing else."""
 
 from __future__ import annotations
 
@@ -112,7 +108,9 @@ class Project:
             yield folder, place.parts[-1]
 
     def open(self, place: ProjectPath) -> int:
-        """A file, to be read; whoever opens it closes it. Raises OSError, and `errors.ToolError` for what is none."""
+        """Open a file for reading; the caller closes it. Raises OSError, and `errors.ToolError` for anything but a
+        file.
+        """
         with self.parent(place) as (folder, name), _told(str(place)):
             # A device may act when it is opened: asked before, and once more of what was opened.
             _must_be_file(os.stat(name, dir_fd=folder, follow_symlinks=False), place)

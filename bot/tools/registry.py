@@ -49,7 +49,7 @@ class ToolPorts:
     vetting: Vetting | None = None
 
     def whose(self) -> FileProvenance:
-        """Whose words the project's files hold."""
+        """Provenance of the project's files."""
         return self.origins or FileProvenance(self.project.root)
 
     def vetted(self) -> Vetting:

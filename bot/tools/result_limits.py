@@ -147,5 +147,5 @@ class ResultLimits:
 
 
 def _load(content: Any) -> int:
-    """What a result weighs, be it text or blocks."""
+    """The weight of a result, text or blocks."""
     return excerpt.weight(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False))

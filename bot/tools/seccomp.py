@@ -1,7 +1,4 @@
-"""System calls that no command may make, as a program for the kernel's filter (classic BPF).
-
-It is written for x86_64 and aarch64; other machines have none.
-"""
+"""Builds the kernel filter (classic BPF) of system calls that no command may make."""
 
 from __future__ import annotations
 

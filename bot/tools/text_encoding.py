@@ -1,4 +1,4 @@
-"""Bytes of a file as text: which encoding they have, and whether they are text at all."""
+"""Detects the encoding of a file, and tells text from other bytes."""
 
 from __future__ import annotations
 

@@ -184,12 +184,14 @@ def _read(address: str) -> urls.Url:
 
 
 def _target(here: urls.Url) -> str:
-    """The address as it is asked for, made of the parts that were judged: nobody reads another host out of it."""
+    """The address as it is requested, built from the parts that were judged, so that no parser can read another host
+    out of it.
+    """
     return f"{here.scheme}://{f'[{here.host}]' if ':' in here.host else here.host}:{here.port}{here.path}"
 
 
 def _site(here: urls.Url) -> tuple[str, int | None]:
-    """What a redirect may not leave: the host, with or without www, and its port."""
+    """Host, with or without www, and port: a redirect may not leave them."""
     return here.host.removeprefix("www."), None if here.port == _PORTS[here.scheme] else here.port
 
 

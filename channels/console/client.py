@@ -22,7 +22,7 @@ _LINE = 1 << 22
 
 
 async def is_running(home: Path) -> bool:
-    """Whether a gateway serves the console of this `.ship`."""
+    """True if a gateway serves the console of this `.ship`."""
     return await asyncio.to_thread(lambda: socket_file.is_listening(socket_file.socket_path(home)))
 
 

@@ -1,4 +1,4 @@
-"""What Shipmate knows of the console channel before it starts it."""
+"""The manifest of the console channel, read before the channel is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person in a terminal sees."""
+"""Prints messages, the prompt and the sign of work to a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Screen:
-    """Messages, and where somebody types, the prompt and the sign of work."""
+    """Prints messages; where a person types, also the prompt and the sign of work."""
 
     def __init__(self, stdout: TextIO, *, interactive: bool) -> None:
         self._out = stdout

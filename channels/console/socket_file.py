@@ -1,4 +1,4 @@
-"""Where the console's socket is, for the gateway that opens it and the terminals that look for it."""
+"""Path, creation and removal of the console's Unix socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def socket_path(home: Path) -> Path:
 
 
 def is_listening(path: Path) -> bool:
-    """Whether a living process listens on a socket."""
+    """True if a living process listens on a socket."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.setblocking(False)
     with probe:

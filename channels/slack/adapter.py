@@ -200,7 +200,7 @@ class SlackChannel:
                 self._signs.settle(client, message.target["channel"], message.target["thread_ts"])
 
     async def _accepted(self, message: Inbound, intake: Intake) -> bool:
-        """Whether it was taken in, or what its mention, which came before it, did not have of it."""
+        """True if the intake took the message, or the part of it that its earlier mention lacked."""
         if await intake.accept(message):
             return True
         rest = incoming.rest_of(message)
@@ -351,7 +351,7 @@ class SlackChannel:
             raise failures.edit_error(error) from None
 
     async def _told(self, message: Outbound, markdown: str) -> Sent:
-        """Tell the person who pressed a button, and nobody else."""
+        """Answer the person who pressed a button; no other person sees it."""
         if self._session is None or not await self._response_urls.answer(
             message.target["press"], markdown, self._session
         ):
@@ -359,7 +359,7 @@ class SlackChannel:
         return Sent(message_id=message.id)
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:
-        """Whether the answer to a slash command was shown where the bot itself may not write."""
+        """True if the answer to a slash command was shown to its person alone, where the bot itself may not write."""
         trigger = message.target.get("trigger")
         return self._session is not None and await self._response_urls.answer(
             trigger, markdown, self._session
@@ -407,7 +407,7 @@ class SlackChannel:
 
 
 def _metadata(message: Outbound) -> Json:
-    """What a message can be found by; one that is changed into another is found as that."""
+    """The metadata by which `find` recognises a message; an edit replaces it with that of the new message."""
     return {
         "event_type": METADATA,
         "event_payload": {"id": message.id, "request_id": message.request_id},

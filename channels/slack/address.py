@@ -1,4 +1,4 @@
-"""Where a Slack conversation is, as a chatKey and back."""
+"""Converts Slack channels and threads to chatKeys and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def encode(parts: Mapping[str, str]) -> ChatKey:
 
 
 def decode(chat_key: ChatKey) -> dict[str, str]:
-    """A chatKey as `channel` and perhaps `thread_ts`: the target of a message that nobody asked for."""
+    """The target of an unprompted message: `channel`, and `thread_ts` for a thread. Raises `ValueError` for a chatKey
+    that is none of Slack's.
+    """
     parts = {"channel": chat_key.chat_id}
     if chat_key.thread is not None:
         parts["thread_ts"] = chat_key.thread
@@ -30,10 +32,10 @@ def decode(chat_key: ChatKey) -> dict[str, str]:
 
 
 def valid_id(value: str) -> bool:
-    """Whether this can be a stable id of a user or a conversation."""
+    """True if this can be a stable id of a user or a conversation."""
     return _ID.fullmatch(value) is not None
 
 
 def is_direct(channel: str) -> bool:
-    """Whether only one person and the bot are there."""
+    """True for a conversation of one person with the bot."""
     return channel.startswith("D")

@@ -27,7 +27,9 @@ def escape(typed: str) -> str:
 
 
 def text_of(blocks: Any) -> str:
-    """What a person reads there, line by line. A mention is one as in a text; what only looks so is escaped."""
+    """The text that a person reads in blocks, line by line. Real mentions are written as in a text; look-alikes are
+    escaped.
+    """
     reading = _BlockReader()
     return "\n".join(line for block in _objects(blocks) for line in reading.block(block, 0)).strip("\n")
 
@@ -103,7 +105,7 @@ def _word(value: Any) -> str:
 
 
 def _safe(value: Any) -> str:
-    """What stands between angle brackets: nothing in it may end them."""
+    """The inside of `<…>`, without characters that could end it."""
     return "".join(char for char in _word(value) if char not in "<>|\n")
 
 

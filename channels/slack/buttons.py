@@ -13,7 +13,7 @@ from channels.slack import address
 from channels.slack.inbound import BotIdentity, ChannelId, Label, Ts, Unreadable, UserId
 
 ASKED = "This waits for an approval."
-"""What a notification shows of a message with buttons."""
+"""Text of a message with buttons in notifications."""
 PRESSED = "block_actions"
 _BUTTONS = (
     ("Allow once", "approve {} once"),
@@ -70,7 +70,7 @@ def content(markdown: str, target: Mapping[str, str]) -> Json:
 
 
 def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
-    """A press as a command of whoever pressed; None for any button but ours. Raises `Unreadable`."""
+    """A press as a command of the person who pressed; None for a button of another app. Raises `Unreadable`."""
     found = _ours(body)
     if found is None:
         return None
@@ -97,7 +97,9 @@ def read(body: Json, me: BotIdentity, now: float) -> Inbound | None:
 
 
 def _ours(body: Json) -> re.Match[str] | None:
-    """What our button says. It comes from the person's program, so only the commands that buttons have are taken."""
+    """The command that our button holds. The value comes from the person's client, so only commands that buttons have
+    are taken.
+    """
     actions = body.get("actions")
     action = actions[0] if isinstance(actions, list) and len(actions) == 1 else None
     value = action.get("value") if isinstance(action, dict) else None

@@ -1,4 +1,4 @@
-"""Dead letters without their words: whose they are is not known, so nothing they wrote may be kept."""
+"""Strips dead letters of all words: their author is not known, so no person could have them deleted."""
 
 from __future__ import annotations
 

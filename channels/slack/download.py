@@ -1,4 +1,4 @@
-"""A file of a message, fetched with the bot's token, which goes to Slack's own hosts alone."""
+"""Downloads a file of a message with the bot's token, from Slack's own hosts alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAGE = "text/html"
 
 
 def hosts(base_url: str) -> tuple[str, ...]:
-    """What the address of a file has to begin with: where the methods are, or the host for files beside that."""
+    """Prefixes that the address of a file must have: the host of the Web API, and the host of files beside it."""
     parts = urlsplit(base_url)
     own = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/"
     return (own, f"https://files.{parts.hostname}/") if parts.scheme == "https" else (own,)

@@ -1,4 +1,6 @@
-"""One message that Slack tells of twice: as `message`, whole, and as `app_mention`, at times without its files."""
+"""Pairs the two events that Slack sends for one mention: `message`, which is whole, and `app_mention`, which may lack
+the files.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ _Key = TypeVar("_Key", Place, str)
 
 
 class DuplicateMentions:
-    """The mentions that wait. What it knows it may forget: who comes late brings what the first one lacked. In a channel
-    where one has waited for nothing, as where the app is not subscribed to messages, none does until a message is heard.
+    """Holds a mention without files for half a second, until its whole message has come. Forgetting is safe: the event
+    that comes later adds what the first one lacked. A channel where a mention waited in vain (the app is not
+    subscribed to messages) is not waited for again until a message of it is heard.
     """
 
     def __init__(self) -> None:
@@ -27,7 +30,7 @@ class DuplicateMentions:
         self._waiting: dict[Place, asyncio.Event] = {}
 
     def message_taken_in(self, event: Json) -> None:
-        """A whole message has been taken in, or rightly not."""
+        """Note that a whole message has been taken in, or rightly dropped."""
         place = _place(event)
         if event.get("type") != "message" or place is None:
             return
@@ -37,7 +40,7 @@ class DuplicateMentions:
             waiting.set()
 
     async def wait_for_message(self, event: Json) -> None:
-        """Wait until a message has come whole that this event tells of in part, or is not to be expected any more."""
+        """Wait until the whole message of a mention has been taken in, for half a second at the most."""
         place = _place(event)
         if event.get("type") != "app_mention" or event.get("files") or place is None or place in self._heard:
             return

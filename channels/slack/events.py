@@ -1,4 +1,4 @@
-"""The event types of Slack: each is handled, or known and ignored. What is neither is ignored with a log line."""
+"""The event types of Slack: handled, or known and ignored. An unknown type is ignored with a log line."""
 
 from __future__ import annotations
 
@@ -148,14 +148,14 @@ COMMANDS = frozenset({
 
 
 def is_unknown(kind: str, subtype: object = None) -> bool:
-    """Whether this is an event that nobody has thought of; it is ignored all the same."""
+    """True for an event type that is neither handled nor knowingly ignored. It is ignored all the same."""
     if kind == "message" and isinstance(subtype, str):
         return subtype not in MESSAGES | CHANGES | OTHER_SUBTYPES
     return kind not in HANDLED | IGNORED
 
 
 class UnexpectedEvent:
-    """One debug line for the first event of each type that nobody has thought of."""
+    """Writes one debug line for the first event of each unknown type."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

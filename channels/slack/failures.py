@@ -1,4 +1,4 @@
-"""What a failed call of Slack's Web API means: for a start, and for a message."""
+"""Translates failed calls of Slack's Web API into errors of a start, a send, an edit and a find."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from bot import errors
 
 CALL_ERRORS = (SlackClientError, aiohttp.ClientError, OSError, ValueError, AttributeError)
-"""What a call of the SDK raises: its own errors, aiohttp's, time-outs, and what it trips over in an answer that
-is no JSON object (`ValueError`, `AttributeError`).
+"""Exceptions of a call of the SDK: its own, aiohttp's, time-outs, and those for an answer that is no JSON object
+(`ValueError`, `AttributeError`).
 """
 
 _GONE = frozenset(
@@ -27,14 +27,14 @@ _GONE = frozenset(
         "restricted_action_read_only_channel",
     }
 )
-"""What closes a conversation. A thread that is locked, and a channel that takes threads only, do not: there the others
-are open.
+"""Error codes of a closed conversation. A locked thread and a channel that takes threads only are not among them: their
+other threads are open.
 """
 # Slack says of the first two that a part may have been done all the same.
 _UNSURE = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _SHORT = 1.0
-"""Seconds to wait where nobody says how long."""
+"""Seconds to wait where Slack does not say how long."""
 
 
 def error_code(error: BaseException) -> str | None:
@@ -77,7 +77,7 @@ def name(error: BaseException) -> str:
 
 
 def connect_error(error: BaseException) -> errors.ChannelError:
-    """Why Slack could not be connected to."""
+    """`ChannelUnreachable` for what may pass, `ChannelRefused` for good."""
     said = error_code(error)
     passing = said is None or said in _UNSURE or is_rate_limited(error) or status(error) >= 500
     if passing:
@@ -86,7 +86,7 @@ def connect_error(error: BaseException) -> errors.ChannelError:
 
 
 def send_error(error: BaseException) -> errors.DeliveryFailed:
-    """Why a message was not posted, and how sure that is."""
+    """The failure of a post, which says how sure it is that nothing was posted."""
     if is_rate_limited(error):
         # Slack counts calls by method and workspace, whatever the conversation.
         return errors.DeliveryThrottled("Slack asks to wait", retry_after=retry_after(error), everywhere=True)
@@ -101,7 +101,7 @@ def send_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def edit_error(error: BaseException) -> errors.DeliveryFailed:
-    """Why a message was not changed, and how sure that is."""
+    """The failure of an edit, which says how sure it is that nothing was changed."""
     failure = send_error(error)
     if type(failure) is errors.DeliveryFailed:
         return errors.EditRefused(str(failure))
@@ -109,7 +109,9 @@ def edit_error(error: BaseException) -> errors.DeliveryFailed:
 
 
 def find_error(error: BaseException) -> errors.DeliveryFailed:
-    """Why Slack does not say what became of a message: it refuses to for good, or can be asked again."""
+    """The failure of a search for a message: `DeliveryUncertain` where Slack refuses for good, `DeliveryThrottled`
+    where it can be asked again.
+    """
     said = error_code(error)
     if said is not None and said not in _UNSURE and not is_rate_limited(error) and status(error) < 500:
         return errors.DeliveryUncertain(f"Slack will not tell: {name(error)}")

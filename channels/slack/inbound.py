@@ -32,7 +32,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BotIdentity:
-    """Who the bot is in its workspace."""
+    """The bot's ids in its workspace."""
 
     team: str
     user: str
@@ -249,8 +249,8 @@ def _whole(me: BotIdentity, post: _New) -> str:
 
 
 def rest_of(message: Inbound) -> Inbound | None:
-    """What a message has that its mention, which was taken in before it, may not have had; None where that is nothing.
-    Its words were answered with that: they stand beside it, so that nobody answers them again.
+    """The files and shares of a message whose mention, taken in before it, may have lacked them; None where it has
+    none. Its words come along as a quote, so that they are not answered twice.
     """
     whole = [key for key in message.keys if key.endswith(":whole")]
     if message.kind != "message" or not whole or not (message.attachments or message.brought):
@@ -341,7 +341,7 @@ def _place(channel: str, post: _Post, *, mentioned: bool) -> Addressed | None:
 
 
 def _changed_place(channel: str, me: BotIdentity, *versions: _Post) -> Addressed | None:
-    """Why a change is for the bot: because one of the message's versions, the newest first, was."""
+    """The reason why a change is for the bot: that of the newest version of the message that has one."""
     found = _place(channel, versions[0], mentioned=any(me.named_in(post.source) for post in versions))
     if found is None and any(_is_known(_command(post.words, me)) for post in versions):
         return "command"

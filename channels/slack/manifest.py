@@ -1,4 +1,4 @@
-"""What Slack is to Shipmate. Imports no SDK."""
+"""The manifest of the Slack channel. Imports no SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in which conversation, and where a message can be looked at."""
+"""Looks up a person's conversations and the permalinks of messages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TS = re.compile(r"(\d{1,12})\.(\d{6})")
 async def chats_of(
     client: AsyncWebClient, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
 ) -> Belonging:
-    """Those of the chatKeys that lie in conversations which Slack says the person is in now. Of somebody who is in more
-    than are read, nothing is known about the others.
+    """The chatKeys that lie in conversations of which Slack says now that the person is a member. Beyond the pages that
+    are read, membership stays unknown.
     """
     found: set[str] = set()
     cursor: str | None = None

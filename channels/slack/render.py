@@ -1,4 +1,4 @@
-"""Markdown of the model as Slack Markdown that notifies nobody and loads nothing."""
+"""Renders the model's Markdown as Slack Markdown in which no mention notifies and no image loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Answers that one person sees: Slack lends each slash command, and each press of a button, an address for half an hour.
+"""Keeps the `response_url` of each slash command and button press, to answer one person alone. Slack honours one for
+half an hour.
 
 The addresses let anyone who has them write, so they stay in memory and go to no file.
 """
@@ -19,7 +20,7 @@ _WHISPER = {"response_type": "ephemeral", "replace_original": False}
 
 
 class ResponseUrls:
-    """The addresses of the newest commands, by their trigger."""
+    """The response URLs of the newest 500 commands and presses, by their trigger."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, str] = OrderedDict()
@@ -37,7 +38,7 @@ class ResponseUrls:
                 self._known.popitem(last=False)
 
     async def answer(self, trigger: str | None, words: str, session: aiohttp.ClientSession) -> bool:
-        """Show words to the person who gave the command or pressed, and to nobody else; False where that did not work."""
+        """Show words to the person of this trigger alone; False where that did not work."""
         url = self._known.get(trigger or "")
         if url is None:
             return False

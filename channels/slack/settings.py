@@ -1,4 +1,4 @@
-"""What `channels.slack` of ship.json may say."""
+"""`channels.slack` of ship.json."""
 
 from __future__ import annotations
 

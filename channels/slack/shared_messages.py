@@ -1,4 +1,4 @@
-"""Messages that a person shares, and what Slack shows of their links: words of others, with their files."""
+"""Reads messages that a person shares, and Slack's previews of links: words of others, with their files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class SharedMessage:
-    """What one attachment of a message brings along."""
+    """One attachment of a message: the quote and its files."""
 
     quoted: Quoted
     files: tuple[Attachment, ...] = ()
@@ -81,7 +81,7 @@ def _in_blocks(found: dict[str, Any]) -> str:
 
 
 def unescape(escaped: str) -> str:
-    """What the person typed: Slack's three entities undone."""
+    """The text as typed, with Slack's three entities decoded."""
     return escaped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 

@@ -1,4 +1,4 @@
-"""The socket to Slack: bolt's Socket Mode, with the parts replaced that lose time or messages."""
+"""Slack's Socket Mode client, with the parts of the library replaced that lose time or messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FREE_SOCKETS = 10
 SOCKET_EVERY = 0.5
 """Seconds after which one more is free."""
 DRAIN_SECONDS = 2.5
-"""How long a closing link waits for events whose taking in has begun; Slack's patience is 3 s."""
+"""Seconds a closing connection waits for events that are being taken in; Slack's patience is 3 s."""
 
 GOODBYE_SECONDS = 1.0
 
@@ -44,7 +44,7 @@ _MALFORMED = (TypeError, ValueError, KeyError, AttributeError, IndexError, Recur
 
 
 class LibraryLog(logging.Logger):
-    """Takes what Slack's libraries log: where and what kind, for their texts hold messages and addresses."""
+    """Logs the place and kind of what Slack's libraries log, without their texts, which hold messages and addresses."""
 
     def __init__(self, log: Log) -> None:
         super().__init__("shipmate.slack", logging.ERROR)
@@ -62,7 +62,7 @@ class LibraryLog(logging.Logger):
 
 
 class EventAcknowledger(AsyncMiddleware):
-    """Stands before everything else in bolt: an event is acked when `take` has returned, and not if it raises."""
+    """First middleware of bolt: acknowledges an event once `take` has returned, and not if it raises."""
 
     def __init__(self, take: Callable[[Json], Awaitable[None]]) -> None:
         self._take = take
@@ -79,7 +79,7 @@ class EventAcknowledger(AsyncMiddleware):
 
 
 class EnvelopeHandler(AsyncBaseSocketModeHandler):
-    """Hands envelopes to bolt, and acks what bolt itself cannot read once it is buried."""
+    """Hands envelopes to bolt; one that bolt cannot read is acknowledged once it is a dead letter."""
 
     app: AsyncApp
 
@@ -101,12 +101,12 @@ class EnvelopeHandler(AsyncBaseSocketModeHandler):
 
 
 class SocketConnection(SocketModeClient):
-    """Slack's own client, but: every try asks for a new address (one works once), waits grow up to 30 s (also
-    where sockets open and Slack greets on none of them), a broken socket is noticed by the frame that says so,
-    tasks are held until they end, and closing waits for what is being taken in.
+    """Slack's Socket Mode client with other habits: each try asks for a new address (an address works once), waits grow
+    up to 30 s (also where Slack does not greet on an open socket), a broken socket is noticed by the frame that says
+    so, tasks are held until they end, and closing waits for events that are being taken in.
 
-    `last_heard` is the time of the last frame that Slack sent by itself: an answer to our own ping says that
-    somebody holds the line, and not that events would still come through it.
+    `last_heard` is the time of the last frame that Slack sent by itself. An answer to our own ping does not count: it
+    proves a line, not that events still come through it.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SocketConnection(SocketModeClient):
 
     @property
     def well(self) -> bool:
-        """Whether Slack has greeted on the socket that stands."""
+        """True if Slack has greeted on the open socket."""
         return self.up and not self._ungreeted
 
     # Connecting

@@ -1,4 +1,4 @@
-"""What is being done, in Slack's own form for that: a plan of task cards."""
+"""Writes the progress of a turn as Slack's task cards, and as plain text once Slack has refused them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from channels.slack import buttons, failures
 FALLBACK = 3_000
 """Characters of the words that stand for the cards in notifications."""
 REFUSED = frozenset({"invalid_blocks", "invalid_blocks_format", "unsupported_block_type", "block_mismatch"})
-"""What Slack says where it does not take such blocks."""
+"""Error codes of Slack for blocks that it does not take."""
 
 
 class CardWriter:
-    """In which form messages are written."""
+    """Writes messages with task cards until Slack refuses cards, from then on in plain text."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

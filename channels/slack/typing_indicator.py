@@ -1,4 +1,6 @@
-"""The sign of work: an agent's session, which has a stop button, and where Slack has none, a line of status."""
+"""Shows that the bot works: as an agent's session, which has a stop button, or as a line of status where Slack has
+none.
+"""
 
 from __future__ import annotations
 

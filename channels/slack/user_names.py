@@ -38,7 +38,7 @@ class UserNames:
         task.add_done_callback(lambda _: self._asked.pop(user, None))
 
     async def zone(self, user: str, client: AsyncWebClient) -> str | None:
-        """The time zone of somebody's profile, asked anew: people travel. Raises what the library raises."""
+        """The time zone of a profile, asked anew each time: people travel. Raises what the library raises."""
         found = (await client.users_info(user=user)).get("user")
         zone = found.get("tz") if isinstance(found, dict) else None
         return zone if isinstance(zone, str) and zone else None

@@ -1,4 +1,4 @@
-"""Telegram through python-telegram-bot."""
+"""`TelegramChannel`: Telegram by long polling, over python-telegram-bot."""
 
 from __future__ import annotations
 
@@ -249,14 +249,16 @@ class TelegramChannel:
         return Sent(self._migrations.named(place["chat_id"], str(sent.message_id)))
 
     async def _moved(self, place: Mapping[str, str], exc: ChatMigrated) -> bool:
-        """Whether it is known now where a group has gone. Where the disk refuses to keep it, that is for later."""
+        """True if the new id of a group is on disk. Raises `errors.DeliveryThrottled` where the disk refuses, so that
+        it is tried again.
+        """
         try:
             return await self._migrations.learn(_chat(place), exc.new_chat_id)
         except errors.StorageError as error:
             raise errors.DeliveryThrottled(str(error), retry_after=1.0) from None
 
     async def _told(self, bot: bot_api.Bot, message: Outbound) -> Sent:
-        """Tell the person who pressed a button, and nobody else."""
+        """Answer the person who pressed a button; no other person sees it."""
         if not render.visible(message.text):
             raise errors.DeliveryFailed("an answer to a button needs a text")
         words, *_ = text.split(render.without_markup(message.text).text, buttons.TOLD, render.units)

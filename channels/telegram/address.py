@@ -1,4 +1,4 @@
-"""chatKeys of Telegram and the targets they stand for."""
+"""Converts Telegram chats and topics to chatKeys and back."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def decode(chat_key: ChatKey) -> dict[str, str]:
 
 
 def valid_id(value: str) -> bool:
-    """Whether a string can be the id of a person or a group."""
+    """True if a string can be the id of a person or a group."""
     return _ID.fullmatch(value) is not None

@@ -1,4 +1,6 @@
-"""python-telegram-bot with an HTTP layer that tells what surely did not happen from what may have."""
+"""Client of the Bot API: python-telegram-bot over an HTTP layer that tells requests that surely failed from those with
+an unknown outcome.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ GARBLED = (
     OSError,
     RecursionError,
 )
-"""What the library raises when it decodes an object that is not what it claims to be."""
+"""Exceptions of the library for an object that is not what it claims to be."""
 
 GONE = (
     "chat not found",
@@ -46,8 +48,8 @@ GONE = (
     "chat_write_forbidden",
     "need administrator rights",
 )
-"""Parts of a 400's description that mean that nobody can be reached there. A topic that is closed is not among them:
-the chat's other topics are open.
+"""Parts of a 400's description of a chat that cannot be reached. A closed topic is not among them: the chat's other
+topics are open.
 """
 
 CONNECTIONS = 64
@@ -60,7 +62,7 @@ forgotten it without telling, and what is sent on it then has an unknown outcome
 PROOFS = 8
 """Connections at once that are made for repeats."""
 PROOF_SECONDS = 10.0
-"""What a new connection gets to answer `getMe`."""
+"""Seconds a new connection gets to answer `getMe`."""
 
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -74,7 +76,7 @@ class OutcomeUnknown(NetworkError):
 
 
 class TooManyRequests(TelegramError):
-    """The service asks to wait. `wait` is in seconds."""
+    """Status 429: the service asks to wait `wait` seconds."""
 
     def __init__(self, wait: float) -> None:
         super().__init__(f"asked to wait {wait:g} s")
@@ -82,8 +84,8 @@ class TooManyRequests(TelegramError):
 
 
 class HttpTransport(BaseRequest):
-    """One HTTP client for the library; its own one takes several times as long for each request. What this raises
-    or returns is sorted before the library sees it.
+    """One HTTP client for the library, several times faster than its own. Failures are classified as `NotSent` or
+    `OutcomeUnknown` before the library sees them.
     """
 
     def __init__(self, *, connections: int, patience: float, pace: float = 1.0, direct: bool) -> None:
@@ -233,7 +235,9 @@ class Bot(telegram.Bot):
         return found
 
     async def file_path(self, file_id: str) -> tuple[str, int | None]:
-        """Where a file is for the next hour, below the service's address for files, and its size."""
+        """The path of a file below the service's address for files, valid for an hour, and its size. Raises a
+        `TelegramError`.
+        """
         found = await self._post("getFile", {"file_id": file_id})
         path = found.get("file_path") if isinstance(found, dict) else None
         if not isinstance(path, str):
@@ -267,8 +271,8 @@ def _bot(token: str, base_url: str, connections: int, patience: float, pace: flo
 
 
 class VerifiedConnections:
-    """Makes connections of their own for repeats: each is new, and has just answered `getMe`. Where one does not, those
-    that wait for a place are told so at once: they would only find out the same.
+    """Opens a new connection for each repeat of a message, and lets `getMe` prove it first. Where one fails, those that
+    wait for a slot fail at once: they would only find out the same.
     """
 
     def __init__(self, token: str, base_url: str, *, patience: float, pace: float) -> None:
@@ -309,7 +313,7 @@ def _tls() -> ssl.SSLContext:
 
 
 def delivery_error(exc: TelegramError) -> errors.DeliveryFailed:
-    """How sure it is that a message was not sent."""
+    """The failure of a send, which says how sure it is that nothing was sent."""
     match exc:
         case TooManyRequests():
             return errors.DeliveryThrottled(f"Telegram: {exc}", retry_after=exc.wait)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from telegram import InlineKeyboardButton, InlineKeyboardMarkup
 
 TOLD = 200
-"""UTF-16 units of what somebody is told who has pressed one."""
+"""UTF-16 units of the answer to a press."""
 _ROWS = (
     (("Allow once", "approve {} once"), ("Deny", "deny {}")),
     (("Allow in this chat", "approve {} chat"), ("Always", "approve {} always")),

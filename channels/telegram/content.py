@@ -1,4 +1,6 @@
-"""What a message of Telegram holds beside words and files of its own, and whose it is."""
+"""Reads the parts of a Telegram message that are neither its own words nor files: forwards, quotes, polls, places, and
+their origin.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,11 @@ _AS_IT_COMES = "~"
 """Before the names of fields that the library is not to read."""
 _INSIDE = ("reply_to_message", "external_reply")
 MOVING = frozenset({"location", "venue"})
-"""What Telegram changes by itself while it is shared live."""
+"""Kinds that Telegram changes by itself while they are shared live."""
 OLD_MARKS = frozenset(
     {"forward_date", "forward_from", "forward_from_chat", "forward_sender_name", "forward_signature"}
 )
-"""How older servers say that a message was forwarded."""
+"""Fields by which older servers mark a forwarded message."""
 _RICH = "rich_message"
 _LEADING = ("summary", "label", "text", "blocks", "items", "cells", "expression", "caption", "credit")
 """The fields of the parts of a rich message that hold words, in the order in which they are read."""
@@ -43,7 +45,7 @@ _PARAGRAPHS = frozenset({"blocks", "items"})
 
 
 def origin(message: Message, me: User) -> Origin | None:
-    """Whose the words of a message are; None where they are those of whoever sent it."""
+    """The author of a forwarded message or of one sent by an inline bot; None where the sender wrote it."""
     told = message.forward_origin
     if told is not None or OLD_MARKS & message.api_kwargs.keys() or message.is_automatic_forward:
         return _of(told, "forwarded", me)
@@ -54,7 +56,7 @@ def origin(message: Message, me: User) -> Origin | None:
 
 
 def external_origin(reply: ExternalReplyInfo, me: User) -> Origin:
-    """Whose a message of another chat is that is replied to."""
+    """The author of a message of another chat that this one replies to."""
     found = _of(reply.origin, "quoted_from_elsewhere", me)
     where = reply.chat
     if where is None:
@@ -93,7 +95,7 @@ def kept(message: Json) -> Json:
 
 
 def special_content(message: Message | ExternalReplyInfo) -> tuple[str, str] | None:
-    """What a message is that is neither words nor a file, and what it says; None where it is no such thing."""
+    """The kind and text of a message that is neither words nor a file (a poll, a place, a contact); None for any other."""
     for kind, told in _KINDS.items():
         found = message.api_kwargs.get(_AS_IT_COMES + kind)
         if isinstance(found, dict):
@@ -104,7 +106,7 @@ def special_content(message: Message | ExternalReplyInfo) -> tuple[str, str] | N
 
 
 def unknown_content(message: Message) -> str | None:
-    """What to say of a message of which nothing is known; None where it is one of the service, such as who came in."""
+    """A note for a message of an unknown kind; None for a service message, such as a join."""
     unknown = sorted(message.api_kwargs.keys() - OLD_MARKS - {_RICH})
     if not unknown or any(
         getattr(message, each, None) for each in Message.__slots__ if each not in _ENVELOPE
@@ -274,7 +276,7 @@ _ENVELOPE = frozenset({
     "sender_boost_count", "sender_business_bot", "sender_chat", "sender_tag", "show_caption_above_media",
     "suggested_post_info", "via_bot", "_effective_attachment",
 })  # fmt: skip
-"""What messages of every kind have."""
+"""Fields of messages of every kind."""
 
 
 def name(user: User) -> str | None:

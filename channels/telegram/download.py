@@ -1,4 +1,4 @@
-"""A file of a message, through the library's bot."""
+"""Downloads a file of a message."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Emphasis where no spaces stand between words.
-
-CommonMark lets `**` close behind punctuation only where a space or more punctuation follows, so that in Chinese
-and Japanese, which have neither, `**重要：**请看` would show its marks.
-"""
+"""Relaxes the rules of Markdown emphasis for scripts without spaces between words."""
 
 from __future__ import annotations
 

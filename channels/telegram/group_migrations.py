@@ -1,8 +1,4 @@
-"""Groups that have become supergroups: Telegram gives them another id, and counts their messages anew.
-
-The conversation keeps its name, which is that of the group: so history, jobs, memory, approvals and admission stay where they
-are. What comes from the supergroup is brought to that name, and what goes to the group goes to the supergroup.
-"""
+"""Remembers groups that became supergroups: Telegram gives them another id and numbers their messages anew."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ _KEYS = ("message", "edited_message")
 
 
 class GroupMigrations:
-    """Which supergroup a group is now, as it is on disk before Telegram is told that the news has come."""
+    """The supergroup of each migrated group. A migration is on disk before its update is confirmed to Telegram."""
 
     def __init__(self, home: Path, log: Log) -> None:
         self._file = home / FILE
@@ -70,7 +66,7 @@ class GroupMigrations:
         return frozenset({chat, group, self._now.get(group, group)})
 
     def now(self, chat: str) -> str:
-        """Where what is sent to this chat has to go."""
+        """The id to which messages for this chat are sent."""
         return self._now.get(chat, chat)
 
     def named(self, chat: str, message: str) -> str:

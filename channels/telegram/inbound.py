@@ -1,4 +1,4 @@
-"""Updates of Telegram as inbound messages."""
+"""Parses Telegram updates into `Inbound`s."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ReadUpdate:
 
 
 def read(raw: Json, bot: telegram.Bot, now: float) -> ReadUpdate | None:
-    """What an update means; None where it is none of the bot's business. `now` is the time (epoch seconds) of what
-    has no date of its own. Raises `Unreadable`.
+    """An update as an inbound; None where it does not concern the bot. `now` (epoch seconds) dates an update that has
+    no date of its own. Raises `Unreadable`.
     """
     try:
         if update_kinds.STOPPED in raw:
@@ -141,9 +141,9 @@ def _message(update_id: int, message: Message, me: User, *, edit: bool) -> ReadU
 
 
 def _stop(update_id: Any, stopped: Any, me: User, now: float) -> ReadUpdate | None:
-    """The stop button of a reply that is being written. The library does not know it, so it is read as it comes.
+    """The stop button of a reply that is being written. The library does not know it, so the raw update is read.
 
-    It names no person: in a private chat it can only be the one whose chat it is; elsewhere it is nobody's.
+    It names no person: in a private chat it is that chat's person; elsewhere it is dropped.
     """
     chat = stopped["chat"]
     chat_id, thread = number(chat["id"]), stopped.get("message_thread_id")
@@ -233,7 +233,7 @@ def _command(said: str, entities: Iterable[MessageEntity], me: User) -> tuple[Co
 def _addressed(
     message: Message, said: str, entities: Iterable[MessageEntity], me: User
 ) -> Literal["mention", "reply"] | None:
-    """Why a message in a group is for the bot."""
+    """The reason why a message in a group is for the bot; None where it is not."""
     handle = f"@{me.username}".lower()
     for entity in entities:
         if entity.type == "mention" and part(said, entity).lower() == handle:
@@ -255,8 +255,8 @@ def _answered(message: Message) -> Message | None:
 
 
 def _quoted(message: Message, me: User) -> tuple[Quoted, ...]:
-    """What a message replies to, here or in another chat. A piece that its person picked out of that comes with the
-    message itself, and is the only thing of another chat that has words.
+    """The message that this one replies to, here or in another chat. A passage that the person picked comes with the
+    message itself; of another chat it is all that has words.
     """
     picked = string(message.quote.text) or None if message.quote is not None else None
     answered, reply = _answered(message), message.external_reply
@@ -316,7 +316,7 @@ def _replied(answered: Message, picked: str | None, me: User) -> tuple[Quoted, .
 def _brought(
     message: Message, origin: Origin | None, said: str, other: tuple[str, str] | None
 ) -> tuple[Quoted, ...]:
-    """What a message passes on, and what it is where it is neither words nor a file."""
+    """Words that a message forwards, and a note of its kind where it is neither words nor a file."""
     if origin is None and other is None:
         return ()
     sender, entities = message.from_user, message.entities or message.caption_entities

@@ -1,4 +1,4 @@
-"""What Shipmate has to know of Telegram before the library is imported."""
+"""The manifest of the Telegram channel. Imports no library."""
 
 from __future__ import annotations
 

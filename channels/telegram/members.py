@@ -1,4 +1,4 @@
-"""Who is in which chat, and where a message can be looked at."""
+"""Asks Telegram for a person's membership in groups, and builds permalinks of messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from channels.telegram.group_migrations import GroupMigrations
 MOST = 50
 """Groups that are asked about for one search, the first ones named."""
 AGAIN = 200
-"""Groups besides that were a person's own the last time: nobody is shown anything because of an answer that was given before."""
+"""Groups that are asked about again since they were the person's the last time: an earlier yes is never reused."""
 LASTS = 300.0
 """Seconds for which an answer is remembered where there are more groups than `MOST`."""
 _AT_ONCE = 5
@@ -29,9 +29,9 @@ _SUPERGROUP = "-100"
 
 
 class GroupMembership:
-    """Which chats are whose, as Telegram says when it is asked. Of more groups than are asked about at once those that were
-    not the person's a moment ago are passed over, so that the next ones have their turn; those that were are asked about
-    again, since the person may have left.
+    """Membership in groups, as Telegram answers it now. Where there are more groups than are asked about at once, those
+    that were not the person's a moment ago are skipped, so that the next ones get their turn; those that were are
+    asked about again, since the person may have left.
     """
 
     def __init__(self, clock: Clock, moves: GroupMigrations) -> None:
@@ -42,8 +42,9 @@ class GroupMembership:
     async def chats_of(
         self, bot: Bot, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> Belonging:
-        """Those of the chatKeys that lie in chats which Telegram says the person is in. A chat of two has the id of its
-        person, so nobody need be asked. Raises `errors.ChannelUnreachable` where nothing is known of any group.
+        """The chatKeys that lie in chats of which Telegram says that the person is a member. A private chat has the id
+        of its person, so it needs no question. Raises `errors.ChannelUnreachable` where no answer came for any
+        group.
         """
         chats = {key: self._migrations.now(chat) for key in chat_keys if (chat := _chat(key)) is not None}
         groups = [chat for chat in dict.fromkeys(chats.values()) if chat.startswith("-")]

@@ -1,4 +1,4 @@
-"""The poll loop: an update is confirmed to Telegram only after the intake has it in writing."""
+"""Long polling: an update is confirmed to Telegram only after the intake has journaled it."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ CONTESTED = 30.0
 CONFLICT = "somebody else polls with this bot's token (409)"
 REMEMBERED = 1000
 _PASSING = (TelegramError, errors.ShipmateError, OSError, MemoryError)
-"""What says nothing of the update itself."""
+"""Errors that say nothing of the update itself."""
 AGAIN = 5.0
-"""Seconds after which the loop begins again where something that nobody foresaw has ended it."""
+"""Seconds before the loop restarts after an unexpected error."""
 TRIES = 3
 """So often an update may do that; then it is a dead letter, and what stands behind it goes on."""
 
 
 @dataclass(slots=True)
 class _UpdateGroup:
-    """What is handed over at once: one update, or all of an album."""
+    """Updates that are handed over together: one, or all of an album."""
 
     events: list[inbound.ReadUpdate] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
@@ -68,23 +68,25 @@ class _UpdateGroup:
 
     @property
     def who(self) -> tuple[str, str] | None:
-        """Who says it, and where."""
+        """Chat and person of the first update."""
         return (self.events[0].inbound.chat_id, self.events[0].inbound.user_id) if self.events else None
 
     @property
     def says(self) -> bool:
-        """Whether these are words of a person, and no change or signal."""
+        """True for words of a person; False for a change or a signal."""
         return bool(self.events) and self.events[0].inbound.kind == "message"
 
     @property
     def stops(self) -> bool:
-        """Whether this is a stop, which waits for nothing that others said before it."""
+        """True for a stop, which waits for no earlier update of others."""
         return bool(self.events) and self.events[0].inbound.is_stop
 
 
 @dataclass(slots=True)
 class _TokenConflict:
-    """Somebody else polls with our token: since when (`began` on the monotonic clock), and since when it is calm."""
+    """Another process polls with our token: `began` on the monotonic clock, `since` in words, `calm_since` after the
+    last conflict.
+    """
 
     began: float
     since: str
@@ -199,8 +201,8 @@ class UpdatePoller:
         return await self._take(raws)
 
     def _hold(self) -> int:
-        """No waiting after trouble, so that its end shows at once; but only a whole poll proves that nobody
-        else polls any more.
+        """Seconds a poll waits at Telegram: 0 after trouble, so that its end shows at once. After a conflict a whole
+        poll is held, since only that proves that no other process polls any more.
         """
         return 0 if self._trouble and not self._trouble.startswith(CONFLICT) else HOLD
 
@@ -345,7 +347,7 @@ class UpdatePoller:
                 await self._offered([event])
 
     async def _given_up(self, unit: _UpdateGroup, error: BaseException) -> bool:
-        """Bury what nobody foresaw would break its taking in, once it has done so often enough; whether it has."""
+        """Bury an update that has raised an unexpected error often enough; True if it was buried."""
         first = unit.ids[0]
         if isinstance(error, Exception) and not isinstance(error, _PASSING):
             self._broke[first] += 1
@@ -392,7 +394,7 @@ class UpdatePoller:
         return max(pause, min(exc.wait, LONGEST_RETRY_AFTER)) if isinstance(exc, TooManyRequests) else pause
 
     def _conflict(self) -> str:
-        """Somebody else polls: Telegram answers, and gives what people write to the one or the other."""
+        """Note that another process polls: Telegram answers, and gives each update to one of the two."""
         now = self._heard = self._clock.now()
         if self._token_conflict is None:
             self._token_conflict = _TokenConflict(

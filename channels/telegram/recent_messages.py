@@ -1,4 +1,4 @@
-"""What the bot took in lately, which decides about edits: Telegram does not say what stood there before."""
+"""Remembers the newest messages, to tell real edits from repeats: Telegram does not say what a message was before."""
 
 from __future__ import annotations
 

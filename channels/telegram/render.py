@@ -1,4 +1,4 @@
-"""Markdown as Telegram's text and entities. Nothing is sent as markup, so nothing can fail to parse."""
+"""Renders Markdown as Telegram's text and entities. Nothing is sent as markup, so the server has nothing to parse."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What a message shows."""
+    """The text of a message and its entities."""
 
     text: str
     entities: tuple[Entity, ...] = ()
@@ -92,18 +92,18 @@ def sendable(said: str) -> str:
 
 
 def visible(said: str) -> bool:
-    """Whether there is anything to see; Telegram takes no message without."""
+    """True if a text has a visible character; Telegram refuses a message without one."""
     return _INVISIBLE.fullmatch(said) is None and bool(said)
 
 
 def without_markup(said: str) -> Rendered:
-    """A text without any form."""
+    """A text without entities."""
     return Rendered(sendable(said).strip("\n"))
 
 
 @lru_cache(maxsize=128)
 def render(markdown: str) -> Rendered:
-    """What a message of this Markdown shows; the plain text where parsing would be dear or lose something."""
+    """Render Markdown; as plain text where parsing would take too long or lose something."""
     bare = without_markup(markdown)
     if len(bare.text) > PARSED or bare.text.count("[") > BRACKETS:
         return bare

@@ -1,4 +1,4 @@
-"""What `channels.telegram` of ship.json may say."""
+"""`channels.telegram` of ship.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as monospaced text."""
+"""Renders tables as monospaced text."""
 
 from __future__ import annotations
 

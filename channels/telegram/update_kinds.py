@@ -1,4 +1,4 @@
-"""The kinds of update: each is handled, or known and ignored. Telegram sends only what the bot asks for."""
+"""The kinds of update: handled, or known and ignored. The bot asks Telegram for the handled ones only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Who may use the web page: the request's origin, the user whose program asks, the browser's cookie, the token.
+"""Decides who may use the web page: by the request's origin, the user of the asking program, the browser's cookie, the
+token.
 
-An address is no identity: with a token set, requests from this machine need it as all others do. Without one the page is
-for the user who started Shipmate: the kernel says whose program is at the other end of a connection, or the browser has
-opened a link that works once. Behind a proxy the other end is the proxy, so there a token is needed.
+An address is no identity: with a token set, requests from this machine need it as all others do. Without one the page
+is for the user who started Shipmate: the kernel says whose program is at the other end of a connection, or the browser
+has opened a link that works once. Behind a proxy the other end is the proxy, so there a token is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from channels.web.state import WebState
 COOKIE = "shipmate_web"
 _COOKIE = re.compile(r"([0-9a-f]{32})(?:\.(?:(\d{1,10}o?|-o?)\.)?([0-9a-f]{64}))?")
 _ANYBODY = "-"
-"""In a cookie that counts whoever brings it: it was given for the token, or where users cannot be seen."""
+"""In a cookie that counts for any user: it was given for the token, or where users cannot be told apart."""
 _APPOINTED = "o"
 """Behind that in the cookie of a browser that has opened a link: only such a cookie is an operator's."""
 _AGE = 400 * 24 * 3600
@@ -44,7 +45,7 @@ _SLOW, _AT_ONCE = 1.0, 8
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on can be reached from this machine only."""
+    """True if an address to listen on can be reached from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -110,15 +111,15 @@ class Guard:
         return self._token is not None
 
     def knows_host(self, request: web.Request) -> bool:
-        """Whether the request names a host that is ours. Any other one that leads to a loopback address is
-        an attacker's name, pointed here to make a browser read this page for it.
+        """True if the request names a host that is ours. Any other name that leads to a loopback address is an
+        attacker's, pointed here to make a browser read this page for it.
         """
         name = name_of(request)
         return bool(name) and (self._names is None or name in self._names)
 
     @staticmethod
     def same_origin(request: web.Request) -> bool:
-        """Whether no other site's page caused the request, as far as the browser says."""
+        """True if no other site's page caused the request, as far as the browser says."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             return False
         origin = request.headers.get("Origin")
@@ -196,8 +197,8 @@ class Guard:
     # -- the own name ----------------------------------------------------------------------------------------
 
     def better(self, request: web.Request, visitor: Visitor) -> str | None:
-        """Where a person's browser that asks under a shared name should ask instead; None where it is well here. Programs
-        are left where they are, and so is Safari, which knows no names below `localhost`.
+        """The address to which a person's browser is redirected from a shared host name; None where it may stay.
+        Programs are left where they are, and so is Safari, which knows no names below `localhost`.
         """
         agent = request.headers.get("User-Agent", "")
         if (
@@ -232,7 +233,7 @@ class Guard:
 
 
 class LoginThrottle:
-    """Wrong tokens make the next tries from their address slow, and never lock anybody out: others may be behind it."""
+    """Slows the next tries of an address after wrong tokens. No address is locked out: others may be behind it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

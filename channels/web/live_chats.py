@@ -1,7 +1,7 @@
-"""What is said in each web chat while Shipmate runs, and the browsers that listen.
+"""The newest messages of each web chat, and the browsers that listen to it.
 
-A room keeps its newest messages, so that a browser that was away for a moment is told what it missed. The
-archive is the truth; rooms are bounded in number, length and size, and forgotten from the oldest.
+A browser that was away for a moment is told what it missed. The archive is the truth; live chats are bounded in number,
+length and size, and dropped from the oldest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WebMessage:
     approval: str = ""
     """The name of what waits for an approval: the page shows buttons for it."""
     choices: str = ""
-    """Those buttons, of `once chat always deny`."""
+    """Those buttons: some of `once chat always deny`."""
     restored: bool = False
     """Said before this start."""
     changed: int = 0
@@ -64,7 +64,7 @@ class WebMessage:
 
 
 class BrowserStream:
-    """What waits for one browser. `abort` cuts the connection of one that does not read."""
+    """Queue of events for one browser. `abort` cuts the connection of one that does not read."""
 
     def __init__(self, abort: Callable[[], None]) -> None:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
@@ -177,7 +177,7 @@ class LiveChats:
         return True
 
     def ask(self, chat: str, id_: str, *, text: str, ts: int, approval: str, choices: str) -> None:
-        """A question that still waits, as whoever opens the page now may answer it: it may have been asked before this start."""
+        """Show a waiting question, asked perhaps before this start, with the buttons that the viewer may press."""
         room = self.room(chat)
         known = room.taken(id_) or WebMessage(room.floor, id_, "assistant", "notice", text, ts, restored=True)
         room.keep(replace(known, approval=approval, choices=choices))
@@ -199,7 +199,7 @@ class LiveChats:
             room.tell(event("working", {"working": working}))
 
     def missed(self, chat: str, last_event: str) -> bytes | None:
-        """What was said after the event that a browser saw last; None where that is no longer known."""
+        """The messages after the event that a browser saw last; None where they are no longer kept."""
         boot, _, number = last_event.partition("-")
         room = self._chats.get(chat)
         if room is None or boot != self._boot or not number.isdecimal() or len(number) > 18:

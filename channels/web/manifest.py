@@ -1,4 +1,4 @@
-"""What Shipmate knows of the web channel before it starts it."""
+"""The manifest of the web channel, read before the channel is started."""
 
 from __future__ import annotations
 

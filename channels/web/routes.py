@@ -1,4 +1,4 @@
-"""The HTTP side of the web channel: its page, its API, and what every request must pass first."""
+"""HTTP routes of the web channel: its page, its API, and the checks that every request passes first."""
 
 from __future__ import annotations
 
@@ -147,7 +147,9 @@ class WebRoutes:
         return _error(401, "Log in first.") if api else None
 
     def _led(self, request: web.Request) -> web.Response | None:
-        """Where a browser should ask instead, or once more."""
+        """A redirect to the better address, or to the same once more so that the cookie is kept; None where neither is
+        needed.
+        """
         visitor = request[_VISITOR]
         if request.method == "GET" and (better := self._guard.better(request, visitor)) is not None:
             return web.Response(status=303, headers={"Location": better})
@@ -336,13 +338,13 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _navigates(request: web.Request) -> bool:
-    """Whether a person will look at the answer itself."""
+    """True if the browser will show the answer as a page."""
     return request.headers.get("Sec-Fetch-Dest") == "document"
 
 
 def _from_elsewhere(request: web.Request) -> bool:
-    """Whether a browser may have kept its cookie back, as it does where another site's page or a redirect has led it here:
-    what it is given then takes the place of the cookie that it has. Asked by a page of ours, it sends that.
+    """True if a browser may have withheld its cookie, as it does after a link or redirect of another site. A cookie set
+    now would replace its own; a page of ours that asks once more gets the real one.
     """
     return _navigates(request) and request.headers.get("Sec-Fetch-Site") != "same-origin"
 

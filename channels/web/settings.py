@@ -19,5 +19,5 @@ class WebSettings(ChannelSettings):
     port: int = Field(default=3000, ge=0, le=65535)
     """0 takes a free one."""
     token: str | None = Field(default=None, min_length=8)
-    """What people have to give once before they may use the page."""
+    """People give it once before they may use the page."""
     streaming: Streaming = Streaming()

@@ -1,9 +1,9 @@
-"""What the web channel keeps in `.ship`: the key that seals its cookies, its own host name, and links that work once.
+"""State of the web channel in `.ship`: the key that seals its cookies, its own host name, and links that work once.
 
     web.json    {"v": 1, "key": "…", "name": "shipmate-….localhost", "address": "http://127.0.0.1:3000"}
     links/      a file for each link that was not opened yet, named by the hash of its key
 
-Whoever can write there is the user who started Shipmate. Everything here blocks.
+Write access to these files proves the user who started Shipmate. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 @dataclass(frozen=True, slots=True)
 class WebState:
-    """`name` leads to this machine in every browser, and no other program is asked under it: cookies know no ports, so
-    those of 127.0.0.1 go to whatever else listens there. It cannot be guessed, as it is no secret to those who have it.
+    """`key` seals cookies. `name` leads to this machine in every browser; since it cannot be guessed, browsers send its
+    cookies to no other program (cookies know no ports, so those of 127.0.0.1 go to every program that listens
+    there).
     """
 
     key: bytes
@@ -39,7 +40,7 @@ class WebState:
 
 
 def load(home: Path) -> WebState:
-    """What was kept, or what is kept from now on. A file that cannot be read is made anew: every browser is a new one."""
+    """Read the state, or create it. A file that cannot be read is created anew, and browsers have to log in again."""
     kept = _read(home)
     key, name = kept.get("key"), kept.get("name")
     if isinstance(key, str) and isinstance(name, str) and _HEX.fullmatch(key) and _NAME.fullmatch(name):
@@ -52,7 +53,7 @@ def load(home: Path) -> WebState:
 
 
 def save_address(home: Path, address: str) -> None:
-    """Keep where the page is, for links that are made later; those of before lead nowhere any more."""
+    """Save the page's address for links that are made later. Links made before it lead nowhere any more."""
     for link in _links(home):
         link.unlink(missing_ok=True)
     _write(home, {**_read(home), "address": address})
@@ -75,7 +76,7 @@ def create_link(home: Path) -> str:
 
 
 def redeem(home: Path, key: str) -> bool:
-    """Whether this is the key of a link that nobody has opened; nobody can from now on."""
+    """True if this is the key of an unopened link. The link works no second time."""
     if _KEY.fullmatch(key) is None:
         return False
     link = home / LINKS / _hash(key)

@@ -177,8 +177,8 @@ class ChatLoadHistory:
         return _FoundLines(lines, lines, total, counted=counted)
 
     async def _made(self, lines: Sequence[ArchiveLine], chat_key: ChatKey) -> dict[int, list[Json]]:
-        """What the turns of these lines have put away (results, and transcripts of tasks), by the place of the last line
-        of each. Only those of this chat can be read in it.
+        """Artifacts of the turns of these lines (results, transcripts of tasks), by the index of each turn's last line.
+        Only those of this chat can be read in it.
         """
         places = {_request(line): place for place, line in enumerate(lines) if line.chat_key == chat_key}
         places.pop("", None)
@@ -276,7 +276,7 @@ def _so_far(found: _FoundLines) -> str:
 
 
 def _left_out(others: Belonging) -> str:
-    """Which chats were not searched although they may be the person's, and what brings them."""
+    """A note on the person's possible chats that were not searched, and on how to search them."""
     told = ""
     if (count := len(others.chats)) > MOST_CHATS:
         told += f" (Of this person's {count:,} other chats the {MOST_CHATS} last spoken in were searched.)"

@@ -1,4 +1,4 @@
-"""`chat_send`: the reply that people see."""
+"""`chat_send`: sends the reply that people see."""
 
 from __future__ import annotations
 

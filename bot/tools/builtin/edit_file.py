@@ -1,4 +1,4 @@
-"""`edit_file`: one passage of a text file of the project, replaced."""
+"""`edit_file`: replaces one passage in a text file of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`list_dir`: what is in a folder of the project."""
+"""`list_dir`: lists a folder of the project."""
 
 from __future__ import annotations
 

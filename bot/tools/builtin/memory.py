@@ -1,6 +1,6 @@
 """`memory`: files in which the model keeps what it may need later, of this chat and of the person it talks with.
 
-The files of a person are there in direct chats alone: what somebody said in private is never shown to a group.
+The files of a person exist in direct chats alone: words said in private are never shown to a group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bot.tools.permissions import taint
 from bot.tools.registry import ToolPorts
 
 SESSION = "session.md"
-"""The memory of the conversation, under a name that nobody gave."""
+"""The conversation's own memory, written by the agent."""
 ROOT, CHAT, ME = "/memories", "/memories/chat", "/memories/me"
 _NEEDS = {
     "view": ("path",),
@@ -120,7 +120,7 @@ class MemoryTool:
         return f"{path} is written: {file.text.count(chr(10)) + 1} lines."
 
     def _by(self, turn: ToolExecutionContext) -> Written:
-        """The turn as whoever writes a line: what it has in view may have led it."""
+        """The turn as the source of a line, with the taint of what it has in view."""
         ts, taints = int(self._clock.now() * 1000), taint.seen(turn.view()).taint
         return Written(ts, turn.request_id, turn.chat_key, turn.user_id, taints)
 
@@ -148,14 +148,14 @@ def _roots(turn: ToolExecutionContext) -> list[str]:
 
 
 def _person(turn: ToolExecutionContext) -> MemoryOwner | None:
-    """Whose files a turn may reach beside its chat's: those of who caused it, where nobody else reads along."""
+    """The person whose files a turn may reach beside its chat's: the one who caused it, in a direct chat; else None."""
     if not turn.private or turn.user_id is None:
         return None
     return MemoryOwner("person", f"{turn.channel}:{turn.user_id}")
 
 
 def _place(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
-    """Whose file a path means, and its path there; "" for the root itself."""
+    """The owner of a path, and the path below its root; "" for the root itself."""
     for root in (CHAT, ME):
         if path == root or path.startswith(f"{root}/"):
             owner = MemoryOwner("chat", str(turn.chat_key)) if root == CHAT else _person(turn)
@@ -175,7 +175,7 @@ def _file(turn: ToolExecutionContext, path: str) -> tuple[MemoryOwner, str]:
 
 
 def _change(args: MemoryInput) -> Callable[[str | None], str]:
-    """What a command makes of the text of a file."""
+    """A function that applies a command to the text of a file."""
 
     def change(old: str | None) -> str:
         if args.command == "create":
@@ -219,8 +219,8 @@ def _shown(path: str, file: MemoryFile, asked: tuple[int, int] | None) -> str:
 
 
 def _origin(file: MemoryFile) -> Provenance:
-    """Whose words a file holds: of those whose turns wrote its lines, and of what they had in view. Anybody's where somebody
-    is not known.
+    """Provenance of a file: the people whose turns wrote its lines, and the taint of what these turns had in view.
+    `ANYBODYS` where a source is unknown.
     """
     people = {by.user_id for written in file.written for by in written}
     known = len(file.written) == file.text.count("\n") + 1 and all(file.written)

@@ -1,4 +1,4 @@
-"""`read_artifact`: a tool result that was too large to be shown whole, or a file, page by page or searched."""
+"""`read_artifact`: reads a large tool result or a file, page by page or by search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`read_file`: a text file of the project, by lines."""
+"""`read_file`: reads a text file of the project by lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run_shell`: a command in the project's folder, kept apart from the rest of the machine."""
+"""`run_shell`: runs a command in the project's folder, isolated from the rest of the machine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RunShell:
         return described(ended)
 
     async def _run(self, command: str, seconds: float) -> processes.CommandResult:
-        """Run it, and keep note of whose words it may have printed and written: nobody knows what it reads."""
+        """Run it, and record the provenance of what it may have printed and written: what it reads is not known."""
         channel, name = context.channel(), secrets.token_hex(6)
         printed = taint.usual(self.name, self.effects) | await asyncio.to_thread(self._origins.whole, channel)
         context.report_provenance(printed)

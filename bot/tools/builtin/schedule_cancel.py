@@ -1,4 +1,4 @@
-"""`schedule_cancel`: takes a job back."""
+"""`schedule_cancel`: cancels a job."""
 
 from __future__ import annotations
 

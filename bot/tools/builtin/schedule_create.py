@@ -1,4 +1,4 @@
-"""`schedule_create`: something to be done later, in the chat where it is asked for."""
+"""`schedule_create`: plans a job in this chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schedule_list`: what is planned in this chat."""
+"""`schedule_list`: lists the jobs of this chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`search_files`: lines of the project's files that hold a text or match an expression, or files by name."""
+"""`search_files`: finds lines of the project's files by text or expression, or files by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`skills_list`: which skills there are."""
+"""`skills_list`: lists the skills."""
 
 from __future__ import annotations
 

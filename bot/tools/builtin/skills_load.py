@@ -1,4 +1,4 @@
-"""`skills_load`: the body of one skill."""
+"""`skills_load`: loads the body of one skill."""
 
 from __future__ import annotations
 

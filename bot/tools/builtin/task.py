@@ -1,4 +1,4 @@
-"""`task`: a piece of work that is done in a conversation of its own; only its summary comes back."""
+"""`task`: runs a piece of work in a conversation of its own; only its summary comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tool_search`: tools that are not declared from the beginning."""
+"""`tool_search`: finds tools that requests do not declare from the beginning."""
 
 from __future__ import annotations
 

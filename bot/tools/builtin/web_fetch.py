@@ -1,4 +1,4 @@
-"""`web_fetch`: the text of one page of the public web."""
+"""`web_fetch`: fetches one page of the public web as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WebFetchInput(BaseModel):
 
 
 class WebFetch:
-    """Asks with GET, as nobody in particular; what comes is marked as words of others."""
+    """Fetches with GET and without credentials; the page is marked as words of others."""
 
     name = "web_fetch"
     description = "Fetch a page of the public web as text."

@@ -1,4 +1,4 @@
-"""`write_file`: a whole text file of the project."""
+"""`write_file`: writes a whole text file of the project."""
 
 from __future__ import annotations
 

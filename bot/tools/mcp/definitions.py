@@ -44,7 +44,7 @@ _JOINERS = frozenset("\u200c\u200d")
 
 
 class UndeclarableTool(ValueError):
-    """Why a tool cannot be declared."""
+    """A tool that no request can declare; the text says why."""
 
 
 def name_of(server: str, tool: str) -> str:

@@ -1,4 +1,4 @@
-"""Questions that a server has while one of its tools runs (elicitation): put to the person whose turn it is."""
+"""Puts questions that a server asks during a tool call (elicitation) to the person of the turn."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Call:
 
 
 class Elicitations:
-    """The questions of one server. Where several of its calls run, nobody knows whose question it is: it is declined."""
+    """The questions of one server. While several of its calls run, a question belongs to no known turn and is declined."""
 
     def __init__(self, server: str, questions: Questions) -> None:
         self._questions = questions
@@ -89,7 +89,7 @@ class Elicitations:
         return ElicitResult(action="accept", content=content)
 
     async def _field(self, call: _Call, message: str, name: str, one: Json) -> Any:
-        """What the person says to one field; None where they say nothing that fits."""
+        """The person's answer to one field; None where no answer fits."""
         for number in range(TRIES):
             again = "That does not fit. " if number else ""
             answer = await self._ask(call, again + self._question(call.tool, message, name, one))

@@ -1,4 +1,4 @@
-"""One MCP server: started, listened to, started again when it is gone, and asked to do something."""
+"""Connection to one MCP server: starts it, lists its tools, calls them, and restarts it when it is gone."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ class Server:
             await self._clock.sleep(pause)
 
     async def _outcome(self, task: asyncio.Task[None]) -> BaseException | None:
-        """How a connection ended. Whatever the library and the server do to each other, it ends there."""
+        """The exception that ended a connection, None where it was cancelled. Errors of the library and the server end
+        here.
+        """
         try:
             await asyncio.wait([task])
         finally:
@@ -223,7 +225,7 @@ class Server:
             yield streams
 
     def _program(self, named: str, env: dict[str, str]) -> str:
-        """Where a program is that no tool and no command can change; PATH keeps only folders of such. Blocking."""
+        """Path of a program that no tool and no command can change; PATH keeps only folders of such. Blocking."""
         ours = protected_code(self._root)
         env["PATH"] = ours.fixed(env.get("PATH", os.defpath))
         asked = str(self._root / named) if "/" in named else named
@@ -255,7 +257,7 @@ class Server:
             self._changed.set()
 
     async def _follow(self, client: Client) -> None:
-        """Older servers tell of changes by themselves; newer ones where somebody has asked them to."""
+        """Follow changes of the tools: older servers tell of them unasked, newer ones after a subscription."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -293,7 +295,7 @@ class Server:
         )
 
     def _instructions(self, words: str) -> str:
-        """What it says of all its tools. Redacted before it is cut: half a secret is not found any more."""
+        """The server's notes on all its tools. Redacted before it is cut: half a secret is not found any more."""
         return definitions.lines(self._redact(words), definitions.INSTRUCTIONS)
 
     def _take(self, tools: dict[str, ServerTool], left_out: list[str], tool: Any, said: str) -> None:

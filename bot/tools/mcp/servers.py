@@ -1,4 +1,4 @@
-"""All MCP servers of an installation: the tools that can be found there, and how each of them is."""
+"""All MCP servers of an installation: their tools and their states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An MCP server as a process: messages go through its stdin and stdout, one a line."""
+"""Transport to an MCP server that runs as a process: one message a line, through its stdin and stdout."""
 
 from __future__ import annotations
 

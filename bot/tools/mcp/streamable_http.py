@@ -1,4 +1,4 @@
-"""An MCP server elsewhere (streamable HTTP), at the one address that ship.json names."""
+"""Transport to a remote MCP server (streamable HTTP), at the one address in ship.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool of an MCP server as one that the model may call."""
+"""Wraps a tool of an MCP server as one that the model may call."""
 
 from __future__ import annotations
 

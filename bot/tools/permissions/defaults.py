@@ -53,7 +53,9 @@ HISTORY = "chat_load_history"
 UNTAINTED = frozenset({HISTORY, "chat_send", "task"})
 """The answer to the asking chat, what changes the view alone, and what is judged again call by call."""
 OWN = frozenset({"memory", "schedule_cancel", "schedule_create"})
-"""What concerns the person who asks: a note, a job in this chat. With untrusted text in view they confirm it themselves."""
+"""Tools that concern the asking person alone: a note, a job in this chat. With untrusted text in view that person
+confirms the call.
+"""
 TAINTED = "text from the web, a server, a file or people without rights is in view"
 INSTRUCTS = "it changes what I am told to do"
 READ = "text of the project's files is in view"
@@ -79,8 +81,8 @@ def decided(call: Call, now: PolicyContext) -> Decision:
 
 
 def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool:
-    """True if untrusted text in view, of this level at least, takes an allowance of this call away. What operators have
-    written holds beside text of the project; what nobody has written does not.
+    """True if untrusted text in view, of this level at least, revokes an allowance of this call. Rules that operators
+    wrote hold beside text of the project; defaults do not.
     """
     if now.taint < least or (call.tool in UNTAINTED and not _carries(call, now)):
         return False
@@ -90,15 +92,15 @@ def taints(call: Call, now: PolicyContext, least: Taint = Taint.FOREIGN) -> bool
 
 
 def _carries(call: Call, now: PolicyContext) -> bool:
-    """True if it brings what was said in other chats to where others read along: whoever wrote what is in view may be
+    """True if it brings words of other chats to where others read along: the author of untrusted text in view may be
     one of them.
     """
     return call.tool == HISTORY and call.arguments.get("scope") == "mine" and not now.private
 
 
 def instructs(call: Call, asked: JudgedCall) -> str | None:
-    """Why even an allow rule asks for a write here, unless it is marked: what stands there is taken for instructions
-    later. None elsewhere.
+    """The reason why a write here is asked for even under an allow rule, unless the rule is marked: the file's text
+    will be taken for instructions. None elsewhere.
     """
     path = asked.words("path") if call.tool in {"write_file", "edit_file"} else None
     for form in asked.forms(path) if path is not None else ():
@@ -108,8 +110,8 @@ def instructs(call: Call, asked: JudgedCall) -> str | None:
 
 
 def protected(call: Call, asked: JudgedCall, code: ProtectedCode | None) -> str | None:
-    """Why the tools of the project have no business at a path, whatever the rules say: outside the root, in secrets and
-    settings, and where they would change what Shipmate runs on. None elsewhere.
+    """The reason why the project's tools are refused at a path, whatever the rules say: outside the root, in secrets
+    and settings, and where they would change Shipmate's own code. None elsewhere.
     """
     kind, name = ARGUMENTS.get(call.tool, ("", ""))
     changes = kind in _OF_THE_PROJECT and not call.effects.isdisjoint(_CHANGES)

@@ -1,4 +1,4 @@
-"""Shows a call to the person who may allow it: no character hidden, no part left out without a note."""
+"""Renders a call for the person who may allow it: no character hidden, no part left out without a note."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def mistakes(file: ShipFile) -> Iterator[str]:
 
 
 def _findings(outcome: Outcome, rules: Sequence[str]) -> Iterator[str]:
-    """What is wrong with one of the three lists."""
+    """Yield the mistakes in one of the three lists."""
     # Their form is judged alone: where a path leads is no matter of the configuration.
     paths = Paths("/", lambda _: None)
     for index, text in enumerate(rules):

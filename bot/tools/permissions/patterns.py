@@ -218,7 +218,7 @@ def _closed(name: str, steps: _Steps, paths: Paths, *, tree: bool) -> Pattern:
 
 
 def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
-    """Whether a place is of this form, or in a folder that is."""
+    """A predicate: the place has this form, or lies in a folder that has it."""
     depth = len(base)
     if not loose:
         return lambda form: form[:depth] == base
@@ -232,7 +232,7 @@ def _within(base: Parts, loose: Parts) -> Callable[[Parts], bool]:
 
 
 def _holds(forms: Sequence[Parts], bases: set[Parts], steps: _Steps) -> Answer:
-    """Whether a closed place lies, or may lie, below one of these."""
+    """Answers if a closed place lies, or may lie, below one of these."""
     if any(base[: len(form)] == form for form in forms for base in bases):
         return "unclear" if steps.loose else "yes"
     may = steps.anywhere or (

@@ -136,7 +136,7 @@ class Rules:
 
 
 def _given(call: Call, given: Sequence[_Rule], now: PolicyContext) -> Decision:
-    """What allow rules come to. Foreign text in view takes their word, unless one of them is marked."""
+    """The decision of allow rules. Foreign text in view suspends them, unless one of them is marked."""
     rule = next((one for one in given if one.trusted), given[0])
     if not rule.trusted and defaults.taints(call, now):
         return Decision("ask", "taint", defaults.TAINTED, f"allow {rule.text}", granted=True)

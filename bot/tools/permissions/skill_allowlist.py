@@ -1,7 +1,5 @@
-"""`allowed-tools` of skills: what the model works with after it has loaded one. They only narrow: what they name needs the
-same rights and approvals as without them.
-
-They hold from the load on until the person writes again, which follows from the messages, so a restart finds the same.
+"""Restricts the tools of a turn to the `allowed-tools` of the skills it has loaded. Restricts only: a tool that is
+listed still needs the rules.
 """
 
 from __future__ import annotations
@@ -48,8 +46,8 @@ class SkillAllowlist:
     async def refuses(
         self, call: Call, subjects: Sequence[Subject], now: PolicyContext, messages: Sequence[Message]
     ) -> Decision | None:
-        """Why a call is none of those that the loaded skills work with; None where it may be judged further. Of several
-        skills that narrow, each adds what it names.
+        """The refusal of a call that no loaded skill lists; None where it may be judged further. Lists of several
+        skills add up.
         """
         names = loaded(messages) if call.tool not in ALWAYS else ()
         if not names:

@@ -20,7 +20,7 @@ Source = Literal["rule", "default", "taint", "protected", "skill"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A person in a chat. `user_id` and `channel` are None, and the role is `nobody`, where no chat asked."""
+    """A person in a chat. Without a chat, `user_id` and `channel` are None and the role is `nobody`."""
 
     channel: str | None
     user_id: str | None
@@ -44,8 +44,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PolicyContext:
-    """The state of the moment that rules may use. `taint` is the level of untrusted text in view, `private` says that nobody but the
-    person reads along.
+    """The state of the moment that rules may use. `taint` is the level of untrusted text in view, `private` says that
+    only the person reads along.
     """
 
     time: datetime
@@ -55,9 +55,9 @@ class PolicyContext:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`rule` is the text of the rule that decided, "" where it was none. `granted`: a rule gives this very call to the
-    person who asked for it, so that they may press the button themselves. `lasting`: what was allowed before for longer
-    counts; it does not while foreign text is in view. `own`: it concerns nobody but this person.
+    """`rule` is the text of the rule that decided, "" where none did. `granted`: a rule gives this very call to the
+    person who asked for it, so they may press the button themselves. `lasting`: an earlier lasting approval counts;
+    not while foreign text is in view. `own`: it concerns this person alone.
     """
 
     outcome: Outcome

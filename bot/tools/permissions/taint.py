@@ -1,8 +1,8 @@
-"""Whose words are in view, and how far they are trusted: pages, files, output of programs, others in the chat.
+"""Provenance and trust of the text in view: pages, files, output of programs, words of others in the chat.
 
-It follows from the messages alone, so a restart finds the same. A block that is kept says by itself whose words it holds
-(`contracts.provenance.ORIGIN`); what does not is judged by what it is. In doubt it is foreign: what cannot be told apart from
-somebody else's words counts as theirs.
+It follows from the messages alone, so a restart finds the same. A kept block states its own provenance
+(`contracts.provenance.ORIGIN`); any other is judged by its kind. In doubt it is foreign: text that cannot be told apart
+from another person's words counts as theirs.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SOURCES: Mapping[str, Taint] = {
     "task": Taint.FOREIGN,
     "web_fetch": Taint.FOREIGN,
 }
-"""Tools whose results may hold what anybody has written, and the level of that where they say nothing else themselves; so
-may those of MCP servers.
+"""Tools whose results may hold words of any author, with the level of trust where the result states none; MCP tools are
+such too.
 """
 
 
 def usual(tool: str, effects: frozenset[Effect]) -> Provenance:
-    """Whose words a result of a tool holds that has said nothing of it."""
+    """Provenance of a result whose tool reported none."""
     level = Taint.FOREIGN if tool.startswith(_MCP) else _SOURCES.get(tool, Taint.NONE)
     # What comes over a network is nobody's of this project.
     return ANYBODYS if level and "network" in effects else Provenance(taint=level)
 
 
 def seen(messages: Iterable[Message]) -> Provenance:
-    """Whose words these messages hold."""
+    """Provenance of these messages together."""
     calls: dict[str, str] = {}
     origin = NOBODYS
     for message in messages:
@@ -100,8 +100,8 @@ def summed(origin: Provenance) -> str:
 
 
 def _said(message: Message) -> Provenance:
-    """Whose words a message of the user's side is. What the gateway has written has two blocks at the least; one block
-    alone may be what anybody wrote, as where a history was made from an archive.
+    """Provenance of a message of the user's side. A message of the gateway has two blocks at least; one block alone may
+    hold words of any author, as in a history that was made from an archive.
     """
     told = tags.of(message)
     if len(told) < 2 or any(one is not None and one.name in _OTHERS for one in told[1:]):
@@ -123,5 +123,5 @@ def _said(message: Message) -> Provenance:
 
 
 def _inside(told: tags.Tag | None) -> Provenance:
-    """The origin that a tag tells; anybody's where it is none."""
+    """The origin in a tag; `ANYBODYS` without one."""
     return unpacked(told.json) if told is not None and told.name == tags.ORIGIN else ANYBODYS
