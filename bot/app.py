@@ -71,16 +71,32 @@ def assemble(
         mcp=mcp,
         reserve=services.reserve,
         losses=Losses(
-            services.manifests, journal=services.journal, archive=services.archive, recall=services.archive, delivery=delivery,
-            reports=reports, clock=clock, log=log,
+            services.manifests,
+            journal=services.journal,
+            archive=services.archive,
+            recall=services.archive,
+            delivery=delivery,
+            reports=reports,
+            clock=clock,
+            log=log,
         ),
         watch=ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log),
         chores=MaintenanceJobs(
-            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}", agent=agent,
-            journal=services.journal, model=services.model, memory=memory, reports=reports, logs=log,
-            artifacts=services.artifacts, servers=mcp, reserve=services.reserve, lanes=parts.turns.lanes, clock=clock, log=log,
+            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
+            agent=agent,
+            journal=services.journal,
+            model=services.model,
+            memory=memory,
+            reports=reports,
+            logs=log,
+            artifacts=services.artifacts,
+            servers=mcp,
+            reserve=services.reserve,
+            lanes=parts.turns.lanes,
+            clock=clock,
+            log=log,
         ),
-    )  # fmt: skip
+    )
     shown = settings.dashboard
     if dashboard and shown.enabled:
         page = Dashboard(

@@ -48,9 +48,17 @@ def _asked(near: tuple[bytes, int], far: tuple[bytes, int]) -> int | None:
     family = socket.AF_INET if len(far[0]) == _IPV4 else socket.AF_INET6
     wanted = struct.pack(
         "=BBBxI2s2s16s16sI8s",
-        family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF,
-        far[1].to_bytes(2, "big"), near[1].to_bytes(2, "big"), far[0], near[0], 0, b"\xff" * 8,
-    )  # fmt: skip
+        family,
+        socket.IPPROTO_TCP,
+        0,
+        0xFFFFFFFF,
+        far[1].to_bytes(2, "big"),
+        near[1].to_bytes(2, "big"),
+        far[0],
+        near[0],
+        0,
+        b"\xff" * 8,
+    )
     head = struct.pack("=IHHII", 16 + len(wanted), _BY_FAMILY, _REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
         kernel.settimeout(1.0)

@@ -49,9 +49,11 @@ _ONE_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _TARGET = re.compile(r"\]\([^()\s]{0,2000}\)|\]\[[^\[\]\n]{0,200}\]|<https?://[^<>|\s]{0,2000}\|")
 """Targets of links: rendered, a link's words stand next to what follows it."""
 _RENDERED = re.compile(
-    _TARGET.pattern + r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?|["
-    + re.escape(_SIGNS) + "]"
-)  # fmt: skip
+    _TARGET.pattern
+    + r"|(?:%[0-9A-Fa-f]{2})+|&(?:#[0-9]{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});?|["
+    + re.escape(_SIGNS)
+    + "]"
+)
 _WRAPS = re.compile(r"(?:[\s>" + _INVISIBLE + r"]|\\[nrt]|=\r?\n)+")
 """Separators between the lines of wrapped text, quoted or not, in JSON too."""
 

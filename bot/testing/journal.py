@@ -21,10 +21,27 @@ R = TypeVar("R")
 
 WRITES = frozenset(
     {
-        "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "once",
-        "ask", "settle", "close_target", "open_target", "put_job", "remove_job", "lease", "release", "sweep",
+        "receive",
+        "claim",
+        "finish",
+        "amend",
+        "bury",
+        "begin_step",
+        "end_step",
+        "intend",
+        "mark",
+        "once",
+        "ask",
+        "settle",
+        "close_target",
+        "open_target",
+        "put_job",
+        "remove_job",
+        "lease",
+        "release",
+        "sweep",
     }
-)  # fmt: skip
+)
 """What changes the journal; a probe leaves nothing behind."""
 
 

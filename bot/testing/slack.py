@@ -33,8 +33,9 @@ from bot.testing._slack_world import ApiError, Post, Room, RoomKind, Tally, Worl
 
 BOT_TOKEN, APP_TOKEN = "xoxb-1-loopback", "xapp-1-loopback"
 _STOPPED = "agent_session_stopped"
-SUBSCRIPTIONS = frozenset({
-    _STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"})  # fmt: skip
+SUBSCRIPTIONS = frozenset(
+    {_STOPPED, "app_mention", "message.im", "message.mpim", "message.channels", "message.groups"}
+)
 PING_SECONDS = 10.0
 Telling = Literal["message", "app_mention", "bare_mention"]
 BOTH: tuple[Telling, ...] = ("message", "app_mention")

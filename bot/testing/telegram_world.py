@@ -190,10 +190,29 @@ def origin(message: Json, *, hidden: bool = False) -> Json:
 
 
 FORWARDED = (
-    "text", "entities", "caption", "caption_entities", "photo", "video", "audio", "voice", "video_note", "animation",
-    "document", "sticker", "location", "venue", "contact", "poll", "dice", "rich_message", "checklist", "game", "story",
+    "text",
+    "entities",
+    "caption",
+    "caption_entities",
+    "photo",
+    "video",
+    "audio",
+    "voice",
+    "video_note",
+    "animation",
+    "document",
+    "sticker",
+    "location",
+    "venue",
+    "contact",
+    "poll",
+    "dice",
+    "rich_message",
+    "checklist",
+    "game",
+    "story",
     "via_bot",
-)  # fmt: skip
+)
 """What a forwarded message has of the one that it passes on."""
 
 

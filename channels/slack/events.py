@@ -112,16 +112,48 @@ MESSAGES = frozenset({"file_share", "thread_broadcast", "me_message", "bot_messa
 CHANGES = frozenset({"message_changed", "message_deleted"})
 """Subtypes that tell of a change to another message."""
 
-OTHER_SUBTYPES = frozenset({
-    "assistant_app_thread", "bot_add", "bot_disable", "bot_enable", "bot_remove", "channel_archive",
-    "channel_canvas_updated", "channel_convert_to_private", "channel_convert_to_public", "channel_join",
-    "channel_leave", "channel_name", "channel_posting_permissions", "channel_purpose", "channel_topic",
-    "channel_unarchive", "document_mention", "ekm_access_denied", "file_comment", "file_mention",
-    "group_archive", "group_join", "group_leave", "group_name", "group_purpose", "group_topic",
-    "group_unarchive", "huddle_thread", "joiner_notification", "message_replied", "pinned_item",
-    "reminder_add", "reminder_delete", "reply_broadcast", "sh_room_created", "tabbed_canvas_updated",
-    "tombstone", "unpinned_item",
-})  # fmt: skip
+OTHER_SUBTYPES = frozenset(
+    {
+        "assistant_app_thread",
+        "bot_add",
+        "bot_disable",
+        "bot_enable",
+        "bot_remove",
+        "channel_archive",
+        "channel_canvas_updated",
+        "channel_convert_to_private",
+        "channel_convert_to_public",
+        "channel_join",
+        "channel_leave",
+        "channel_name",
+        "channel_posting_permissions",
+        "channel_purpose",
+        "channel_topic",
+        "channel_unarchive",
+        "document_mention",
+        "ekm_access_denied",
+        "file_comment",
+        "file_mention",
+        "group_archive",
+        "group_join",
+        "group_leave",
+        "group_name",
+        "group_purpose",
+        "group_topic",
+        "group_unarchive",
+        "huddle_thread",
+        "joiner_notification",
+        "message_replied",
+        "pinned_item",
+        "reminder_add",
+        "reminder_delete",
+        "reply_broadcast",
+        "sh_room_created",
+        "tabbed_canvas_updated",
+        "tombstone",
+        "unpinned_item",
+    }
+)
 """Subtypes that nobody wrote to the bot: joins, topics, pins, and what Slack itself says."""
 
 INTERACTIVE = frozenset(
@@ -140,10 +172,29 @@ INTERACTIVE = frozenset(
 )
 """Payloads of dialogs and the like, of which Shipmate shows none."""
 
-COMMANDS = frozenset({
-    "start", "help", "new", "stop", "status", "stats", "history", "compact", "usage", "model", "jobs", "approve",
-    "deny", "undo", "resume", "fork", "whoami", "receipt", "forget",
-})  # fmt: skip
+COMMANDS = frozenset(
+    {
+        "start",
+        "help",
+        "new",
+        "stop",
+        "status",
+        "stats",
+        "history",
+        "compact",
+        "usage",
+        "model",
+        "jobs",
+        "approve",
+        "deny",
+        "undo",
+        "resume",
+        "fork",
+        "whoami",
+        "receipt",
+        "forget",
+    }
+)
 """In a channel, outside threads and without a mention, only `!` with one of these speaks to the bot."""
 
 

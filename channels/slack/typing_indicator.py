@@ -12,9 +12,16 @@ from bot.contracts.environment import Log
 from channels.slack import failures
 
 LINE = "is thinking…"
-_NEVER = frozenset({
-    "missing_scope", "not_allowed", "not_allowed_token_type", "not_authorized", "unknown_method", "access_denied",
-})  # fmt: skip
+_NEVER = frozenset(
+    {
+        "missing_scope",
+        "not_allowed",
+        "not_allowed_token_type",
+        "not_authorized",
+        "unknown_method",
+        "access_denied",
+    }
+)
 """Answers that will be the same next time: the app is no agent, has not the right, or Slack not the method."""
 
 

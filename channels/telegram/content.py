@@ -80,8 +80,13 @@ def _of(told: Any, how: Any, me: User) -> Origin:
             )
         case MessageOriginChannel(chat=chat, author_signature=author, message_id=post):
             return Origin(
-                how=how, name=line(author) or _title(chat), id=_id(chat.id), chat=_title(chat), message_id=_id(post), ts=ts
-            )  # fmt: skip
+                how=how,
+                name=line(author) or _title(chat),
+                id=_id(chat.id),
+                chat=_title(chat),
+                message_id=_id(post),
+                ts=ts,
+            )
     return Origin(how=how, ts=ts)
 
 
@@ -267,15 +272,47 @@ _KINDS: Mapping[str, Callable[[Json], list[str]]] = {
     "web_app_data": lambda found: [_word(found, "button_text"), _word(found, "data")],
 }
 """A venue has a location too, so it comes first."""
-_ENVELOPE = frozenset({
-    "author_signature", "business_connection_id", "caption_entities", "direct_messages_topic", "edit_date", "effect_id",
-    "entities", "external_reply", "forward_origin", "from_user", "guest_bot_caller_chat", "guest_bot_caller_user",
-    "guest_query_id", "has_media_spoiler", "has_protected_content", "is_automatic_forward", "is_from_offline",
-    "is_paid_post", "is_topic_message", "link_preview_options", "media_group_id", "message_thread_id", "paid_star_count",
-    "quote", "reply_markup", "reply_to_checklist_task_id", "reply_to_message", "reply_to_poll_option_id", "reply_to_story",
-    "sender_boost_count", "sender_business_bot", "sender_chat", "sender_tag", "show_caption_above_media",
-    "suggested_post_info", "via_bot", "_effective_attachment",
-})  # fmt: skip
+_ENVELOPE = frozenset(
+    {
+        "author_signature",
+        "business_connection_id",
+        "caption_entities",
+        "direct_messages_topic",
+        "edit_date",
+        "effect_id",
+        "entities",
+        "external_reply",
+        "forward_origin",
+        "from_user",
+        "guest_bot_caller_chat",
+        "guest_bot_caller_user",
+        "guest_query_id",
+        "has_media_spoiler",
+        "has_protected_content",
+        "is_automatic_forward",
+        "is_from_offline",
+        "is_paid_post",
+        "is_topic_message",
+        "link_preview_options",
+        "media_group_id",
+        "message_thread_id",
+        "paid_star_count",
+        "quote",
+        "reply_markup",
+        "reply_to_checklist_task_id",
+        "reply_to_message",
+        "reply_to_poll_option_id",
+        "reply_to_story",
+        "sender_boost_count",
+        "sender_business_bot",
+        "sender_chat",
+        "sender_tag",
+        "show_caption_above_media",
+        "suggested_post_info",
+        "via_bot",
+        "_effective_attachment",
+    }
+)
 """Fields of messages of every kind."""
 
 
