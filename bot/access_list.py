@@ -1,9 +1,9 @@
-"""What operators decide while the bot runs: `.ship/access.json`, shared between processes.
+"""Access decisions of operators while the bot runs: `.ship/access.json`, shared between processes.
 
     {"v": 1, "channels": {"telegram": {"allow": ["1"], "block": ["2"], "pending": {"3": 1800000000000}}}}
 
-`operators` of a channel are those who opened it by the link that Shipmate prints for who started it. `pending` holds those who asked and are not let in, with the time (ms) of their last try, and nothing of what
-they wrote.
+`operators` of a channel are people who opened the link that Shipmate prints for the user who started it. `pending`
+holds people who wrote and are not let in, with the time (ms) of their last try, and nothing of what they wrote.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PendingUser:
-    """Somebody who wrote to the bot and is not let in. `ts` in milliseconds."""
+    """A person who wrote to the bot and is not let in. `ts` in milliseconds."""
 
     channel: str
     user_id: str
@@ -56,8 +56,8 @@ class PendingUser:
 class AccessList:
     """The access list. Changes of other processes are seen within two seconds.
 
-    A file that cannot be read raises `errors.ConfigError` at first; later the last good state holds, so that
-    nobody who is blocked gets in by a torn file.
+    A file that cannot be read raises `errors.ConfigError` at first; later the last good state holds, so that a torn
+    file lets no blocked person in.
     """
 
     def __init__(self, path: Path, disk: Disk, clock: Clock) -> None:
@@ -78,13 +78,13 @@ class AccessList:
         return frozenset(self._of(channel).block)
 
     def operators(self) -> frozenset[str]:
-        """Those who became operators while it ran, as `channel:id`."""
+        """People who became operators while it ran, as `channel:id`."""
         self._look()
         channels = self._file.channels.items()
         return frozenset(f"{channel}:{user_id}" for channel, lists in channels for user_id in lists.operators)
 
     def pending(self) -> list[PendingUser]:
-        """Those who asked, newest first."""
+        """People who wrote and are not let in, newest first."""
         self._look()
         asked = [
             PendingUser(channel, user_id, ts)
@@ -195,8 +195,8 @@ class AccessList:
 
 
 class Operators(Collection[str]):
-    """Who may approve and use operators' commands, as `channel:id`: the `named` ones of ship.json, who started Shipmate,
-    and those who became one while it runs.
+    """Ids (`channel:id`) of people who may approve and use operators' commands: the `named` ones of ship.json, the user
+    who started Shipmate, and people who became one while it runs.
     """
 
     def __init__(self, named: frozenset[str], lists: AccessList) -> None:

@@ -218,7 +218,7 @@ async def _run(root: Path, stop: asyncio.Event, environment: Environment | None)
 
 
 def ready_line(gateway: Gateway) -> str:
-    """What `shipmate run` prints once everything is connected: names, then addresses."""
+    """The line that `shipmate run` prints once everything is connected: names, then addresses."""
     addresses = [address for channel in gateway.channels.values() for address in channel.addresses]
     if gateway.dashboard is not None:
         addresses.append(gateway.dashboard.address)

@@ -1,4 +1,4 @@
-"""Group commit: what piled up while the last batch was written goes out in one hop to one thread."""
+"""Group commit: items that piled up during the last batch are written in one hop to one thread."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ def _settle(future: asyncio.Future[R], result: R | errors.StorageError) -> None:
 
 
 def _heard(future: asyncio.Future[R]) -> None:
-    """A failure that nobody waits for is no complaint of the event loop: whoever works on the items tells of it."""
+    """Mark a failure as seen, so that the event loop does not log it: the worker on the items reports it."""
     if not future.cancelled():
         future.exception()

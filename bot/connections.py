@@ -1,8 +1,4 @@
-"""The HTTP servers' connections: how many there are, and how long one may take to say what it wants.
-
-All servers of the process share one limit. Where it is reached, the connection that has been quiet the longest makes room
-for the new one: a browser that asks at once is answered, however many hold a place without asking.
-"""
+"""Limits the connections of the HTTP servers: their number, and the time one may take for a request."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from aiohttp import web
 from bot.contracts.environment import Clock, Log
 
 HEAD_SECONDS = 10.0
-"""What a client gets for the head of a request, and a connection between two of them."""
+"""Seconds a client gets for the head of a request, and a connection between two of them."""
 BODY_SECONDS = 15.0
 _LOOK_SECONDS = 1.0
 _SAY_SECONDS = 60.0
@@ -157,7 +153,7 @@ class HttpServer:
 
     @property
     def streams(self) -> int:
-        """How many answers may go on for long, of all together."""
+        """Most long-lived answers at once, over all servers."""
         return self._connections.streams
 
     async def start(self, app: web.Application, host: str, port: int, *, grace: float) -> int:
@@ -219,8 +215,8 @@ class HttpServer:
 
 
 def _network(address: str) -> str:
-    """Whom an address stands for: a household has one IPv4 address, and 2^64 of IPv6; "" for this machine, where an address
-    tells nobody from anybody.
+    """The network of an address, as the unit of limits: one IPv4 address, or the /64 of IPv6; "" for this machine,
+    where an address tells no users apart.
     """
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])

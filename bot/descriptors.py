@@ -1,4 +1,4 @@
-"""How many files and connections the process may have open, and a few that are kept back for what has to be written."""
+"""Limit of open files and connections of the process, and a few descriptors in reserve for writes that must succeed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 65_536
 KEPT = 16
 """Descriptors that journal, archive and log get where there are no others."""
 _OTHERS = 256
-"""What channels, tools and files may need beside the connections of the two pages."""
+"""Descriptors for channels, tools and files beside the connections of the two pages."""
 _MOST_CONNECTIONS = 2_048
 
 
@@ -28,19 +28,19 @@ def raise_limit() -> None:
 
 
 def limit() -> int:
-    """How many the process may have open."""
+    """Most open descriptors of the process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if soft == resource.RLIM_INFINITY else soft
 
 
 def connections(open_files: int) -> int:
-    """How many connections of the pages go with a limit: at most half of what is left by everything else."""
+    """Most connections of the pages under a limit: half of what everything else leaves."""
     return max(8, min(_MOST_CONNECTIONS, (open_files - _OTHERS) // 2))
 
 
 class DescriptorReserve:
-    """Descriptors that are kept open for nothing, and given up one after the other where the process has no others. It is
-    the process's own, as its limit is; threads may share it.
+    """Idle descriptors, released one by one when the process has no others. The reserve belongs to the process, as its
+    limit does; threads may share it.
     """
 
     def __init__(self, count: int = KEPT) -> None:

@@ -1,4 +1,4 @@
-"""Room on the disk that is kept back, so that what is under way can be brought to its end on a disk that is full."""
+"""Disk space kept in reserve, so that work under way can finish on a full disk."""
 
 from __future__ import annotations
 

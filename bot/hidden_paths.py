@@ -1,5 +1,5 @@
-"""What of a project does not exist for the model: not for its tools, not for what is attached or included; and what becomes of
-such names where a command makes them.
+"""Paths of a project that are hidden from the model: from its tools, from attachments and includes. Such names that a
+command creates are set aside.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _NOT_SEEN = re.compile(
 
 
 def is_hidden(part: str) -> bool:
-    """Whether a name is one of `.ship`, `.git`, `ship.json` and `.env*`, in any case, in any form of its letters, and with
-    signs in it that are not seen.
+    """True for `.ship`, `.git`, `ship.json` and `.env*`, in any case, in any form of their letters, and with invisible
+    signs in them.
     """
     name = part if part.isascii() else _folded(part)
     name = name.casefold()
@@ -37,21 +37,21 @@ def _folded(part: str) -> str:
 
 
 def any_hidden(parts: Iterable[str]) -> bool:
-    """Whether a path with these parts is or leads through something that does not exist."""
+    """True if a path with these parts is hidden, or leads through a hidden folder."""
     return any(map(is_hidden, parts))
 
 
 def hidden(root: Path, path: Path) -> bool:
-    """Whether a resolved path does not exist here: outside of the resolved root, or hidden by one of its parts."""
+    """True if a resolved path is outside of the resolved root, or hidden by one of its parts."""
     return not path.is_relative_to(root) or any_hidden(path.relative_to(root).parts)
 
 
 HiddenNames = Mapping[str, str | None]
-"""What of ours is in a folder by name: where a link leads, None for what is none."""
+"""Hidden names in a folder, each with the target of its link; None for what is no link."""
 
 
 def hidden_names(root: Path) -> HiddenNames:
-    """What of ours is in the project's folder itself."""
+    """The hidden names in the project's folder itself."""
     return {path.name: _leads(path) for path in root.iterdir() if is_hidden(path.name)}
 
 
@@ -63,8 +63,8 @@ def _leads(path: Path) -> str | None:
 
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
-    """Give another name to what has one of ours and is not known: a command must not give us settings or secrets of its
-    making. A link, which no wall can cover, is put back as it was. Returns the new names by the old ones.
+    """Rename hidden names that a command has created or changed: a command must not give us settings or secrets of its
+    own.
     """
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):

@@ -1,4 +1,4 @@
-"""What is found out once about objects that are used again and again."""
+"""Caches what is computed of an object, by the object's identity."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ Made = TypeVar("Made")
 
 
 class IdentityCache(Generic[Of, Made]):
-    """What `make` says of an object, asked once for each of the last few objects. They are told apart by identity: none may
-    be changed afterwards. What `make` raises is raised, and is not remembered.
+    """The result of `make` for each of the last few objects. Objects are told apart by identity and must not change
+    afterwards. An exception of `make` is raised, and not cached.
     """
 
     def __init__(self, make: Callable[[Of], Made], *, most: int = 8) -> None:

@@ -1,4 +1,4 @@
-"""One process on one `.ship` and on one token: locks that end with the process, and the pid of whoever holds them."""
+"""Locks that allow one process per `.ship` and per token. They end with the process and name the pid of their holder."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _locked(home: Path) -> Iterator[None]:
 
 
 def is_held(home: Path) -> bool:
-    """Whether another process holds `.ship` now. A folder that does not exist stays that way."""
+    """True if another process holds `.ship` now. A missing folder stays missing."""
     if not (home / LOCK).exists():
         return False
     try:

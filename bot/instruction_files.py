@@ -1,6 +1,7 @@
-"""Which files of a project tell the model what to do: those named so, and whatever they include or link to, and so on.
+"""Finds the files of a project that instruct the model: by name, and by inclusion or link from such files,
+transitively.
 
-Nothing here asks for more than names and text. Names are compared folded, so that case and form of letters open no door.
+Only names and text are read. Names are compared folded, so that case and form of letters open no door.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ Parts = tuple[str, ...]
 
 
 class TrustState(enum.Enum):
-    """Whether what a file says holds; where not, whether commands may still not change it."""
+    """Trust in a file's text: followed; not followed and closed to commands (`KEPT`); not followed and open to them
+    (`LOOSE`).
+    """
 
     FOLLOWED = "followed"
     KEPT = "kept"
@@ -47,7 +50,7 @@ class TrustState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What a file says, as a hash, when it was saved, and whether it is read as an instruction, not only linked to."""
+    """The hash of a file's text, the time it was saved, and whether it is read as an instruction or only linked to."""
 
     digest: str
     saved: int
@@ -64,16 +67,16 @@ class InstructionFileSet:
     paths: frozenset[Parts] = frozenset()
     nodes: frozenset[tuple[int, int]] = frozenset()
     linked: frozenset[tuple[int, int]] = frozenset()
-    """Those of the nodes that have other names too."""
+    """Nodes with other names too (hard links)."""
     files: tuple[str, ...] = ()
-    """Those that are there in the project, behind every link, and not loose."""
+    """Files that exist in the project, behind every link, and are not loose."""
     said: Mapping[Path, FileVersion] = field(default_factory=dict)
     """By the name under which each is read."""
     cut: bool = False
     """There is more than was looked at."""
 
     def holds(self, path: Path) -> bool:
-        """Whether a path is one of them, by any of its names. Blocking."""
+        """True if a path is one of them, by any of its names. Blocking."""
         if not self.paths.isdisjoint({_parts(path), _parts(Path(os.path.realpath(path)))}):
             return True
         found = _stat(path)
@@ -86,8 +89,8 @@ def find_instruction_files(
     skills: Iterable[Path] = (),
     judge: Judge = lambda _name, _said: TrustState.FOLLOWED,
 ) -> InstructionFileSet:
-    """Those of a project; `more` are files elsewhere that instruct too, `skills` folders of skills. What does not hold names
-    nothing that does. Blocking.
+    """The instruction files of a project; `more` are instruction files elsewhere, `skills` folders of skills. A file
+    that is not followed adds no further ones. Blocking.
     """
     real = Path(os.path.realpath(root))
     begin, cut = _begin(real)
@@ -131,7 +134,9 @@ def find_instruction_files(
 
 
 def _named(root: Path, path: Path, raw: bytes) -> Iterator[tuple[Path, bool]]:
-    """What a file names in the project, and whether it includes it. What is outside cannot be written from a chat."""
+    """Files in the project that a file names, each with True where it is included. Files outside cannot be written from
+    a chat.
+    """
     folder = root if hidden(root, path.parent) else path.parent
     for named, included in _targets(raw):
         target = folder / named
@@ -178,7 +183,7 @@ def _begin(root: Path) -> tuple[list[Path], bool]:
 
 
 def _ours(folder: Path) -> bool:
-    """Whether what is in a folder that cannot be listed can be read by name, now or by a mode that a command could set."""
+    """True if entries of an unlistable folder can be read by name, now or after a command changes its mode."""
     try:
         if folder.stat().st_uid == os.geteuid():
             return True
@@ -212,7 +217,7 @@ def _look(path: Path) -> tuple[os.stat_result, bytes] | None:
 
 
 def _targets(raw: bytes) -> Iterator[tuple[str, bool]]:
-    """What a file includes or links to, as it names it, and whether it is included."""
+    """The names that a file includes or links to, each with True where it is included."""
     words = prose(raw[:LARGEST])
     for line in words.splitlines():
         if (included := INCLUDE.fullmatch(line)) is not None:

@@ -1,4 +1,4 @@
-"""A gateway's life: everything connected at its start, drained and closed at its end."""
+"""The life of a gateway: connect at the start, serve, drain and close at the end."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from bot.tools.mcp.servers import McpServers
 
 PAUSE_SECONDS = 1.0
 DRAIN_SECONDS = 4.5
-"""What running turns get at a stop, before they are cut short."""
+"""Seconds running turns get at a stop, before they are cut short."""
 FLUSH_SECONDS = 0.5
 CLOSE_SECONDS = 1.5
 JOURNAL_SECONDS = 0.5
 """With the second that cutting turns short may take: nine seconds in all."""
 CHECK_SECONDS = 5.0
-"""How long a start waits for a provider that is slow to say whether the key is good."""
+"""Most seconds a start waits for the provider's verdict on the key."""
 LONGEST_RETRY = 30.0
 KEEP_LEARNED_SECONDS = 60.0
 KEEP_DESCRIPTORS_SECONDS = 30.0
@@ -59,14 +59,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What lies outside of the process, as everything inside sees it."""
+    """The outside of the process: clock, disk, ids, randomness, and wrappers of journal and channels."""
 
     clock: Clock = field(default_factory=SystemClock)
     disk: Disk = field(default_factory=SystemDisk)
     ids: Ids = field(default_factory=UlidSource)
     rng: random.Random = field(default_factory=random.SystemRandom)
     journal: Callable[[Journal], Journal] = lambda made: made
-    """What everything inside gets for the journal that was made."""
+    """Wraps the journal that everything inside uses."""
     channel: Callable[[Channel], Channel] = lambda made: made
     """The same for each channel."""
     pace: float = 1.0
@@ -103,7 +103,7 @@ class Gateway:
     dashboard: Dashboard | None = None
 
     def parts(self) -> dict[str, PartHealth]:
-        """How each part is, for `/readyz`."""
+        """The health of each part, for `/readyz`."""
         now = self.environment.clock.now()
 
         def ago(then: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What is looked at and tidied while a gateway runs."""
+"""Periodic checks and clean-ups of a running gateway."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Resumes(Protocol):
 
 
 class MaintenanceJobs:
-    """The chores of one process, which is `holder`. What several processes share is tidied by one of them at a time:
-    whoever has its lease in the journal.
+    """The maintenance jobs of one process, which is `holder`. Clean-ups of shared data are done by one process at a
+    time, the one with the lease in the journal.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class MaintenanceJobs:
         ]
 
     async def look_at_the_disk(self) -> None:
-        """A disk that is full is told, also where nobody writes; what waited goes on once there is room."""
+        """Report a full disk, even without a write; resume waiting work once there is room."""
         if await asyncio.to_thread(self._reserve.look):
             self._lanes.resume()
         if trouble := self._reserve.trouble:
@@ -121,7 +121,7 @@ class MaintenanceJobs:
             self._reports.end("disk", "The disk has room again. I take in messages as before.")
 
     async def probe(self) -> None:
-        """A journal in trouble is tried again, so that its recovery is seen though nobody writes."""
+        """Probe a journal in trouble, so that its recovery is seen without traffic."""
         if self._journal.health():
             await self._journal.probe()
         if self._reserve.trouble:
@@ -137,7 +137,7 @@ class MaintenanceJobs:
             self._reports.end("journal", "The journal can be written again. I take in messages as before.")
 
     async def ask(self) -> None:
-        """A model that was away is asked again, so that its return is seen though nobody writes."""
+        """Ask a model that was away, so that its return is seen without traffic."""
         before = self._model.trouble
         await self._model.look()
         if before and self._model.trouble:
@@ -151,7 +151,7 @@ class MaintenanceJobs:
             self._reports.end("model", "The language model answers again.")
 
     async def look_after_servers(self) -> None:
-        """What stays away longer than a restart takes is told."""
+        """Report MCP servers that stay away longer than a restart takes."""
         for name, trouble in self._servers.lasting(AWAY_SECONDS).items():
             if trouble:
                 self._reports.begin(

@@ -1,4 +1,4 @@
-"""Any object as a JSON value of bounded size, with a placeholder for whatever does not fit or says nothing."""
+"""Converts any object to a JSON value of bounded size; a placeholder stands for values that do not fit or say nothing."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ to_camel = lru_cache(maxsize=4_096)(
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of a value is looked at. `values` counts everything in it; strings longer than `characters` are cut
-    (None: they are shared as they are). `null` stands for None.
+    """Limits of the conversion. `values` counts everything in the object; strings longer than `characters` are cut
+    (None: shared uncut). `null` replaces None.
     """
 
     depth: int = 3
@@ -228,7 +228,7 @@ _LEAVES: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (
 
 
 def _leaf(value: Any) -> str | None:
-    """What has no parts, in words; None for a container."""
+    """A value without parts, in words; None for a container."""
     if isinstance(value, dict | list | tuple):
         return None
     for kinds, words in _LEAVES:

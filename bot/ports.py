@@ -1,4 +1,4 @@
-"""Who holds a port, and whose the other end of a connection is, where the machine tells (Linux, through /proc)."""
+"""Finds the owner of a port and the user at the other end of a connection (Linux, through /proc and netlink)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that people put in a folder, read without waiting for anybody and without touching a device."""
+"""Reads files that people put in a folder, without blocking on a pipe and without touching a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory the process takes, and what goes when it is too much."""
+"""Keeps the process's memory under a limit: drops caches near it, refuses files above it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def resident(statm: Path = _STATM) -> int | None:
 
 
 def _darwin(library: Any = None) -> int | None:
-    """What macOS says. (`getrusage` knows the peak alone, which never falls.)"""
+    """Resident bytes on macOS. (`getrusage` knows only the peak, which never falls.)"""
     buffer = ctypes.create_string_buffer(_TASK_INFO_SIZE)
     try:
         ask = (library or ctypes.CDLL(None)).proc_pidinfo
@@ -51,10 +51,10 @@ def _darwin(library: Any = None) -> int | None:
 
 
 class GarbageCollector:
-    """Full collections, as long as they stop nobody for long.
+    """Runs full garbage collections while they are short.
 
-    They run where they are asked for, on the event loop: what they finalise belongs to it, and on another thread
-    they would hold the interpreter all the same. The time of each, the interpreter's own included, is taken.
+    They run on the event loop, where they are requested: finalisers belong to it, and another thread would hold the
+    interpreter all the same. The time of each collection is measured, the interpreter's own included.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -110,14 +110,14 @@ def one_heap() -> bool:
 
 
 class TroubleReporter(Protocol):
-    """Who is told of spells of trouble (`bot.gateway.operations.alerts.OperatorAlerts`)."""
+    """Receives spells of trouble (`bot.gateway.operations.alerts.OperatorAlerts`)."""
 
     def begin(self, subject: str, words: str) -> bool: ...
     def end(self, subject: str, words: str) -> bool: ...
 
 
 class Cache(Protocol):
-    """What takes memory and can be had again (`bot.agent.pool.AgentPool`)."""
+    """Memory that can be released and rebuilt (`bot.agent.pool.AgentPool`)."""
 
     def shrink(self) -> None: ...
 

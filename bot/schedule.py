@@ -1,7 +1,7 @@
-"""The clock of housekeeping: APScheduler calls, what it calls decides.
+"""Runs periodic jobs with APScheduler.
 
-APScheduler 3 skips a job that is late by more than a second, silently; here a late job runs once, however late. It
-goes by the time of day: where a clock is set back, it would wait until that time has come again.
+APScheduler 3 skips a job that is late by more than a second, silently; here a late job runs once, however late. It goes
+by the time of day: where a clock is set back, it would wait until that time has come again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SLACK = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """Something to be done every `seconds`. What it raises is logged; the next time comes all the same."""
+    """A job that runs every `seconds`. An exception is logged; the next run comes all the same."""
 
     name: str
     seconds: float
@@ -31,7 +31,7 @@ class PeriodicJob:
 
 
 class PeriodicScheduler:
-    """Runs chores while the gateway runs."""
+    """Runs periodic jobs while the gateway runs."""
 
     def __init__(self, chores: list[PeriodicJob], log: Log) -> None:
         self._log = log
@@ -58,7 +58,7 @@ class PeriodicScheduler:
             self._scheduler.shutdown(wait=False)
 
     def _watch(self) -> None:
-        """A chore whose next time is further away than it can be: the clock was set back meanwhile."""
+        """Pull in jobs whose next run is too far away: the clock was set back meanwhile."""
         now = datetime.now(UTC)  # noqa: TID251 - the clock that APScheduler goes by
         for job in self._scheduler.get_jobs():
             latest = now + job.trigger.interval

@@ -1,4 +1,6 @@
-"""SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0. SIGHUP ends nothing."""
+"""Handles SIGTERM and SIGINT: at whatever moment they come, the process ends within ten seconds, with 0. SIGHUP is
+ignored.
+"""
 
 from __future__ import annotations
 

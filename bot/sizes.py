@@ -1,4 +1,4 @@
-"""How much values take, and how what there is room for is shared out."""
+"""Estimates the memory of values, and shares out a limited room fairly."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def size_of(value: Any) -> int:
 
 
 def fair_cap(loads: Sequence[int], room: int) -> int | None:
-    """What each may weigh at the most so that together they weigh `room`: the largest give first, the small stay as
-    they are. None where all fit.
+    """The most that each load may keep so that all together fit into `room`: the largest are cut first, the small stay
+    as they are. None where all fit.
     """
     if sum(loads) <= room:
         return None

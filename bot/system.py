@@ -1,4 +1,4 @@
-"""The real outside: clock, disk and ids. Everything else gets them injected."""
+"""The real clock, disk and ids. Other modules get them injected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.descriptors import RESERVE
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _DRAWN = 64
-"""How many ids' randomness is drawn at once: each question to the system may lose the interpreter to a thread."""
+"""Ids whose randomness is drawn at once: each system call may lose the interpreter to a thread."""
 
 
 class SystemClock:
@@ -102,7 +102,7 @@ class SystemFile:
 
 
 def read_link(path: str) -> str | None:
-    """What a symbolic link points to; None where there is none that could be followed."""
+    """The target of a symbolic link; None where there is none that could be followed."""
     try:
         return os.readlink(path)  # noqa: PTH115 - the text itself, which a Path would normalise
     except OSError:

@@ -1,8 +1,8 @@
-"""The tags by which Shipmate speaks to the model. They are written and read here alone.
+"""Writes and reads the tags by which Shipmate speaks to the model.
 
-A message that Shipmate writes begins with a tag. Its nonce is drawn after all words in the message were said, so nobody who
-said them knew it, and it stands in all tags of that message. What looks like a tag and has another nonce, or none, is
-somebody's text. Messages of earlier versions have no nonces.
+A message that Shipmate writes begins with a tag. Its nonce stands in all tags of that message and is drawn after all
+words in it were said, so no author of those words knew it. Text that looks like a tag and has another nonce, or none,
+is a person's text. Messages of earlier versions have no nonces.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Tag:
 
 
 def nonce(unique: str) -> str:
-    """The nonce that is made of an id which nobody has seen, nor will."""
+    """The nonce made of an id that no author has seen."""
     return hashlib.sha256(unique.encode()).hexdigest()[:8]
 
 
@@ -94,7 +94,7 @@ def harmless(words: str) -> str:
 
 
 def read(text: object) -> Tag | None:
-    """The tag that a text is, whoever wrote it; None where it is none."""
+    """The tag that a text is, by whatever author; None where it is none."""
     if not isinstance(text, str) or not text.startswith("<"):
         return None
     found = _SHAPE.fullmatch(text)
@@ -121,7 +121,7 @@ def begins(message: Message, name: str) -> Tag | None:
 
 
 def facts(message: Message) -> Json:
-    """What the gateway says of a person's message; {} of any other."""
+    """The gateway's facts of a person's message; {} for any other."""
     first = begins(message, CONTEXT)
     found = first.json if first is not None else None
     return found if isinstance(found, dict) else {}

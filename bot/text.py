@@ -1,4 +1,4 @@
-"""Text as people write it: graphemes, widths, sizes and safe cutting, in every script."""
+"""Text as people write it, in every script: graphemes, widths, sizes and safe cutting."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _FENCE = regex.compile(r"^ {0,3}(```+|~~~+)[ \t]*([^\s`]*)[^\n]*$", regex.MULTIL
 _SENTENCE_END = regex.compile(r"[.!?。！？؟।]['\"”’」』)]*(?:\s|(?<=[。！？」』]))")
 
 REACH = 1_024
-"""How many characters before a place are looked at to say whether a grapheme ends there."""
+"""Characters before a place that are looked at to find the border of a grapheme."""
 FENCE_ROOM = 48
 """Characters kept free in a part so that a code fence can be closed in it and opened in the next."""
 
 
 def clean(text: str) -> str:
-    """What UTF-8 can carry: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
+    """The text in characters that UTF-8 can carry: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
     if text.isascii():
         return text
     # Asked of every string that is written: a regex search would let go of the interpreter and wait to get it back.
@@ -141,13 +141,13 @@ def real_host(label: str, url: str) -> str | None:
 
 
 def _within(host: str, named: str) -> bool:
-    """Whether a host is the one that is named, or one inside of it."""
+    """True if a host is the named one, or inside of it."""
     named = named.removeprefix("www.")
     return host in {named, f"www.{named}"} or host.endswith(f".{named}")
 
 
 def _looks_alike(host: str) -> bool:
-    """Whether a host, as it is shown, can be taken for one in Latin letters."""
+    """True if a host, as it is shown, can be mistaken for one in Latin letters."""
     top = host.rpartition(".")[2]
     # Where its end is written in the same letters, nobody takes it for another one.
     return top.isascii() and not top.startswith("xn--") and _ALIKE.search(_written(host)) is not None
@@ -170,7 +170,7 @@ def utf16_len(text: str) -> int:
 
 
 def graphemes(text: str) -> list[str]:
-    """What a reader sees as single characters."""
+    """The characters that a reader sees."""
     return _GRAPHEME.findall(text)
 
 

@@ -1,8 +1,10 @@
-"""Which instruction files hold: what a command has made or changed says nothing until a person has taken it over.
+"""Decides which versions of instruction files are followed: one that a command made or changed is not, until a person
+has accepted it.
 
-A name holds with the words that stood there when the first of the commands began that run now. What else is found under a
-name that instructs, when a command ends or at the start after a kill, waits: until an operator has had it written by a file
-tool, or somebody saves it outside of Shipmate. Walls do not matter here, nor how many commands run. Everything is blocking.
+The version from before the first of the running commands stays in force. Another version found under an instructing
+name, when a command ends or at the start after a kill, waits until an operator has it written by a file tool, or a
+person saves it outside of Shipmate. This does not depend on isolation, nor on the number of commands. Everything is
+blocking.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _V, _KNOWN, _WAITING, _MET = "v", "known", "waiting", "met"
 
 @dataclass(frozen=True, slots=True)
 class _UnvettedVersion:
-    """What waits under a name, and whether something else held there before: then commands still do not change it."""
+    """A version that waits under a name. `kept`: another version was in force before, so commands still cannot change
+    it.
+    """
 
     digest: str
     saved: int
@@ -57,9 +61,7 @@ class _State:
     """While commands run: what held when they began, as hashes by name."""
     waiting: _Waits = field(default_factory=dict)
     met: frozenset[str] | None = None
-    """Where there was more than could be looked at after a command: the names that were, or that were written since. No other
-    one holds.
-    """
+    """The names known or written since, after a command left more than could be looked at; no other one is followed."""
 
     def waits(self, name: str, said: FileVersion) -> _UnvettedVersion | None:
         return next((one for one in self.waiting.get(name, ()) if one.fits(said)), None)
@@ -126,8 +128,8 @@ class Vetting:
             return self._compare(last=last) if self._state.known is not None else []
 
     def read(self, path: Path, look: Callable[[], tuple[bytes, int]]) -> bytes:
-        """What a file says, read under this name by `look`, which gives its bytes and when it was saved. Raises `NotVetted`, and
-        what `look` raises.
+        """The text of a file, read under this name by `look`, which gives its bytes and save time. Raises `NotVetted`,
+        and what `look` raises.
         """
         while True:
             changes = self.changes
@@ -137,7 +139,9 @@ class Vetting:
                 return raw
 
     def hold(self, path: Path, raw: bytes, saved: int) -> None:
-        """Whether what was read under this name holds. Raises `NotVetted`; says nothing where `changes` was another one before."""
+        """Raises `NotVetted` unless this version of the file is followed. Not reliable if `changes` was another one
+        before the read.
+        """
         with self._ready():
             standing = self._standing(self._state, path, FileVersion(digest(raw), saved, read=True))
         if standing is not TrustState.FOLLOWED:
@@ -228,7 +232,7 @@ class Vetting:
         return state.standing(self._name(path), said)
 
     def _reached(self, path: Path) -> bool:
-        """Whether a command could have made this name, or a folder on the way to it: a link to where none comes."""
+        """True if a command could have made this name, or a folder on the way to it: a link to where none comes."""
         path = Path(os.path.normpath(path))
         places = (Path(os.path.realpath(one.parent)) / one.name for one in (path, *path.parents) if one.name)
         return any(one != self._root and not hidden(self._root, one) for one in places)
@@ -288,8 +292,8 @@ class Vetting:
             self._compare(last=True)
 
     def _name(self, path: Path) -> str:
-        """What a name is kept as: from the project's folder on, in any case and form of letters. Its `..` stay, which mean
-        another place behind a link.
+        """The key of a name: from the project's folder on, folded. Its `..` stay, since behind a link they mean another
+        place.
         """
         if path.is_relative_to(self._given):
             path = self._root / path.relative_to(self._given)
@@ -301,7 +305,7 @@ class Vetting:
 
 
 class NotVetted(errors.ShipmateError):
-    """An instruction file that a command has made or changed, and nobody taken over."""
+    """An instruction file was made or changed by a command, and no person has accepted it."""
 
 
 def _added(waiting: _Waits, name: str, one: _UnvettedVersion) -> dict[str, frozenset[_UnvettedVersion]]:

@@ -36,7 +36,7 @@ class PriorReply:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What the gateway asks the agent to do. `inbound` and `reply` are None where no chat caused the turn."""
+    """A turn for the agent. `inbound` and `reply` are None where no chat caused it."""
 
     request_id: str
     chat_key: ChatKey
@@ -44,11 +44,11 @@ class TurnRequest:
     context: tuple[Quoted, ...] = ()
     reply: Reply | None = None
     also: tuple[Inbound, ...] = ()
-    """What else belongs to this turn from its beginning: the rest of a burst, in order."""
+    """The other messages of the turn from its beginning: the rest of a burst, in order."""
     prompt: str = ""
     """The text of a turn that no chat caused."""
     begun: tuple[PriorReply, ...] = ()
-    """What this turn has said already where a crash cut it off, in order."""
+    """Replies that this turn began before a crash cut it off, in order."""
     written: Callable[[], Sequence[str]] = tuple
     """The ids in the outbox of what `reply` was given since then, in order, whatever became of it."""
     preview: Callable[[Callable[[], str]], None] | None = None
@@ -57,7 +57,7 @@ class TurnRequest:
     take the place of those before.
     """
     files: Callable[[Inbound], Awaitable[Sequence[SeenFile]]] | None = None
-    """What became of the files of a message of this turn, in their order; asked again, it says the same."""
+    """Results for the files of a message of this turn, in their order; asked again, it gives the same."""
     take_more: Callable[[], list[Inbound]] | None = None
     """Takes what the same person has sent since the turn began; what is taken belongs to this turn."""
 
@@ -111,10 +111,10 @@ class Agent(Protocol):
         ...
 
     async def stats(self, chat_key: ChatKey) -> Json:
-        """What a chat has come to since its beginning, over restarts and `reset`, for `/stats`: `turns`, `epochs`
-        (changes of the view), `calls` of the model, `inputTokens` (neither read from a cache nor written to it),
-        `cacheReadTokens`, `cacheWriteTokens`, `outputTokens`, `costUsd` without the `unpriced` calls. And what is
-        kept now: `messages`, `tokens` (estimated), of these `maskedTokens` that are not shown to the model.
+        """Totals of a chat since its beginning, over restarts and `reset`, for `/stats`: `turns`, `epochs` (changes of
+        the view), `calls` of the model, `inputTokens` (neither read from a cache nor written to it),
+        `cacheReadTokens`, `cacheWriteTokens`, `outputTokens`, `costUsd` without the `unpriced` calls. And its
+        present state: `messages`, `tokens` (estimated), of these `maskedTokens` that are not shown to the model.
         """
         ...
 
@@ -158,9 +158,9 @@ class Agent(Protocol):
         ...
 
     async def describe(self, chat_key: ChatKey) -> Json:
-        """Facts for `/status` and `/model`: `model` (which answers), `chosen` (for this chat, or ship.json's), `default`
-        (ship.json's), `window` (tokens of a request) and `price` (US dollars for a million tokens read and written),
-        both None where nobody knows; `messages`, `maxMessages`.
+        """Facts for `/status` and `/model`: `model` (which answers), `chosen` (for this chat, or ship.json's),
+        `default` (ship.json's), `window` (tokens of a request) and `price` (US dollars for a million tokens read and
+        written), both None where unknown; `messages`, `maxMessages`.
         """
         ...
 

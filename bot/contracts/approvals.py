@@ -13,11 +13,11 @@ Scope = Literal["once", "chat", "always"]
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What a person is asked to allow. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
-    nothing else. `shown` says exactly what will run, without secrets; `why` is the reason for asking, `rule` the rule
-    behind it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
-    themselves. `lasting`: what was allowed before for longer counts. `own`: it concerns nobody but this person, so that
-    operators elsewhere are not shown it.
+    """A request for a person's approval. `fingerprint` is the hash of tool, arguments and folder: an approval holds for
+    nothing else. `shown` says exactly what will run, without secrets; `why` is the reason for asking, `rule` the
+    rule behind it. `user_id` is the person whom it is for; `granted`: a rule gives them this, so they may decide
+    themselves. `lasting`: an earlier lasting approval counts. `own`: it concerns this person alone, so operators
+    elsewhere are not shown it.
     """
 
     request_id: str
@@ -37,7 +37,9 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the waiting ended; `nobody` and `unattended` (in a job) without any. `by` is who decided, as `channel:id`, "" where nobody did."""
+    """The end of a wait for approval; `nobody` and `unattended` (in a job): no wait took place. `by` is the person who
+    decided, as `channel:id`, "" without one.
+    """
 
     ended: Ended
     by: str = ""
@@ -57,8 +59,9 @@ class ApprovalRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A question that waits in a chat: the name of its approval, the id (of its outbox row) and words of its message, when it
-    was asked (ms), and which of `once chat always deny` whoever looks may answer, "" where they may not decide.
+    """A question that waits in a chat: the name of its approval, the id (of its outbox row) and words of its message,
+    the time it was asked (ms), and which of `once chat always deny` the viewer may press, "" where they may not
+    decide.
     """
 
     name: str
@@ -69,10 +72,10 @@ class OpenQuestion:
 
 
 class ApprovalBook(Protocol):
-    """What people were asked to allow, and what they decided, across restarts."""
+    """Approval requests and their verdicts, kept across restarts."""
 
     async def ask(self, name: str, asked: Approval) -> ApprovalRecord:
-        """Write a question under this id; where the same call was asked about before, what is on file of that."""
+        """Write a question under this id; for a call that was asked about before, return the record on file."""
         ...
 
     async def settle(self, name: str, verdict: Verdict) -> bool:
@@ -93,7 +96,8 @@ class Approvals(Protocol):
     """Asks people before something is done (`bot.gateway.approvals`)."""
 
     async def decide(self, asked: Approval) -> Verdict:
-        """Ask, and wait for whoever may decide. Asked again after a restart, it goes on waiting for the same decision.
+        """Ask, and wait for a person who may decide. Asked again after a restart, it goes on waiting for the same
+        decision.
 
         Raises `errors.StorageError` where it cannot be written down.
         """
@@ -101,7 +105,7 @@ class Approvals(Protocol):
 
 
 class Unattended:
-    """Where there is nobody to ask."""
+    """Denies: there is no person to ask."""
 
     async def decide(self, _: Approval) -> Verdict:
         return Verdict("nobody")

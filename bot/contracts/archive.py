@@ -27,8 +27,8 @@ class ArchiveLine(Frozen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowed:
-    """Which lines of the archive are wanted, and how many. `keyword` is literal text, any case; `before` is exclusive,
-    `after` inclusive (milliseconds); `offset` counts matches, after `skip` has been applied.
+    """Filter and page of archive lines. `keyword` is literal text, any case; `before` is exclusive, `after` inclusive
+    (milliseconds); `offset` counts matches, after `skip` has been applied.
     """
 
     limit: int = 30
@@ -64,7 +64,7 @@ class HistoryPage:
 
 
 class Archive(Protocol):
-    """What was said, on disk (`bot.history.archive.ChatStore`)."""
+    """Lines of conversations on disk (`bot.history.archive.ChatStore`)."""
 
     async def append(self, line: ArchiveLine, *, hurry: bool = True) -> None:
         """Write one line; returns once it is on disk. Raises `errors.StorageError`; the line is then kept

@@ -90,8 +90,8 @@ class Artifacts(Protocol):
         ...
 
     async def made(self, chat_key: ChatKey, requests: Collection[str]) -> dict[str, list[tuple[str, str]]]:
-        """What is kept of these turns of a chat: ids with the names of the tools, the oldest first, by requestId. Raises
-        `errors.StorageError`.
+        """The artifacts of these turns of a chat: ids with the names of the tools, the oldest first, by requestId.
+        Raises `errors.StorageError`.
         """
         ...
 

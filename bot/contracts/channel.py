@@ -1,4 +1,6 @@
-"""A platform adapter, its manifest, and the door it hands messages to."""
+"""The port of platform adapters: `Channel` and its optional abilities, its manifest, and the intake that takes its
+messages.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class Intake(Protocol):
         ...
 
     async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
-        """What waits for a decision in a conversation, as this person sees it. Raises `errors.StorageError`."""
+        """Open approval questions of a conversation, as this person sees them. Raises `errors.StorageError`."""
         ...
 
 
@@ -119,7 +121,7 @@ class HttpServer(Protocol):
 
     @property
     def streams(self) -> int:
-        """How many answers may go on for long, of all together."""
+        """Most long-lived answers at once, over all servers."""
         ...
 
     async def start(self, app: Any, host: str, port: int, *, grace: float) -> int:
@@ -146,7 +148,7 @@ class ChannelSettings(BaseModel):
 
 @runtime_checkable
 class Edits(Protocol):
-    """What a `Channel` may have beside its duties: changing a message of its own."""
+    """Optional ability of a `Channel`: changes messages of its own."""
 
     async def edit(self, message: Outbound, message_id: str) -> None:
         """Show `message` in the place of what `send` created as `message_id`. The same edit again changes nothing.
@@ -158,7 +160,7 @@ class Edits(Protocol):
 
 @runtime_checkable
 class Invites(Protocol):
-    """What a `Channel` may have beside its duties: a link that makes whoever opens it an operator, once."""
+    """Optional ability of a `Channel`: a link that makes the person who opens it an operator, once."""
 
     async def invite(self) -> str:
         """A new link, once the channel has been started. It is for the output of the command alone: no log, no file."""
@@ -167,11 +169,12 @@ class Invites(Protocol):
 
 @runtime_checkable
 class Files(Protocol):
-    """What a `Channel` may have beside its duties: giving the files that came with messages."""
+    """Optional ability of a `Channel`: fetches files of messages."""
 
     def fetch(self, attachment: Attachment, *, most: int) -> AsyncGenerator[bytes]:
-        """The bytes of a file in pieces of `FILE_PIECE` at the most. The next is read only once it is asked for; whoever
-        wants no more closes it. Of a larger file the first `most` bytes come, however large it says it is.
+        """The bytes of a file in pieces of `FILE_PIECE` at the most. A piece is read only when it is asked for; a
+        caller that wants no more closes the generator. Of a larger file the first `most` bytes come, however large
+        it says it is.
 
         Raises `errors.FileTooLarge` after those, `errors.FileGone` or `errors.FileUnreachable`.
         """
@@ -186,7 +189,7 @@ class Streaming(BaseModel):
     )
 
     enabled: bool = True
-    """Whether an answer is shown while it is being written, and what long work has come to."""
+    """Show an answer while it is being written, and the progress of long work."""
     after_ms: int = Field(default=1_000, ge=0, le=60_000)
     """An answer that is complete so many milliseconds after its first words is shown at once, and whole."""
 
@@ -201,8 +204,8 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class EditPace:
-    """How often messages may be changed for show: in each chat every so many seconds (`every`), and of the whole bot as
-    `total` allows, beside what each chat and the bot may send at all.
+    """Rate of edits for show: one in each chat every so many seconds (`every`), and of the whole bot as `total` allows,
+    beside the rate of sends.
     """
 
     every: Mapping[ChatType, float]
@@ -219,12 +222,12 @@ def _no_server() -> HttpServer:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDeps:
-    """What a channel is built with. `home` is the `.ship` folder, `root` the project root; `name` and `model`
-    say who answers, where a channel can show it ("" where that is not known). `holder` (blocking) gives the pid of
-    the process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user
-    whose program is at the far end of a connection from this machine (near end first, each as host and port), None
-    where that cannot be seen. `operators` are those of now; `appoint` makes a person of a channel one of them, and
-    raises `errors.StorageError`. `serve` gives a server of pages. `pace` is how many seconds of the network one second of
+    """Collaborators of a channel. `home` is the `.ship` folder, `root` the project root; `name` and `model` name the
+    bot and its model, where a channel can show them ("" where unknown). `holder` (blocking) gives the pid of the
+    process that listens on a port of this machine, None where it cannot be seen; `user_of` (blocking) the user whose
+    program is at the far end of a connection from this machine (near end first, each as host and port), None where
+    that cannot be seen. `operators` are those of now; `appoint` makes a person of a channel one of them, and raises
+    `errors.StorageError`. `serve` gives a server of pages. `pace` is how many seconds of the network one second of
     `clock` takes: a network keeps no clock that could be moved.
     """
 
@@ -245,12 +248,13 @@ class ChannelDeps:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What `channels/<name>/manifest.py` exports as `MANIFEST`. Importing it must be cheap: SDKs come in `build`.
+    """The static facts of a channel: `channels/<name>/manifest.py` exports one as `MANIFEST`. Importing it must be
+    cheap: SDKs come in `build`.
 
-    `tokens` names the settings without which the channel cannot run. `access` is `allowlist` where strangers
-    can reach the bot, `local` where reaching it takes access to this machine (or the channel's own token).
-    `encode` and `decode` turn the parts of an address into a `ChatKey` and back; they are pure and inverse.
-    `rules` tells the model what the channel can show; `command_prefix` is how its help writes commands.
+    `tokens` names the settings without which the channel cannot run. `access` is `allowlist` where strangers can reach
+    the bot, `local` where reaching it takes access to this machine (or the channel's own token). `encode` and `decode`
+    turn the parts of an address into a `ChatKey` and back; they are pure and inverse. `rules` tells the model what the
+    channel can show; `command_prefix` is how its help writes commands.
     """
 
     name: str
@@ -261,7 +265,7 @@ class Manifest:
     tokens: tuple[str, ...] = ()
     access: Literal["allowlist", "local"] = "allowlist"
     valid_id: Callable[[str], bool] = bool
-    """Whether a string can be a stable id of this platform, for allow lists."""
+    """True if a string can be a stable id of this platform, for allow lists."""
     operators: frozenset[str] = frozenset()
     """Ids that are operators' without being named: those of the user who started Shipmate."""
     never_admit: frozenset[str] = frozenset()
@@ -272,7 +276,7 @@ class Manifest:
     edits: EditPace | None = None
     """None where messages cannot be changed; else its channel is an `Edits`."""
     files: bool = False
-    """Whether its channel is a `Files`."""
+    """True if its channel is a `Files`."""
     silence: float | None = None
     """Seconds without a sign of life from the platform after which the connection counts as dead."""
     direct: Callable[[str], dict[str, str]] | None = None

@@ -37,7 +37,7 @@ class Clock(Protocol):
 
 
 class OpenFile(Protocol):
-    """A file as it was when it was opened, to be read in pieces. Blocking; whoever opened it closes it."""
+    """A file as of its opening, read in pieces. Blocking; the opener closes it."""
 
     @property
     def size(self) -> int:

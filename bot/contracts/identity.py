@@ -1,4 +1,4 @@
-"""Who and where: `ChatKey` names a chat or a thread in it, `UserRef` a person."""
+"""Identities: `ChatKey` names a chat or a thread in it, `UserRef` a person."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = re.compile(
     r"(?P<channel>[^:]+):chat:(?P<chat_id>[^:]+)(?::(?P<kind>[^:]+):(?P<thread>[^:]+))?", re.DOTALL
 )
 THREAD = "thread"
-"""What most platforms call a part of a chat that is a conversation of its own."""
+"""Default word for a part of a chat that is a conversation of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ChatKey:
         return self if self.thread is None else ChatKey(self.channel, self.chat_id)
 
     def contains(self, other: ChatKey) -> bool:
-        """Whether the other is this conversation, or a thread of this chat."""
+        """True if the other is this conversation, or a thread of this chat."""
         return other == self or (
             self.thread is None and (other.channel, other.chat_id) == (self.channel, self.chat_id)
         )

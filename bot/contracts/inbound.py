@@ -1,4 +1,4 @@
-"""What people send: messages, edits, deletions and stops, with attachments, quotes and links."""
+"""Events from people: messages, edits, deletions and stops, with attachments, quotes and links."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Attachment(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """What became of a file of a message. Its text is the artifact `artifact`, redacted, and `head` the beginning of that;
-    where it is None, `why` is the reason in plain words, "" where the file holds no text.
+    """The result of reading a file of a message. Its text is the artifact `artifact`, redacted, and `head` the
+    beginning of that; where it is None, `why` is the reason in plain words, "" where the file holds no text.
     """
 
     artifact: str | None = None
@@ -36,8 +36,8 @@ class SeenFile:
 
 
 class Origin(Frozen):
-    """Whose words somebody passes on, as far as the platform says it. `id` and `chat` name the author and the place there;
-    a name is what its bearer has chosen. `from_self`: the words were the bot's own.
+    """The author of words that a person passes on, as far as the platform tells. `id` and `chat` name the author and
+    the place there; a name is what its bearer has chosen. `from_self`: the words were the bot's own.
     """
 
     how: Literal["forwarded", "shared", "via_bot", "quoted_from_elsewhere", "preview"]
@@ -50,10 +50,11 @@ class Origin(Frozen):
 
 
 class Quoted(Frozen):
-    """A message of somebody else that came along: an earlier one of the thread, the one replied to, or (`brought`) what a
-    message itself passes on or sends instead of words. `user_id` is who put it here, and `origin` whose words it is where
-    that is somebody else. `message_id` is its name in the chat, where that is known. `part` is the piece of it that the
-    reply picks out, `kind` what it is where it is no text (a poll, a place), `files` the names of what it carries.
+    """A message of another author that came along: an earlier one of the thread, the one replied to, or (`brought`) one
+    that the message itself passes on or sends instead of words. `user_id` is the person who put it here, and
+    `origin` its author where that is another. `message_id` is its name in the chat, where known. `part` is the piece
+    of it that the reply picks out, `kind` its kind where it is no text (a poll, a place), `files` the names of its
+    files.
     """
 
     user_id: str | None
@@ -84,9 +85,9 @@ class Command(Frozen):
 
 
 class Due(Frozen):
-    """Why a turn begins that nobody has written for just now: a job is due. `at` is when (epoch seconds), `late` how many
-    seconds ago that was, `missed` how many times before it nothing could be done. `words_of` and `taint` say whose words
-    were in view when it was planned; None where anybody's were.
+    """The cause of a turn that no message began: a job is due. `at` is when (epoch seconds), `late` how many seconds
+    ago that was, `missed` how many times before it nothing could be done. `words_of` and `taint` are the provenance
+    of what was in view when it was planned; None where anybody's words were.
     """
 
     job: str
@@ -146,19 +147,19 @@ class Inbound(Frozen):
 
     @property
     def is_stop(self) -> bool:
-        """Whether it is a command or a platform's signal to stop."""
+        """True for a command or a platform's signal to stop."""
         return self.kind == "stop" or (self.command is not None and self.command.name == "stop")
 
     @property
     def brought(self) -> tuple[Quoted, ...]:
-        """What the message itself passes on, or sends instead of words."""
+        """The quotes that the message itself passes on, or sends instead of words."""
         return tuple(one for one in self.quoted if one.brought)
 
     @property
     def says(self) -> bool:
-        """Whether there is something to read in it: words of the person, or what they bring."""
+        """True if it has words to read: the person's, or those they pass on."""
         return bool(self.text.strip()) or any(one.text.strip() for one in self.brought)
 
     def quotes(self, message_id: str) -> bool:
-        """Whether it answers this message, or came with its words."""
+        """True if it answers this message, or quotes it."""
         return self.answers == message_id or any(one.message_id == message_id for one in self.quoted)

@@ -1,4 +1,4 @@
-"""The port at which tools make jobs: what is to be done later, in the chat where it was asked for."""
+"""The port at which tools plan jobs: work for later, in the chat where it was asked for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bot.contracts.provenance import ANYBODYS, NOBODYS, Provenance
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What is asked for. `inbound` is the message that asks: it fixes place and rights. `when` is a time (ISO 8601), a
-    cron expression of five fields or `every 2h`; `timezone` the one that the person has named, else "". `origin` says
-    whose words were in view.
+    """A job to plan. `inbound` is the message that asks: it fixes place and rights. `when` is a time (ISO 8601), a cron
+    expression of five fields or `every 2h`; `timezone` the one that the person has named, else "". `origin` is the
+    provenance of what was in view.
     """
 
     inbound: Inbound
@@ -25,14 +25,14 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """What is planned in a place, in `words`; `origin` as in `JobRequest`, for all that they repeat."""
+    """The jobs of a place, in `words`; `origin` as in `JobRequest`, for all that they repeat."""
 
     words: str
     origin: Provenance = NOBODYS
 
 
 class Jobs(Protocol):
-    """What was planned (`bot.gateway.jobs`). Each call says for the model what came of it."""
+    """Planned jobs (`bot.gateway.jobs`). Each call returns its result in words for the model."""
 
     async def create(self, asked: JobRequest) -> str:
         """Plan a job. Raises `errors.ToolError` where it cannot be, with what is expected; `errors.StorageError`."""
@@ -49,7 +49,7 @@ class Jobs(Protocol):
 
 @runtime_checkable
 class KnowsZones(Protocol):
-    """What a `Channel` may have beside its duties: in which time zone a person is."""
+    """Optional ability of a `Channel`: knows the time zones of people."""
 
     async def zone_of(self, user_id: str) -> str | None:
         """The name of a zone of the tz database, None where the platform does not say. Raises an

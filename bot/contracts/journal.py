@@ -1,4 +1,4 @@
-"""The journal's port: what has to be done, what was done, and what must not be done twice."""
+"""The journal's port: inbox, steps, outbox, jobs and leases, durable across restarts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StepKind = Literal["model", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What was wrong with what an earlier process had written, and when that was found (epoch seconds)."""
+    """A loss of data that an earlier process had written, and when it was found (epoch seconds)."""
 
     what: Literal["damaged", "gone"]
     at: float
@@ -79,7 +79,7 @@ class DeliveryRecord:
 
 
 class OutboxFacts(TypedDict, total=False):
-    """What may be recorded of an outbox row besides its state; None leaves it as it was."""
+    """Facts of an outbox row besides its state; None leaves one as it was."""
 
     message_id: str | None
     detail: str | None
@@ -100,7 +100,7 @@ class Job:
 
 
 class Inbox(Protocol):
-    """What was taken in: received → claimed → done | dead."""
+    """Inbound messages: received → claimed → done | dead."""
 
     async def receive(self, inbound: Inbound) -> bool:
         """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
@@ -133,7 +133,7 @@ class Inbox(Protocol):
         ...
 
     async def knows(self, chat_key: ChatKey) -> bool:
-        """Whether this conversation ever took in an inbound."""
+        """True if this conversation ever received an inbound."""
         ...
 
     async def bury(self, channel: str, key: str, raw: str, reason: str) -> None: ...
@@ -153,7 +153,7 @@ class Steps(Protocol):
 
 
 class Outbox(Protocol):
-    """What has to go out, and what became of it."""
+    """Messages to send, and the outcome of each."""
 
     async def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
         """Write messages that are going to be sent (put off until `not_before`, where that is given), all or none; one
@@ -168,12 +168,12 @@ class Outbox(Protocol):
     async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
     async def undelivered(self) -> list[DeliveryRecord]:
         """Messages in the states intent and sending whose inbound is finished, or unknown, oldest first: they wait for
-        nobody but the platform.
+        the platform alone.
         """
         ...
 
     async def untold(self) -> list[DeliveryRecord]:
-        """What will not arrive, and whose chat has still to hear that, oldest first."""
+        """Messages that will not arrive, and whose chat has still to hear that, oldest first."""
         ...
 
     async def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> str | None:
@@ -211,7 +211,7 @@ class Schedule(Protocol):
 
 
 class Leases(Protocol):
-    """Who may do a thing that only one process at a time should do."""
+    """Leases for work that one process at a time may do."""
 
     async def lease(self, name: str, holder: str, seconds: float) -> int | None:
         """Take or renew a lease; its fencing number, which grows with every change of holder. None where another
@@ -236,7 +236,7 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
         ...
 
     def health(self) -> str:
-        """What is wrong with the disk, or "" where the last change reached it."""
+        """The trouble with the disk; "" where the last change reached it."""
         ...
 
     def lost(self) -> Lost | None:

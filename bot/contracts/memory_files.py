@@ -1,4 +1,4 @@
-"""Memory files: what the model writes down for later, of a chat or of a person."""
+"""The port of memory files: the model's notes of a chat or of a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.contracts.provenance import Taint
 
 @dataclass(frozen=True, slots=True)
 class MemoryOwner:
-    """Whose files they are: `key` is a chatKey, or `<channel>:<user id>` of a person."""
+    """The chat or person whose files they are: `key` is a chatKey, or `<channel>:<user id>`."""
 
     kind: Literal["chat", "person"]
     key: str
@@ -20,8 +20,8 @@ class MemoryOwner:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """When a line was written, and by the turn of whom. `ts` in milliseconds. `taint` is the level of untrusted text that
-    this turn had in view. `chat_key` is None of what an operator wrote, who is in no chat.
+    """The source of a line: time (`ts` in milliseconds) and turn. `taint` is the level of untrusted text that this turn
+    had in view. `chat_key` is None for an operator's line, which comes from no chat.
     """
 
     ts: int
@@ -33,8 +33,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """A file as it is. `written` tells of each line of `text` (one more than it has breaks) whose words are in it, oldest
-    first; () where nobody knows, as after somebody has changed the file by hand.
+    """A file as it is. `written` has the sources of each line of `text` (one entry more than it has breaks), oldest
+    first; () where they are unknown, as after a change by hand.
     """
 
     path: str
@@ -65,9 +65,9 @@ class MemoryFiles(Protocol):
         by: Written,
         also: Callable[[str], Sequence[Written]] = ...,
     ) -> MemoryFile:
-        """Put what `change` makes of a file (None: there is none) in its place, without known secrets. It runs on
-        another thread, and what it raises is raised here. Lines that are new are written `by` somebody, and may have
-        words of others in them, which `also` tells of a line. Raises `errors.ToolError` where there is no room.
+        """Replace a file by what `change` makes of its text (None: there is no file yet), without known secrets. It
+        runs on another thread, and what it raises is raised here. New lines are written `by` this source; `also`
+        gives further sources of a line's words. Raises `errors.ToolError` where there is no room.
         """
         ...
 
@@ -80,7 +80,7 @@ class MemoryFiles(Protocol):
         ...
 
     async def move(self, owner: MemoryOwner, old: str, new: str, by: Written) -> int:
-        """Give a file or a folder another path, which is `by` somebody too; how many files that were. Raises `errors.ToolError` where there is
-        something at the new one.
+        """Give a file or a folder another path, with `by` as a further source; the number of files moved. Raises
+        `errors.ToolError` where the new path is taken.
         """
         ...

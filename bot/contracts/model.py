@@ -1,4 +1,4 @@
-"""The language model behind its provider."""
+"""The port of the language model, whichever provider is behind it."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What a provider says of a model, in tokens; None where it does not say."""
+    """A provider's facts of a model, in tokens; None where it does not say."""
 
     window: int | None = None
     """Most tokens of a request."""
     max_output: int | None = None
     """Most tokens of an answer."""
     compacts: bool = False
-    """Whether `ModelRequest.summarize` may be asked of it."""
+    """True if `ModelRequest.summarize` is supported."""
 
 
 class Learned(Protocol):
@@ -102,8 +102,8 @@ class Model(Protocol):
         ...
 
     async def facts(self, model: str) -> ModelFacts:
-        """What the provider says of a model; nothing where it has no such list. Raises `errors.ModelError` where
-        it does not answer.
+        """The provider's facts of a model; empty where it has no such list. Raises `errors.ModelError` where it does
+        not answer.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What Shipmate sends: one visible message, its kind, its cards, its id on the platform."""
+"""Messages of Shipmate: one visible message, its kind, its cards, its id on the platform."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outbound:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the platform said of a delivered message."""
+    """The platform's record of a delivered message."""
 
     message_id: str
 

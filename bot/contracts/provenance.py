@@ -1,4 +1,4 @@
-"""Whose words a text holds, and how far they are trusted."""
+"""Provenance of a text: its authors, and how far they are trusted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ORIGIN = "origin"
 
 
 class Taint(IntEnum):
-    """The level of untrusted text, in order. `WORKSPACE` is what the project itself holds: its files, and the output of
-    commands without network. `FOREIGN` is what anybody may have written.
+    """The level of untrusted text, in order. `WORKSPACE`: the project's files, and the output of commands without
+    network. `FOREIGN`: words of any author.
     """
 
     NONE = 0
@@ -42,7 +42,7 @@ ANYBODYS = Provenance(taint=Taint.FOREIGN)
 
 
 def unpacked(value: object) -> Provenance:
-    """An origin out of JSON. What cannot be read is anybody's."""
+    """An origin out of JSON; `ANYBODYS` where it cannot be read."""
     facts = value if isinstance(value, dict) else {"people": value, "taint": "none"}
     people, name = facts.get("people"), str(facts.get("taint")).upper()
     if not isinstance(people, list) or name not in Taint.__members__:

@@ -1,4 +1,4 @@
-"""The port at which a tool that runs asks the person something."""
+"""The port at which a running tool asks the person of its turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the person wrote next; `nobody` is there to ask, or did not answer in time (`expired`)."""
+    """The person's next message; `nobody`: there is no person to ask; `expired`: no answer came in time."""
 
     ended: Literal["answered", "expired", "nobody"]
     words: str = ""
@@ -29,8 +29,9 @@ class Questions(Protocol):
     """Asks the person of a turn while one of its tools waits (`bot.gateway.questions`)."""
 
     async def ask(self, question: Question) -> Answer:
-        """Ask, and wait for the next thing that this person writes in that chat, which is also a message as any other.
+        """Ask, and wait for the next message of this person in that chat, which also counts as a message like any
+        other.
 
-        Cancelled, nobody is waited for any more.
+        Cancelling it ends the wait.
         """
         ...

@@ -1,4 +1,4 @@
-"""Searching the archive by its index, and who may be shown what is found."""
+"""Ports of archive search: the index, and membership, which decides whose chats may be shown."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Recalls(Protocol):
     """The archive by its index (`bot.history.searching.SearchedArchive`)."""
 
     async def recall(self, chat_keys: Sequence[ChatKey], query: RecallQuery) -> Recalled:
-        """What answers a question best, in these chats and no others. `query.skip` is called on another thread. Raises
+        """The best matches in these chats and no others. `query.skip` is called on another thread. Raises
         `errors.StorageError`.
         """
         ...
@@ -56,9 +56,9 @@ class Recalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """Which of the chats that were asked about are a person's own: `chats`. All others are not, or not as far as is known:
-    about `unasked` too much would have had to be asked at once, and the same question goes on with them when it is asked
-    again; about `unanswered` the platform does not say.
+    """A person's own chats among those asked about: `chats`. Others are not, or not as far as is known: `unasked` were
+    too many to ask at once, and the same question, asked again, goes on with them; for `unanswered` the platform
+    gives no answer.
     """
 
     chats: list[ChatKey]
@@ -67,20 +67,20 @@ class Belonging:
 
 
 class Membership(Protocol):
-    """Which chats are a person's own. Asked anew for each search: who has left a chat is no longer shown it."""
+    """Membership of people in chats. Asked anew for each search: a person who has left a chat is no longer shown it."""
 
     async def chats_of(
         self, channel: str, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool
     ) -> Belonging:
-        """Those of the chatKeys, the most wanted ones first, that a person is a member of now; their direct chats with the
-        bot only where `direct`, and nobody else's ever. Raises nothing.
+        """The chatKeys (the most wanted ones first) of which the person is a member now; their direct chats with the
+        bot only where `direct`, and never those of others. Raises nothing.
         """
         ...
 
 
 @runtime_checkable
 class KnowsMembers(Protocol):
-    """What a `Channel` may have beside its duties: who is where. Without it nobody is a member of anything."""
+    """Optional ability of a `Channel`: knows the members of chats. Without it no person counts as a member."""
 
     async def chats_of(self, user_id: str, chat_keys: Sequence[ChatKey], *, direct: bool) -> Belonging:
         """As `Membership.chats_of`. Raises an `errors.ChannelError` where the platform says nothing."""
@@ -89,7 +89,7 @@ class KnowsMembers(Protocol):
 
 @runtime_checkable
 class KnowsMoves(Protocol):
-    """What a `Channel` may have beside its duties: chats to which the platform gives another id."""
+    """Optional ability of a `Channel`: knows chats whose id the platform has changed."""
 
     def same_chat(self, chat_id: str) -> frozenset[str]:
         """All ids that this chat has had, this one among them."""
@@ -98,8 +98,8 @@ class KnowsMoves(Protocol):
 
 @runtime_checkable
 class KnowsLinks(Protocol):
-    """What a `Channel` may have beside its duties: the addresses of messages."""
+    """Optional ability of a `Channel`: knows the addresses of messages."""
 
     def permalink(self, line: ArchiveLine) -> str | None:
-        """Where a message can be looked at, as far as that is known without asking anybody."""
+        """The address of a message, where it is known without a request."""
         ...

@@ -1,4 +1,4 @@
-"""The port at which the work of subagents is watched."""
+"""The port at which the progress of subagents is watched."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TaskEventKind = Literal["queued", "started", "model", "tool", "ended", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class TaskTotals:
-    """What a task has come to so far. `cost_usd` is without the `unpriced` calls; `seconds` count from its start, not
-    from when it was queued.
+    """Totals of a task so far. `cost_usd` is without the `unpriced` calls; `seconds` count from its start, not from
+    when it was queued.
     """
 
     model_calls: int = 0
@@ -44,7 +44,7 @@ class TaskEvent:
     """A few words for people, redacted."""
     totals: TaskTotals = field(default_factory=TaskTotals)
     most_calls: int = 0
-    """How often it may ask the model: what `totals.model_calls` is to be compared with."""
+    """Most model calls of the task: the limit for `totals.model_calls`."""
     tool: str = ""
     """Of a `tool`: its name."""
     seconds: float = 0.0
@@ -64,7 +64,7 @@ class TaskEvents(Protocol):
 
 
 class Unwatched:
-    """Nobody looks."""
+    """Drops all events."""
 
     def told(self, event: TaskEvent) -> None:
-        """Lets it go."""
+        """Drop an event."""

@@ -24,14 +24,14 @@ class ToolWatch(Protocol):
 
 
 Effect = Literal["read", "write", "run", "network", "message", "delegate"]
-"""What a call may do. `delegate`: what it does is done by calls of its own, each judged by itself."""
+"""Effects of a call. `delegate`: they are those of further calls, each judged by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTools:
-    """What a search for tools gives: the definitions that the model may call by from then on, and what the MCP servers that
-    offer them say of how to use them, by server. In the result that is kept, each definition is a block `tool_reference` with
-    `tool_name` and `definition`, and what servers say stands beside it as `instructions`.
+    """The result of a search for tools: definitions that the model may call from then on, and the notes of their MCP
+    servers on using them, by server. In the kept result each definition is a block `tool_reference` with `tool_name`
+    and `definition`, and the notes stand beside it as `instructions`.
     """
 
     definitions: tuple[Json, ...]
@@ -53,7 +53,7 @@ class Tool(Protocol):
     def timeout_seconds(self) -> float: ...
     @property
     def ages(self) -> bool:
-        """Whether its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
+        """True if its results lose their worth quickly, as reads and searches do; old ones may be masked then."""
         ...
 
     async def run(self, args: Any) -> str | FoundTools:
