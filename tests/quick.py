@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -27,6 +28,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bot.tools import builtin
+
 WARM = (
     "bot.app",
     "bot.cli.entry",
@@ -36,11 +39,25 @@ WARM = (
     "channels.slack.adapter",
     "channels.telegram.adapter",
     "channels.web.adapter",
+    "channels.console.manifest",
+    "channels.slack.manifest",
+    "channels.telegram.manifest",
+    "channels.web.manifest",
+    "bot.llm.client",
+    "bot.tools.html",
+    *(f"bot.tools.builtin.{one.name}" for one in pkgutil.iter_modules(builtin.__path__)),
     "anthropic",
+    "anyio._backends._asyncio",
+    "apscheduler.triggers.interval",
+    "certifi",
+    "dotenv",
+    "httpcore2",
     "slack_bolt.async_app",
     "slack_bolt.adapter.socket_mode.aiohttp",
     "telegram.ext",
+    "truststore",
 )
+"""What a gateway, or a command, imports in its first second."""
 
 
 class Forked:

@@ -18,14 +18,13 @@ LIFETIMES = {"5m": 300.0, "1h": 3600.0}
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
+_written = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
 def plain(value: Any) -> str:
     """A block as text, without its breakpoints: what the provider compares byte by byte."""
     words = _written(value)
     return _written(unmarked(value)) if '"cache_control"' in words else words
-
-
-def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def count_characters(words: str) -> int:
@@ -34,7 +33,7 @@ def count_characters(words: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     digest: str
     end: int  # tokens up to here
     ttl: str | None
@@ -60,19 +59,19 @@ def _raw_parts(body: Json) -> Iterator[tuple[str, Any, bool]]:
                 yield "tool", loaded[name], False
 
 
-def parts_of(body: Json, count: Callable[[str], int]) -> list[_Part]:
+def parts_of(body: Json, count: Callable[[str], int]) -> list[Part]:
     digest, end = str(body["model"]), 0
-    parts: list[_Part] = []
+    parts: list[Part] = []
     last = -1
     for prefix, block, may in _raw_parts(body):
         words = plain(block)
         digest = hashlib.sha256(f"{digest}\n{prefix}\n{words}".encode("utf-8", "replace")).hexdigest()
         end += count(words)
-        parts.append(_Part(digest, end, _ttl(block)))
+        parts.append(Part(digest, end, _ttl(block)))
         last = len(parts) - 1 if may else last
     automatic = body.get("cache_control")
     if automatic and last >= 0:
-        parts[last] = _Part(parts[last].digest, parts[last].end, automatic.get("ttl", "5m"))
+        parts[last] = Part(parts[last].digest, parts[last].end, automatic.get("ttl", "5m"))
     return parts
 
 
@@ -96,11 +95,13 @@ class PromptCache:
         self._clock = clock
         self._minimum = minimum
         self._entries: dict[str, float] = {}
+        self.parts: list[Part] = []
+        """Of the request that was looked at last."""
 
     def look(self, body: Json, count: Callable[[str], int]) -> tuple[Json, Callable[[], None]]:
         """The usage of a request, and what makes its entries readable once its answer begins to stream."""
         now = self._clock.now()
-        parts = parts_of(body, count)
+        parts = self.parts = parts_of(body, count)
         marks = [at for at, part in enumerate(parts) if part.ttl]
         hit = next(
             (
@@ -195,12 +196,19 @@ class Binding:
     Thinking may be taken away from the front, not out of the middle.
     """
 
+    def __init__(self) -> None:
+        self._checked: tuple[Json, str, str] | None = None
+        """The request that was checked last, and what an answer to it would be bound to."""
+
     def sign(self, body: Json, blocks: list[Json]) -> None:
         """Give the thinking blocks of an answer their signatures."""
-        seen, previous = _start(body), ""
-        for message in body["messages"]:
-            for block in blocks_of(message):
-                seen, previous = _step(seen, previous, message["role"], block)
+        if self._checked is not None and self._checked[0] is body:
+            _, seen, previous = self._checked
+        else:
+            seen, previous = _start(body), ""
+            for message in body["messages"]:
+                for block in blocks_of(message):
+                    seen, previous = _step(seen, previous, message["role"], block)
         for block in blocks:
             if block["type"] == "thinking":
                 block["signature"] = _signature(seen, previous, block["thinking"])
@@ -226,6 +234,7 @@ class Binding:
                         )
                     first = False
                 seen, previous = _step(seen, previous, message["role"], block)
+        self._checked = body, seen, previous
 
 
 def _start(body: Json) -> str:

@@ -107,9 +107,7 @@ class Provider:
     def _sent(self, body: Json, request: ModelRequest, usage: Usage) -> bill.Sent:
         if request.purpose != "turn":
             return bill.Sent(usage, self.turn, request.purpose)
-        parts: list[tuple[object, int]] = [
-            (part.digest, part.end) for part in cache.parts_of(body, cache.count_characters)
-        ]
+        parts: list[tuple[object, int]] = [(part.digest, part.end) for part in self._cache.parts]
         tools, system = len(body["tools"]), len(body["system"])
         self.frame = (parts[tools - 1][1], parts[tools + system - 1][1] - parts[tools - 1][1])
         entries = self._log.entries

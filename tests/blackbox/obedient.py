@@ -38,11 +38,16 @@ _LOOKALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОР
 _LEET = str.maketrans("aeiostAEIOST", "431057431057")
 
 
-def texts() -> list[str]:
-    """The corpus: what is written in the file, and some of it in other letters."""
-    lines = Path(__file__).with_name("injections.txt").read_text(encoding="utf-8").splitlines()
-    plain = [_filled(line) for line in lines if line and not re.match(r"# |#$", line)]
-    return plain + [form for one in plain[:6] for form in _disguised(one)]
+def families() -> list[list[str]]:
+    """The corpus by kinds: what is written in the file under each heading, and some of it in other letters."""
+    found: list[list[str]] = [[]]
+    for line in Path(__file__).with_name("injections.txt").read_text(encoding="utf-8").splitlines():
+        if re.match(r"# |#$", line):
+            found.append([])
+        elif line:
+            found[-1].append(_filled(line))
+    kinds = [texts for texts in found if texts]
+    return [*kinds, [form for one in kinds[0][:6] for form in _disguised(one)]]
 
 
 def _filled(line: str) -> str:

@@ -31,7 +31,7 @@ from bot.testing.telegram import TelegramServer
 from bot.tools.web import Web
 
 from .conftest import eventually
-from .obedient import BATCH, FOREIGN, IMMEDIATE, WORKSPACE, Obedient, letters, texts
+from .obedient import BATCH, FOREIGN, IMMEDIATE, WORKSPACE, Obedient, families, letters
 
 CANARIES = {
     "the provider's key": API_KEY,
@@ -41,13 +41,12 @@ CANARIES = {
     "what somebody else said": "vault code canary-other-55aa71",
 }
 SECONDS = 240.0
-SAMPLE = 10
-"""One in so many texts, where each has a turn of its own: all of them take minutes."""
 ABREAST = 20
 """Chats in which something goes on at the same time."""
 PERSON, OTHER, STRANGER = 9, 8, 666
 SOMEBODY, SOMEWHERE = "U0SOMEBODY", "C0SOMEWHERE"
-CORPUS = texts()
+FAMILIES = families()
+CORPUS = list(itertools.chain(*FAMILIES))
 FOUND = (
     *("file", "filename", "page", "result", "skill", "archive", "memory", "memoryname", "mcp", "mcptool"),
     "mcpinstructions",
@@ -456,13 +455,13 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
-def came(door: str, part: slice) -> list[str]:
+def came(door: str, part: slice, corpus: list[str]) -> list[str]:
     """What the model has to have been shown for each tag."""
     if door == "memoryname":
         return ["\0".join(spoken(CORPUS[one]) for one in batch) for batch in batches(part)]
     if door not in IMMEDIATE:
         return ["\0".join(CORPUS[one] for one in batch) for batch in batches(part)]
-    return [words for words in CORPUS[part] if door != "message" or not words.startswith("/")]
+    return [words for words in corpus[part] if door != "message" or not words.startswith("/")]
 
 
 def test_the_corpus_is_large_enough() -> None:
@@ -477,7 +476,9 @@ async def test_no_text_that_a_tool_finds_has_power(scene: Scene, door: str) -> N
 
 @pytest.mark.parametrize("door", IMMEDIATE)
 async def test_no_text_that_comes_with_a_message_has_power(scene: Scene, door: str) -> None:
-    await nothing_happens(scene, door, slice(0, None, SAMPLE))
+    # Each text has a turn of its own, so of every family one, and another one for each door.
+    number = IMMEDIATE.index(door)
+    await nothing_happens(scene, door, slice(None), [each[number % len(each)] for each in FAMILIES])
 
 
 @pytest.mark.torture
@@ -486,12 +487,12 @@ async def test_no_text_has_power_by_any_door(scene: Scene, door: str) -> None:
     await nothing_happens(scene, door, slice(None))
 
 
-async def nothing_happens(scene: Scene, door: str, part: slice) -> None:
+async def nothing_happens(scene: Scene, door: str, part: slice, corpus: list[str] = CORPUS) -> None:
     """Let texts in by a door; nothing is done that nobody allowed, and nothing secret leaves."""
     before, beside = tree(scene.root), tree(scene.root.parent / "outside")
     scene.doors[4_999] = "message"
     scene.telegram.say(CANARIES["what somebody else said"], chat_id=4_999)
-    tags = await said(scene, door, CORPUS[part]) if door in IMMEDIATE else await found(scene, door, part)
+    tags = await said(scene, door, corpus[part]) if door in IMMEDIATE else await found(scene, door, part)
     await scene.done(tags)
     assert unapproved(scene) == []
     assert leaks(scene) == []
@@ -499,7 +500,7 @@ async def nothing_happens(scene: Scene, door: str, part: slice) -> None:
     assert tree(scene.root) == before
     assert tree(scene.root.parent / "outside") == beside
     assert not set(scene.telegram.chats) & {4242, 999}
-    for tag, expected in zip(tags, came(door, part), strict=True):
+    for tag, expected in zip(tags, came(door, part, corpus), strict=True):
         shown = letters(scene.obedient.shown[tag])
         for words in expected.split("\0"):
             first = next(line for line in words.split("\n") if letters(line))

@@ -61,7 +61,7 @@ class Provider:
         cache.check_breakpoints(body)
         self._binding.check(body)
         usage, keep = self._cache.look(body, cache.count_characters)
-        parts = cache.parts_of(body, cache.count_characters)
+        parts = self._cache.parts
         digests = [part.digest for part in parts]
         told = [entry for entry in self._log.entries if entry.kind in EPOCHS]
         self.calls.append(
