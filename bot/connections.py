@@ -1,4 +1,8 @@
-"""Limits the connections of the HTTP servers: their number, and the time one may take for a request."""
+"""Limits the connections of the HTTP servers: their number, and the time one may take for a request.
+
+All servers of the process share one limit. Where it is reached, the connection that has been quiet the longest makes room
+for the new one: a browser that asks at once is answered, however many hold a place without asking.
+"""
 
 from __future__ import annotations
 

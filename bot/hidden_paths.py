@@ -64,7 +64,7 @@ def _leads(path: Path) -> str | None:
 
 def set_aside(root: Path, known: HiddenNames) -> dict[str, str]:
     """Rename hidden names that a command has created or changed: a command must not give us settings or secrets of its
-    own.
+    own. A link, which no wall can cover, is put back as it was. Returns the new names by the old ones.
     """
     moved: dict[str, str] = {}
     for name, leads in sorted(hidden_names(root).items()):

@@ -1,4 +1,9 @@
-"""Reads SQLite's write-ahead log, to tell damage from an unfinished tail."""
+"""Reads SQLite's write-ahead log, to tell damage from an unfinished tail.
+
+SQLite stops at the first frame whose checksum is wrong and says nothing: after a kill that is right, since what
+follows was never acknowledged. But a kill leaves whole frames whole. A complete frame with a wrong checksum means
+that the disk has changed or lost what was written, and an acknowledged change may have stood there.
+"""
 
 from __future__ import annotations
 

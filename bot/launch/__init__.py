@@ -1,5 +1,8 @@
 """The installed package `shipmate`: starts the `bot` and `channels` beside it, whatever other distributions use these
 names.
+
+The build (`hatch_build.py`) installs this folder as the package `shipmate`, and below it `bot` and `channels`: only this
+name of ours is public. An editable install calls `find` at each start of the interpreter with the folder of the source.
 """
 
 from __future__ import annotations

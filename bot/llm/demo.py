@@ -1,4 +1,7 @@
-"""An offline, deterministic stand-in for a model, behind the same port and with the same tools."""
+"""An offline, deterministic stand-in for a model, behind the same port and with the same tools.
+
+What it answers is a pure function of the request. It shows a newcomer everything work without a key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Confines a command without bubblewrap, by name spaces and Landlock."""
+"""Confines a command without bubblewrap, by name spaces and Landlock.
+
+It is run as a program, `python -I -S confine.py HANDLE WORD…`, and imports nothing but the standard library. What is open
+under HANDLE is JSON: `root` may be read and written, `read` be read and run from, `devices` be used, `closed` (in the root) does
+not exist, `pinned` (folders above that) stay in their place, `fixed` (in the root) cannot be written; `network` is that of the
+machine; `room` are the bytes of /tmp and as many of /dev/shm, `processes` how many there may be; into `told` it writes who the first process of the command's space is; `filter` the program that
+forbids system calls, in hex. It ends as the command does, with 125 where it cannot stand around it: then nothing was run.
+"""
 
 from __future__ import annotations
 

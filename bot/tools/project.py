@@ -1,4 +1,8 @@
-"""The project's folder as tools see it: files and folders inside of it that are not hidden, and nothing else."""
+"""The project's folder as tools see it: files and folders inside of it that are not hidden, and nothing else.
+
+A path is resolved once and then opened part by part, each time without following links: what is put in its place
+meanwhile is refused, not followed.
+"""
 
 from __future__ import annotations
 

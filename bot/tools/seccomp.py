@@ -1,4 +1,7 @@
-"""Builds the kernel filter (classic BPF) of system calls that no command may make."""
+"""Builds the kernel filter (classic BPF) of system calls that no command may make.
+
+It is written for x86_64 and aarch64; other machines have none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Relaxes the rules of Markdown emphasis for scripts without spaces between words."""
+"""Relaxes the rules of Markdown emphasis for scripts without spaces between words.
+
+CommonMark lets `**` close behind punctuation only where a space or more punctuation follows, so that in Chinese
+and Japanese, which have neither, `**重要：**请看` would show its marks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Remembers groups that became supergroups: Telegram gives them another id and numbers their messages anew."""
+"""Remembers groups that became supergroups: Telegram gives them another id and numbers their messages anew.
+
+The conversation keeps its name, which is that of the group: so history, jobs, memory, approvals and admission stay where they
+are. What comes from the supergroup is brought to that name, and what goes to the group goes to the supergroup.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Restricts the tools of a turn to the `allowed-tools` of the skills it has loaded. Restricts only: a tool that is
 listed still needs the rules.
+
+They hold from the load on until the person writes again, which follows from the messages, so a restart finds the same.
 """
 
 from __future__ import annotations
