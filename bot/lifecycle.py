@@ -11,18 +11,17 @@ from typing import Any
 
 from bot import config, errors
 from bot.agent.pool import AgentPool
-from bot.contracts.channel import Channel, Intake
+from bot.contracts.channel import Channel
 from bot.contracts.environment import Clock, Disk, Ids
 from bot.contracts.journal import Journal
 from bot.dashboard.server import Dashboard, PartHealth
 from bot.descriptors import RESERVE, limit
 from bot.disk_reserve import DiskReserve
+from bot.gateway.builder import GatewayParts
 from bot.gateway.delivery import Delivery
-from bot.gateway.jobs.due import DueJobs
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.operations.losses import Losses
 from bot.gateway.operations.watchdog import ChannelWatchdog
-from bot.gateway.turns import Turns
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.llm.health import WatchedModel
@@ -87,9 +86,7 @@ class Gateway:
     transcript: Transcript
     agent: AgentPool
     delivery: Delivery
-    turns: Turns
-    due_jobs: DueJobs
-    intake: Intake
+    parts: GatewayParts
     memory: RssMonitor
     reports: OperatorAlerts
     watch: ChannelWatchdog
@@ -102,7 +99,7 @@ class Gateway:
     losses: Losses
     dashboard: Dashboard | None = None
 
-    def parts(self) -> dict[str, PartHealth]:
+    def readiness(self) -> dict[str, PartHealth]:
         """The health of each part, for `/readyz`."""
         now = self.environment.clock.now()
 
@@ -155,7 +152,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
     housekeeping = PeriodicScheduler([*gateway.chores.all(), *chores], gateway.log)
     # By itself: nothing of housekeeping may hold it up.
     planned = PeriodicScheduler(
-        [PeriodicJob("look at what is due", JOB_SECONDS, gateway.due_jobs.look)], gateway.log
+        [PeriodicJob("look at what is due", JOB_SECONDS, gateway.parts.due_jobs.look)], gateway.log
     )
     checking: asyncio.Task[None] | None = None
     watching: asyncio.Task[None] | None = None
@@ -169,6 +166,7 @@ async def serving(gateway: Gateway, say: Say, stop: asyncio.Event) -> AsyncItera
             await gateway.dashboard.start()
         await gateway.delivery.open(gateway.reports.tell)
         gateway.mcp.start()
+        gateway.parts.start()
         # What runs is looked after, and what is due is done, also while one of the channels cannot be reached yet.
         planned.start()
         housekeeping.start()
@@ -254,7 +252,7 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
     wait, told = 1.0, ""
     while True:
         try:
-            await channel.start(gateway.intake)
+            await channel.start(gateway.parts.intake)
         except errors.ChannelRefused as error:
             raise errors.ConfigError(
                 f"channels.{name}: {error}; expected tokens that it accepts; check them in .env or the environment"
@@ -271,9 +269,9 @@ async def _connect(gateway: Gateway, name: str, channel: Channel, say: Say) -> N
                 say(f"{name}: connected")
             gateway.log.write("channel", f"{name} connected")
             gateway.watch.opened(name)
-            if again := await gateway.turns.open(name):
+            if again := await gateway.parts.backlog.open(name):
                 say(f"{name}: {again} unfinished messages go on")
-            gateway.turns.lanes.beside(gateway.losses.tell(name))
+            gateway.parts.tasks.start(gateway.losses.tell(name))
             return
 
 
@@ -286,7 +284,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         gateway.log, {f"pause {name}": channel.pause() for name, channel in channels}, PAUSE_SECONDS
     )
     beside_turns = _bounded(gateway.log, "put off what waits", gateway.delivery.close(), DRAIN_SECONDS)
-    ended, _ = await asyncio.gather(gateway.turns.lanes.drain(DRAIN_SECONDS), beside_turns)
+    ended, _ = await asyncio.gather(gateway.parts.turns.drain(DRAIN_SECONDS), beside_turns)
     if not ended:
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
     owed: dict[str, Awaitable[Any]] = {

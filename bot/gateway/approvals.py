@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +19,7 @@ from bot.contracts.journal import Journal
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.relations import follows
-from bot.gateway.running import Running
+from bot.gateway.suspension import TurnSuspension
 from bot.tools.permissions.display import visible
 
 SECONDS = 30 * 60.0
@@ -56,23 +54,13 @@ class _Waiting:
             self.answer.set_result(verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSuspension:
-    """What the gateway lends: the turns that run, what is entered while one waits, and whether the person of an inbound
-    has written something more that was not read yet.
-    """
-
-    running: Running
-    park: Callable[[], AbstractAsyncContextManager[None]]
-    waits: Callable[[Inbound], bool]
-
-
 class ApprovalService:
-    """`contracts.approvals.Approvals` in the chats. Before it has a `floor` there is nobody to ask."""
+    """`contracts.approvals.Approvals` in the chats."""
 
     def __init__(
         self,
         *,
+        suspension: TurnSuspension,
         journal: Journal,
         delivery: Delivery,
         operators: Collection[str],
@@ -82,6 +70,7 @@ class ApprovalService:
         ids: Ids,
         log: Log,
     ) -> None:
+        self._suspension = suspension
         self._book: ApprovalBook = journal
         self._journal = journal
         self._delivery = delivery
@@ -91,13 +80,7 @@ class ApprovalService:
         self._clock = clock
         self._ids = ids
         self._log = log
-        self._locks: dict[ChatKey, asyncio.Lock] = {}
-        self._deciding: Counter[ChatKey] = Counter()
         self._asked: set[str] = set()
-        self.floor: TurnSuspension | None = None
-        self.asks: Callable[[ChatKey], bool] = lambda _: False
-        self.answers: Callable[[Inbound], bool] = lambda _: False
-        """Questions of tools (`bot.gateway.questions`): whether one waits in a chat, and whether this answers it."""
         self._waiting: dict[str, _Waiting] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -105,21 +88,8 @@ class ApprovalService:
 
     async def decide(self, asked: Approval) -> Verdict:
         """As `contracts.approvals.Approvals`. One question at a time in a chat: its turn has one place to lend."""
-        async with self.alone(asked.chat_key):
+        async with self._suspension.alone(asked.chat_key):
             return await self._decided(asked)
-
-    @contextlib.asynccontextmanager
-    async def alone(self, key: ChatKey) -> AsyncIterator[None]:
-        """Nothing else is asked in a chat for the block."""
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        self._deciding[key] += 1
-        try:
-            async with lock:
-                yield
-        finally:
-            self._deciding[key] -= 1
-            if not self._deciding[key]:
-                del self._deciding[key], self._locks[key]
 
     async def _decided(self, asked: Approval) -> Verdict:
         if (
@@ -129,9 +99,8 @@ class ApprovalService:
             and (asked.granted or given.scope == "always" or given.by in self._operators)
         ):
             return given
-        floor = self.floor
-        turn = floor.running.get(asked.chat_key) if floor is not None else None
-        if floor is None or turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
+        turn = self._suspension.turn(asked.chat_key)
+        if turn is None or asked.user_id is None or not self._anybody(asked, turn.first):
             return Verdict("nobody")
         if turn.first.due is not None:
             return Verdict("unattended")
@@ -141,12 +110,12 @@ class ApprovalService:
             # Decided before a restart, which may have come before the question said so.
             self._close(record.id, record.verdict, record.decided_at)
             return record.verdict
-        if floor.waits(turn.first):
+        if self._suspension.unread(turn.first):
             return await self._end(record.id, Verdict("steered"))
         waiting = _Waiting(record, turn.first, asyncio.get_running_loop().create_future())
         self._waiting[record.id] = waiting
         try:
-            async with floor.park():
+            async with self._suspension.suspended():
                 return await self._wait(waiting)
         finally:
             del self._waiting[record.id]
@@ -295,18 +264,13 @@ class ApprovalService:
 
     def waits(self, chat_key: ChatKey) -> bool:
         """Whether the turn of a chat waits for a decision."""
-        return self.asks(chat_key) or any(
-            waiting.first.chat_key == chat_key for waiting in self._waiting.values()
-        )
+        return any(waiting.first.chat_key == chat_key for waiting in self._waiting.values())
 
-    def steer(self, inbound: Inbound) -> bool:
-        """Its person has written something else: what waits in that chat waits no longer. True where a tool was waiting
-        for just that (`answers`).
-        """
+    def steer(self, inbound: Inbound) -> None:
+        """Its person has written something else: what waits in that chat waits no longer."""
         for waiting in list(self._waiting.values()):
             if waiting.first.chat_key == inbound.chat_key and follows(inbound, waiting.first):
                 waiting.decided(Verdict("steered"))
-        return self.answers(inbound)
 
     async def over(self, request_id: str, *, begun: bool) -> None:
         """A turn has ended: what it still waited for, in this process or (`begun`) in one before, is off.

@@ -17,21 +17,38 @@ from bot.gateway.access import Access, Lists
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.attachments.reader import FileReader, Memory
 from bot.gateway.attachments.reader import Limits as FileLimits
-from bot.gateway.backlog import LIMIT
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import LIMIT, Backlog
+from bot.gateway.backlog_reader import BacklogReader
+from bot.gateway.bypass import Bypass
+from bot.gateway.changes import Changes
+from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.commands import Commands, Servers
+from bot.gateway.conversation import MODES
 from bot.gateway.delivery import Delivery
+from bot.gateway.handler import InboundHandler
+from bot.gateway.in_flight import InFlight, PriorWork
+from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.intake import GatewayIntake, Pending
 from bot.gateway.jobs.due import DueJobs, JobLimits
 from bot.gateway.jobs.service import JobService
 from bot.gateway.jobs.store import JobStore
-from bot.gateway.lanes import DiskSpace
+from bot.gateway.lanes import DiskSpace, Lanes
 from bot.gateway.live.answer_preview import NONE, Previewing
 from bot.gateway.membership import Memberships
+from bot.gateway.opening import Opening
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.questions import QuestionService
+from bot.gateway.reading import Reading
 from bot.gateway.receipt import Receipts
 from bot.gateway.removals import Removals
-from bot.gateway.turns import Turns
+from bot.gateway.router import InboundRouter
+from bot.gateway.running import Running
+from bot.gateway.start_throttle import StartThrottle
+from bot.gateway.steering import Steering
+from bot.gateway.stops import Stops
+from bot.gateway.suspension import TurnSuspension
+from bot.gateway.turn_runner import TurnRunner
 
 
 class AccessLists(Lists, Pending, Protocol):
@@ -78,12 +95,17 @@ class GatewayDeps:
 
 @dataclass(frozen=True, slots=True)
 class AgentServices:
-    """What of the gateway the agent and its tools use."""
+    """What of the gateway the agent and its tools use, and what the rest of it is built on."""
 
-    access: Access
+    tasks: BackgroundTasks
+    running: Running
+    backlog: Backlog
+    lanes: Lanes
     memberships: Memberships
+    access: Access
     delivery: Delivery
     alerts: OperatorAlerts
+    suspension: TurnSuspension
     approvals: ApprovalService
     questions: QuestionService
     job_store: JobStore
@@ -94,23 +116,50 @@ class AgentServices:
 class GatewayParts:
     """What of the gateway the process starts, asks and stops."""
 
-    turns: Turns
+    tasks: BackgroundTasks
+    lanes: Lanes
+    backlog: BacklogReader
     files: FileReader
+    removals: Removals
+    stops: Stops
+    commands: Commands
+    router: InboundRouter
     intake: GatewayIntake
+    turns: TurnRunner
     due_jobs: DueJobs
+
+    def start(self) -> None:
+        """Run turns, and read back what waits, from now on."""
+        self.turns.start()
+        self.backlog.start()
 
 
 def build_agent_services(deps: GatewayDeps) -> AgentServices:
     """Build what the agent needs. Raises `errors.ConfigError` where a channel would let in a stranger."""
-    settings, clock, ids, log = deps.settings, deps.clock, deps.ids, deps.log
-    memberships = Memberships(deps.channels, log)
-    access = Access(deps.manifests, settings.allow, deps.operators, deps.lists, memberships)
-    for name in deps.channels:
+    settings, channels, manifests, journal = deps.settings, deps.channels, deps.manifests, deps.journal
+    clock, ids, log = deps.clock, deps.ids, deps.log
+    mode = MODES[settings.mode]
+
+    tasks = BackgroundTasks(log)
+    running = Running()
+    backlog = Backlog(settings.most_waiting)
+    lanes = Lanes(
+        limit=settings.max_concurrent,
+        mode=mode,
+        debounce=settings.debounce,
+        backlog=backlog,
+        disk=deps.disk,
+        tasks=tasks,
+        clock=clock,
+    )
+    memberships = Memberships(channels, log)
+    access = Access(manifests, settings.allow, deps.operators, deps.lists, memberships)
+    for name in channels:
         access.prove(name)
     delivery = Delivery(
-        deps.channels,
-        deps.manifests,
-        journal=deps.journal,
+        channels,
+        manifests,
+        journal=journal,
         archive=deps.archive,
         redact=deps.redact,
         clock=clock,
@@ -121,30 +170,32 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
     )
     alerts = OperatorAlerts(
         settings.operators,
-        deps.channels,
-        deps.manifests,
-        journal=deps.journal,
+        channels,
+        manifests,
+        journal=journal,
         delivery=delivery,
         clock=clock,
         ids=ids,
         log=log,
     )
+    suspension = TurnSuspension(running, lanes, mode)
     approvals = ApprovalService(
-        journal=deps.journal,
+        suspension=suspension,
+        journal=journal,
         delivery=delivery,
         operators=deps.operators,
-        channels=deps.channels,
-        manifests=deps.manifests,
+        channels=channels,
+        manifests=manifests,
         clock=clock,
         ids=ids,
         log=log,
     )
-    questions = QuestionService(approvals=approvals, delivery=delivery, clock=clock, ids=ids, log=log)
-    job_store = JobStore(deps.journal, log)
+    questions = QuestionService(suspension=suspension, delivery=delivery, clock=clock, ids=ids, log=log)
+    job_store = JobStore(journal, log)
     jobs = JobService(
         job_store,
         access=access,
-        channels=deps.channels,
+        channels=channels,
         limits=settings.jobs,
         timezone=settings.timezone,
         redact=deps.redact,
@@ -152,19 +203,44 @@ def build_agent_services(deps: GatewayDeps) -> AgentServices:
         ids=ids,
         log=log,
     )
-    return AgentServices(access, memberships, delivery, alerts, approvals, questions, job_store, jobs)
+    return AgentServices(
+        tasks,
+        running,
+        backlog,
+        lanes,
+        memberships,
+        access,
+        delivery,
+        alerts,
+        suspension,
+        approvals,
+        questions,
+        job_store,
+        jobs,
+    )
 
 
 def build_gateway(
     deps: GatewayDeps, services: AgentServices, agent: Agent, *, memory: Memory, servers: Servers
 ) -> GatewayParts:
     """Build the rest: what comes in, its turns, commands and jobs."""
-    settings, clock, ids, log = deps.settings, deps.clock, deps.ids, deps.log
+    settings, channels, manifests, journal = deps.settings, deps.channels, deps.manifests, deps.journal
+    clock, ids, log = deps.clock, deps.ids, deps.log
+    mode = MODES[settings.mode]
+    tasks, running, backlog, lanes = services.tasks, services.running, services.backlog, services.lanes
     access, delivery, approvals, jobs = services.access, services.delivery, services.approvals, services.jobs
+    in_flight, prior = InFlight(), PriorWork()
+
+    # What an inbound needs from its claim to its end.
+    cleaner = InboundCleaner(deps.redact, access)
+    archive = InboundArchive(journal=journal, archive=deps.archive, log=log)
+    handler = InboundHandler(
+        arrears=delivery.arrears, archive=archive, delivery=delivery, prior=prior, log=log
+    )
     files = FileReader(
-        deps.channels,
-        deps.manifests,
-        steps=deps.journal,
+        channels,
+        manifests,
+        steps=journal,
         artifacts=deps.artifacts,
         redact=deps.redact,
         memory=memory,
@@ -172,76 +248,154 @@ def build_gateway(
         log=log,
         limits=settings.files,
     )
-    turns = Turns(
+    removals = Removals(
+        journal=journal,
+        archive=deps.archive,
+        artifacts=deps.artifacts,
+        memory=deps.memory_files,
         agent=agent,
-        channels=deps.channels,
-        manifests=deps.manifests,
-        journal=deps.journal,
-        delivery=delivery,
         access=access,
-        approvals=approvals,
-        files=files,
+        manifests=manifests,
+        jobs=jobs,
+        tasks=tasks,
         clock=clock,
         log=log,
-        max_concurrent=settings.max_concurrent,
-        mode=settings.mode,
-        debounce=settings.debounce,
-        most_waiting=settings.most_waiting,
-        disk=deps.disk,
+    )
+
+    # What people say besides messages.
+    stops = Stops(
+        agent=agent,
+        lanes=lanes,
+        running=running,
+        access=access,
+        handler=handler,
+        backlog=backlog,
+        prior=prior,
+    )
+    commands = Commands(
+        name=settings.name,
+        agent=agent,
+        lanes=lanes,
+        access=access,
+        manifests=manifests,
+        stops=stops,
+        approvals=approvals,
+        receipts=Receipts(journal),
+        removals=removals,
+        jobs=jobs,
+        servers=servers,
+        handler=handler,
+        prior=prior,
+    )
+    bypass = Bypass(commands, handler, in_flight, tasks)
+    steering = Steering(
+        lanes=lanes,
+        running=running,
+        approvals=approvals,
+        questions=services.questions,
+        stops=stops,
+        mode=mode,
+        tasks=tasks,
+    )
+    changes = Changes(
+        arrears=delivery.arrears,
+        lanes=lanes,
+        running=running,
+        steering=steering,
+        stops=stops,
+        backlog=backlog,
+    )
+
+    # The way in: from the channels, from jobs, and from the journal.
+    router = InboundRouter(
+        agent=agent,
+        backlog=backlog,
+        bypass=bypass,
+        steering=steering,
+        changes=changes,
+        removals=removals,
+        archive=archive,
+        log=log,
     )
     intake = GatewayIntake(
         access=access,
-        journal=deps.journal,
-        archive=deps.archive,
+        cleaner=cleaner,
+        journal=journal,
+        archive=archive,
         delivery=delivery,
         pending=deps.lists,
-        redact=deps.redact,
-        queue=turns.queue,
-        beside=turns.lanes.beside,
-        halt=turns.stops.at_once,
+        router=router,
+        stops=stops,
+        in_flight=in_flight,
+        tasks=tasks,
         alerts=services.alerts,
         approvals=approvals,
         clock=clock,
         ids=ids,
         log=log,
     )
-    turns.intake = intake
-    turns.removals = Removals(
-        journal=deps.journal,
-        archive=deps.archive,
-        artifacts=deps.artifacts,
-        memory=deps.memory_files,
-        agent=agent,
-        access=access,
-        manifests=deps.manifests,
-        jobs=jobs,
-        clock=clock,
-        log=log,
-    )
-    turns.commands = Commands(
-        name=settings.name,
-        agent=agent,
-        lanes=turns.lanes,
-        access=access,
-        manifests=deps.manifests,
-        stops=turns.stops,
-        approvals=approvals,
-        receipts=Receipts(deps.journal),
-        removals=turns.removals,
-        jobs=jobs,
-        servers=servers,
-    )
     due_jobs = DueJobs(
         services.job_store,
         access=access,
         intake=intake,
-        open_channels=turns.backlog,
-        journal=deps.journal,
-        channels=deps.channels,
+        open_channels=backlog,
+        journal=journal,
+        channels=channels,
         delivery=delivery,
         limits=settings.jobs,
         clock=clock,
         ids=ids,
         log=log,
     )
-    return GatewayParts(turns, files, intake, due_jobs)
+    opening = Opening(
+        agent=agent,
+        journal=journal,
+        arrears=delivery.arrears,
+        archive=archive,
+        delivery=delivery,
+        lanes=lanes,
+        running=running,
+        bypass=bypass,
+        removals=removals,
+        in_flight=in_flight,
+        prior=prior,
+        tasks=tasks,
+        log=log,
+    )
+    reader = BacklogReader(
+        backlog=backlog,
+        journal=journal,
+        opening=opening,
+        lanes=lanes,
+        running=running,
+        in_flight=in_flight,
+        arrears=delivery.arrears,
+        tasks=tasks,
+        clock=clock,
+        log=log,
+    )
+
+    # The turns.
+    turns = TurnRunner(
+        agent=agent,
+        manifests=manifests,
+        arrears=delivery.arrears,
+        delivery=delivery,
+        approvals=approvals,
+        questions=services.questions,
+        files=files,
+        reading=Reading(agent, channels, files, cleaner, log),
+        commands=commands,
+        removals=removals,
+        handler=handler,
+        lanes=lanes,
+        running=running,
+        throttle=StartThrottle(in_flight),
+        mode=mode,
+        tasks=tasks,
+        clock=clock,
+        log=log,
+    )
+    return GatewayParts(
+        tasks, lanes, reader, files, removals, stops, commands, router, intake, turns, due_jobs
+    )

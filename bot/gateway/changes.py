@@ -11,20 +11,21 @@ from functools import partial
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord
 from bot.gateway.arrears import Arrears
+from bot.gateway.backlog import Backlog
 from bot.gateway.lanes import Lanes
 from bot.gateway.relations import person, same_message
 from bot.gateway.revisions import original, outdated, revised, whole
 from bot.gateway.running import Running, Turn
+from bot.gateway.steering import Steering
+from bot.gateway.stops import Stops
 
 Rest = Callable[[], Awaitable[None]]
 """What is left to do."""
 
 
 class Changes:
-    """Carries out edits and deletions.
-
-    `added` queues an edit that came while its message's turn runs, `stop` ends a turn of which nothing is left.
-    `settling` is held by whoever brings inbound from the journal to the lanes.
+    """Carries out edits and deletions. An edit that comes while its message's turn runs is queued; a turn of which
+    nothing is left ends.
     """
 
     def __init__(
@@ -33,16 +34,16 @@ class Changes:
         arrears: Arrears,
         lanes: Lanes,
         running: Running,
-        added: Callable[[Inbound], None],
-        stop: Callable[[Turn], Awaitable[bool]],
-        settling: asyncio.Lock,
+        steering: Steering,
+        stops: Stops,
+        backlog: Backlog,
     ) -> None:
         self._arrears = arrears
         self._lanes = lanes
         self._running = running
-        self._added = added
-        self._stop = stop
-        self._settling = settling
+        self._steering = steering
+        self._stops = stops
+        self._backlog = backlog
 
     def carry_out(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest:
         """Where the message waits or its turn runs, at once: what is left to be recorded is returned. Else the journal
@@ -68,7 +69,7 @@ class Changes:
         turn = self._running.get(chat_key)
         if turn is not None and (message := turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
-            self._added(whole(message, edit))
+            self._steering.add(whole(message, edit))
             return _nothing
         return None
 
@@ -88,12 +89,12 @@ class Changes:
         for inbound in gone:
             await self._arrears.finish(inbound.request_id, "withdrawn")
         if stop is not None:
-            await self._stop(stop)
+            await self._stops.end(stop)
         await self._arrears.finish(deletion.request_id, "withdrew")
 
     async def _on_file(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
         """The message is neither waiting nor being answered here."""
-        async with self._settling:
+        async with self._backlog.settling:
             rest = self._in_memory(change, records)
             if rest is not None:
                 await rest()

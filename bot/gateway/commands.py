@@ -15,6 +15,8 @@ from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
 from bot.gateway.approvals import ApprovalService
 from bot.gateway.branches import Branches
+from bot.gateway.handler import InboundHandler
+from bot.gateway.in_flight import PriorWork
 from bot.gateway.jobs.service import JobService
 from bot.gateway.lanes import Lanes
 from bot.gateway.receipt import Receipts
@@ -43,8 +45,6 @@ ALIASES = {"usage": "stats"}
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 DEFAULT = "default"
 
-ONCE = frozenset({"undo"})
-"""Commands that do something else when they are carried out again."""
 CUT_OFF = (
     "I was restarted while I did this. It may be done or not, so I do not do it again by myself; history (as a "
     "command) shows what I have in mind."
@@ -82,8 +82,13 @@ class Commands:
         removals: Removals,
         jobs: JobService,
         servers: Servers,
+        handler: InboundHandler,
+        prior: PriorWork,
     ) -> None:
         self._servers = servers
+        self._stops = stops
+        self._handler = handler
+        self._prior = prior
         self._name = name
         self._agent = agent
         self._lanes = lanes
@@ -126,6 +131,16 @@ class Commands:
             "undo": Command("take the last message and my answer out of what I have in mind", self._undo),
             "whoami": Command("your id here, and what it may do", self._whoami),
         }
+
+    async def carry_out(self, inbound: Inbound) -> str:
+        """Do what a command, or the stop button of a platform, says and tell its person; returns the outcome."""
+        if inbound.kind == "stop":
+            # The platform shows by itself what became of its button.
+            await self._stops.stop(inbound)
+            return "stop"
+        words = self._prior.answers.pop(inbound.request_id, "") or await self.run(inbound)
+        await self._handler.notify(inbound, words)
+        return "command"
 
     async def run(self, inbound: Inbound) -> str:
         """Carry out a command; returns the answer for the person."""
@@ -246,11 +261,6 @@ def _answering(facts: Json) -> str:
     if price is not None:
         costs = f"A million tokens cost ${price[0]:,.2f} read and ${price[1]:,.2f} written."
     return f"{facts['model']} answers here, {where}. {reads} {costs}"
-
-
-def once(inbound: Inbound) -> bool:
-    """Whether a command must not be carried out again where a crash may have cut it off."""
-    return inbound.command is not None and inbound.command.name in ONCE
 
 
 def told(facts: Json) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
@@ -21,17 +21,25 @@ class _Burst:
     past: bool
 
 
+class HearsQuiet(Protocol):
+    """Who waits for people to be quiet (`bot.gateway.lanes.Lanes`)."""
+
+    def quiet(self, chat_key: ChatKey) -> None:
+        """A burst in this chat is over."""
+        ...
+
+
 class Debouncer:
     """Numbers bursts, and says which ones are still going on. Times are seconds of the clock's `monotonic`.
 
-    With a `debounce` of 0 every message is a burst of its own and nobody is waited for. `quiet` hears of each chat in
+    With a `debounce` of 0 every message is a burst of its own and nobody is waited for. `listener` hears of each chat in
     which a burst has ended.
     """
 
-    def __init__(self, clock: Clock, debounce: float, quiet: Callable[[ChatKey], None]) -> None:
+    def __init__(self, clock: Clock, debounce: float, listener: HearsQuiet) -> None:
         self._clock = clock
         self._debounce = debounce
-        self._quiet = quiet
+        self._listener = listener
         self._bursts: dict[tuple[ChatKey, UserRef], _Burst] = {}
         self._due: list[tuple[float, int, tuple[ChatKey, UserRef]]] = []
         self._numbers = itertools.count(1)
@@ -82,5 +90,5 @@ class Debouncer:
             burst = self._bursts.get(key)
             if burst is not None and burst.number == number and burst.until <= due:
                 del self._bursts[key]
-                self._quiet(key[0])
+                self._listener.quiet(key[0])
         self._timer = None

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from bot import errors, text
-from bot.context import prompt, quotes
+from bot import errors
 from bot.contracts.approvals import OpenQuestion
-from bot.contracts.archive import Archive, ArchiveLine, HistoryQuery
-from bot.contracts.environment import Clock, Ids, Log, Redact
+from bot.contracts.archive import ArchiveLine
+from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Command, Inbound, Link, Quoted
+from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.access import Access, Verdict
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalService
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.delivery import Delivery
+from bot.gateway.in_flight import InFlight
+from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.operations.alerts import OperatorAlerts
-from bot.gateway.revisions import as_changed, completed, on_file, withdrawn
+from bot.gateway.revisions import as_changed, on_file, withdrawn
+from bot.gateway.router import InboundRouter
+from bot.gateway.stops import Stops
 
 AT_ONCE = 1_000
 """Events that are taken in side by side; a channel that brings more waits with them."""
@@ -38,23 +43,23 @@ class Pending(Protocol):
 
 
 class GatewayIntake:
-    """`contracts.channel.Intake`. `queue` takes what was written down, with what is on file about its message, in the order in
-    which it came in each chat; `beside` takes work that nobody waits for; `halt` what cannot be written down, or not
-    at once, since a stop does its work all the same.
+    """`contracts.channel.Intake`. What was written down goes on in the order in which it came in each chat; a stop does its
+    work also where it cannot be written down, or not at once.
     """
 
     def __init__(
         self,
         *,
         access: Access,
+        cleaner: InboundCleaner,
         journal: Journal,
-        archive: Archive,
+        archive: InboundArchive,
         delivery: Delivery,
         pending: Pending,
-        redact: Redact,
-        queue: Callable[[Inbound, Sequence[InboxRecord]], None],
-        beside: Callable[[Awaitable[None]], None],
-        halt: Callable[[Inbound], Awaitable[None]],
+        router: InboundRouter,
+        stops: Stops,
+        in_flight: InFlight,
+        tasks: BackgroundTasks,
         alerts: OperatorAlerts,
         approvals: ApprovalService,
         clock: Clock,
@@ -66,13 +71,14 @@ class GatewayIntake:
         self._archive = archive
         self._delivery = delivery
         self._pending = pending
-        self._redact = redact
-        self._queue = queue
+        self._cleaner = cleaner
+        self._router = router
+        self._stops = stops
+        self._in_flight = in_flight
+        self._background = tasks
         self._clock = clock
         self._ids = ids
         self._log = log
-        self._beside = beside
-        self._halt = halt
         self._alerts = alerts
         self._approvals = approvals
         self._tasks: set[asyncio.Task[bool]] = set()
@@ -80,14 +86,9 @@ class GatewayIntake:
         self._asking: dict[ChatKey, asyncio.Future[bool]] = {}
         self._known: dict[ChatKey, None] = {}
         self._last: dict[ChatKey, asyncio.Future[None]] = {}
-        self._archiving: dict[tuple[ChatKey, str], asyncio.Task[None]] = {}
-        self.in_flight: set[str] = set()
-        """The requestIds of what is being written down."""
-        self.first = ""
-        """The first requestId of this process; "" before there is one."""
 
     async def accept(self, inbound: Inbound) -> bool:
-        inbound = self._normalised(inbound)
+        inbound = self._cleaner.cleaned(inbound)
         verdict = self._access.judge(inbound)
         async with self._room:
             if not verdict.allowed:
@@ -96,9 +97,12 @@ class GatewayIntake:
             if not await self._taking_part(inbound):
                 return False
             inbound = inbound.model_copy(
-                update={"request_id": self._ids.ulid(), "quoted": self.admitted(inbound, inbound.quoted)}
+                update={
+                    "request_id": self._ids.ulid(),
+                    "quoted": self._cleaner.admitted(inbound, inbound.quoted),
+                }
             )
-            self.first = self.first or inbound.request_id
+            self._in_flight.first = self._in_flight.first or inbound.request_id
             # A channel may give up while this runs, as when its connection breaks. What is written down must be queued
             # all the same: brought again by the platform, it is a duplicate, and nobody would ever answer it.
             task = asyncio.ensure_future(self._take_in(inbound))
@@ -139,20 +143,20 @@ class GatewayIntake:
         chat_key, name = inbound.chat_key, inbound.request_id
         before, queued = self._last.get(chat_key), asyncio.get_running_loop().create_future()
         self._last[chat_key] = queued
-        self.in_flight.add(name)
+        self._in_flight.writing.add(name)
         try:
             try:
                 writing = self._written(inbound)
                 fresh, records = await (self._in_time(inbound, writing) if inbound.is_stop else writing)
             except errors.StorageError:
-                await self._halt(inbound)
+                await self._stops.at_once(inbound)
                 raise
             finally:
                 if before is not None:
                     await before
             archived = await self._queued(inbound, records) if fresh else None
         finally:
-            self.in_flight.discard(name)
+            self._in_flight.writing.discard(name)
             queued.set_result(None)
             if self._last[chat_key] is queued:
                 del self._last[chat_key]
@@ -169,7 +173,7 @@ class GatewayIntake:
         finally:
             patience.cancel()
         if not written.done():
-            await self._halt(stop)
+            await self._stops.at_once(stop)
         return await written
 
     async def _written(self, inbound: Inbound) -> tuple[bool, list[InboxRecord]]:
@@ -222,16 +226,9 @@ class GatewayIntake:
         # a burst every chat's file has to be brought to the disk, and the platform must hear of its events meanwhile.
         archived = None
         if current.kind == "delete" or not withdrawn(current, records):
-            name = (inbound.chat_key, inbound.request_id)
-            archived = self._archiving[name] = asyncio.ensure_future(self.archive(current))
-            archived.add_done_callback(lambda _: self._archiving.pop(name))
-        self._queue(current, records)
+            archived = self._archive.begin(current)
+        self._router.route(current, records)
         return archived
-
-    async def archived(self, inbound: Inbound) -> None:
-        """Wait until a message is in the archive: before that its row in the journal must not be closed."""
-        if (writing := self._archiving.get((inbound.chat_key, inbound.request_id))) is not None:
-            await asyncio.wait([writing])
 
     async def _recorded(self, change: Awaitable[object]) -> None:
         """Await a change that a restart would make again where it cannot be recorded."""
@@ -241,7 +238,7 @@ class GatewayIntake:
             self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
 
     async def bury(self, channel: str, key: str, raw: str, reason: str) -> None:
-        await self._journal.bury(channel, key, self._redact(text.clean(raw)), reason)
+        await self._journal.bury(channel, key, self._cleaner.words(raw), reason)
         self._log.write(
             "error",
             "an event could not be read and went to the dead letters",
@@ -257,132 +254,11 @@ class GatewayIntake:
             "error` shows them.",
         )
 
+    async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
+        return await self._archive.recent(chat_key, limit)
+
     async def questions(self, channel: str, chat_key: ChatKey, user_id: str) -> list[OpenQuestion]:
         return await self._approvals.open_in(chat_key, f"{channel}:{user_id}")
-
-    async def recent(self, chat_key: ChatKey, limit: int) -> list[ArchiveLine]:
-        if writing := [task for (chat, _), task in self._archiving.items() if chat == chat_key]:
-            await asyncio.wait(writing)
-        return (await self._archive.search(chat_key, HistoryQuery(limit=limit, counted=False))).lines
-
-    def admitted(self, inbound: Inbound, quoted: Iterable[Quoted]) -> tuple[Quoted, ...]:
-        """The quoted messages whose authors may talk to the bot here: a stranger's words reach it by no door."""
-        return tuple(
-            self._clean_quote(message)
-            for message in quoted
-            if message.from_self
-            or self._access.standing(
-                inbound.channel, message.user_id, inbound.chat_id, inbound.chat_type
-            ).allowed
-        )
-
-    async def archive_missing(self, chat_key: ChatKey, inbounds: Sequence[Inbound]) -> None:
-        """Archive those of one chat that did not get there before a crash. Raises `errors.StorageError`."""
-        missing = {inbound.request_id: inbound for inbound in inbounds}
-
-        def other(line: ArchiveLine) -> bool:
-            return (line.meta or {}).get("requestId") not in missing
-
-        query = HistoryQuery(limit=len(missing), role="user", skip=other, everything=True, counted=False)
-        for line in (await self._archive.search(chat_key, query)).lines:
-            missing.pop(str((line.meta or {}).get("requestId")), None)
-        for inbound in missing.values():
-            await self.archive(inbound)
-
-    async def archive(self, inbound: Inbound) -> None:
-        """Write what the person said to the archive. The journal has it already: a full disk delays this only."""
-        if inbound.kind not in {"message", "edit"} or inbound.command is not None:
-            return
-        inbound = await self._of_album(inbound)
-        words, quoted = quotes.archived(inbound.text, inbound.brought, prompt.iso)
-        meta = {
-            **quoted,
-            "links": [link.model_dump() for link in inbound.links] or None,
-            "requestId": inbound.request_id,
-            "chatType": inbound.chat_type,
-            "username": inbound.user_name,
-            "edited": True if inbound.kind == "edit" else None,
-            "job": inbound.due.job if inbound.due is not None else None,
-            "messageIds": list(inbound.items) or None,
-            "attachments": [a.model_dump(by_alias=True, exclude_none=True) for a in inbound.attachments]
-            or None,
-        }
-        line = ArchiveLine(
-            ts=inbound.ts,
-            channel=inbound.channel,
-            chat_id=inbound.chat_id,
-            chat_key=inbound.chat_key,
-            user_id=inbound.user_id,
-            message_id=inbound.message_id,
-            role="user",
-            text=words,
-            meta={key: value for key, value in meta.items() if value is not None},
-        )
-        try:
-            await self._archive.append(line, hurry=False)
-        except errors.StorageError as error:
-            self._log.write(
-                "error",
-                "the archive cannot be written; the message is kept in the journal",
-                level="error",
-                chat_key=inbound.chat_key,
-                request_id=inbound.request_id,
-                cause=str(error),
-            )
-
-    async def _of_album(self, inbound: Inbound) -> Inbound:
-        """An edit of one item of an album as what all of it says now."""
-        if inbound.changes is None or inbound.items:
-            return inbound
-        try:
-            return completed(inbound, await on_file(self._journal, inbound))
-        except errors.StorageError as error:
-            self._log.write("error", "what is on file cannot be read", level="error", cause=str(error))
-            return inbound
-
-    def _normalised(self, inbound: Inbound) -> Inbound:
-        """Text that UTF-8 can carry; no secret of ours in it."""
-        return inbound.model_copy(
-            update={
-                "text": self._clean(inbound.text),
-                "user_name": self._cleaned(inbound.user_name),
-                "command": self._clean_command(inbound.command),
-                "links": tuple(
-                    Link(text=self._clean(link.text), url=self._clean(link.url)) for link in inbound.links
-                ),
-                "items": {name: self._clean(words) for name, words in inbound.items.items()},
-                "attachments": tuple(map(self._clean_attachment, inbound.attachments)),
-            }
-        )
-
-    def _clean_command(self, command: Command | None) -> Command | None:
-        if command is None:
-            return None
-        return Command(name=self._clean(command.name), args=self._clean(command.args))
-
-    def _clean_attachment(self, attachment: Attachment) -> Attachment:
-        update = {"name": self._cleaned(attachment.name), "mime": self._cleaned(attachment.mime)}
-        return attachment.model_copy(update=update)
-
-    def _clean_quote(self, message: Quoted) -> Quoted:
-        origin = message.origin
-        if origin is not None:
-            names = {"name": self._cleaned(origin.name), "chat": self._cleaned(origin.chat)}
-            origin = origin.model_copy(update=names)
-        update = {
-            "text": self._clean(message.text),
-            "user_name": self._cleaned(message.user_name),
-            "part": self._cleaned(message.part),
-            "files": tuple(map(self._clean, message.files)),
-            "origin": origin,
-        }
-        return message.model_copy(update=update)
-
-    def _cleaned(self, words: str | None) -> str | None:
-        return self._clean(words) if words is not None else None
-
-    def _clean(self, words: str) -> str:
-        return self._redact(text.clean(words))
 
     async def _refuse(self, inbound: Inbound, verdict: Verdict) -> None:
         """A stranger is told once a day how to be let in; nothing they wrote is kept."""
@@ -400,7 +276,7 @@ class GatewayIntake:
         if not await self._journal.once(key, self._clock.now(), GREET_EVERY):
             return
         # Beside: a platform that asks to wait with this must not hold up what others write.
-        self._beside(self._greet(inbound))
+        self._background.start(self._greet(inbound))
 
     async def _greet(self, inbound: Inbound) -> None:
         try:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bot.contracts.environment import Clock, Log
+from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import QueueMode
 from bot.gateway.debouncer import Debouncer
 from bot.gateway.relations import belongs, person, plain
-from bot.gateway.start_throttle import StartThrottle
 from bot.gateway.turn_slots import TurnSlots
 
 
@@ -66,44 +66,31 @@ class Lanes:
     """Queues of inbound by chatKey. A lane exists only while it has work, and is a task only while it runs.
 
     At most `limit` turns run at once; people take turns, in a chat and for places, and each one's own messages keep
-    their order. `work` does one portion; what it raises is logged, `sorry` tells the person, and the lane goes on.
-    `freed` hears of every person of whom something less waits; `rush` says whether much comes in right now. While the
-    disk is in trouble no turn begins but one that did before a restart; `resume` is called once there is room.
+    their order. While the disk is in trouble no turn begins but one that did before a restart; `resume` is called once
+    there is room. Whoever does the work takes it by `next_turn` and says when it is `over`.
     """
 
     def __init__(
         self,
-        work: Callable[[TurnPlan], Awaitable[None]],
-        sorry: Callable[[TurnPlan], Awaitable[None]],
         *,
         limit: int,
-        log: Log,
-        clock: Clock,
         mode: QueueMode,
         debounce: float = 0.0,
-        freed: Callable[[UserRef], None] = lambda _: None,
-        rush: Callable[[], bool] = lambda: False,
+        backlog: Backlog,
         disk: DiskSpace,
+        tasks: BackgroundTasks,
+        clock: Clock,
     ) -> None:
-        self._work = work
-        self._sorry = sorry
-        self._log = log
         self._mode = mode
-        self._freed = freed
+        self._backlog = backlog
         self._disk = disk
+        self._tasks = tasks
         self._places = TurnSlots(limit)
-        self._breath = StartThrottle(self.go_on, rush)
-        self._holds = Debouncer(clock, debounce, self._quiet)
+        self._holds = Debouncer(clock, debounce, self)
         self._lanes: dict[ChatKey, _Lane] = {}
-        self._tasks: set[asyncio.Future[object]] = set()
-        self._by_person: Counter[UserRef] = Counter()
         self._number = 0
         self._returning: deque[asyncio.Future[None]] = deque()
-        self._parked = 0
-        self._changed = asyncio.Event()
-        self._closed = False
-        self.total = 0
-        """How many inbound wait in all lanes."""
+        self._wake = asyncio.Event()
 
     # ------------------------------------------------------------ what comes in
 
@@ -129,18 +116,38 @@ class Lanes:
         self._number += 1
         burst = self._holds.burst(inbound.chat_key, who, at=at, held=plain(inbound) and begun is None)
         queue.append(_Waiting(inbound, self._number, burst, begun))
-        self._counted(who, 1 + len(begun or ()))
+        self._backlog.entered(who, 1 + len(begun or ()))
         self._ask(inbound.chat_key, lane)
 
     def go_on(self) -> None:
-        """Begin what can begin, one after another."""
-        if self._closed or self._breath.taken or (given := self._places.give()) is None:
-            return
+        """Let what can begin be taken."""
+        self._wake.set()
+
+    async def next_turn(self) -> TurnPlan:
+        """Wait until a turn can begin, and take it."""
+        while (given := self._places.give()) is None:
+            self._wake.clear()
+            await self._wake.wait()
         chat_key, who = given
         lane = self._lanes[chat_key]
         lane.running = self._portion(chat_key, lane, who)
-        self._start(self._work(lane.running), functools.partial(self._ended, chat_key, lane.running))
-        self._breath.take()
+        return lane.running
+
+    def over(self, chat_key: ChatKey) -> None:
+        """The turn that ran in a chat has ended: the next one may begin."""
+        lane = self._lanes[chat_key]
+        assert lane.running is not None  # noqa: S101 - it is what has ended
+        who = person(lane.running.first)
+        if who in lane.people:
+            # Behind the others of the chat, those included who came while this turn ran.
+            lane.people[who] = lane.people.pop(who)
+        lane.running = None
+        self._ask(chat_key, lane)
+        self._free_place()
+
+    def close(self) -> None:
+        """Wait for nobody to be quiet any more."""
+        self._holds.close()
 
     def resume(self) -> None:
         """The disk has room again: what waited for that begins."""
@@ -148,22 +155,16 @@ class Lanes:
             self._ask(chat_key, lane)
         self.go_on()
 
-    def beside(self, work: Awaitable[object]) -> None:
-        """Do something that must not wait for its chat's lane."""
-        self._start(work, lambda _: None)
-
     @contextlib.asynccontextmanager
     async def parked(self) -> AsyncIterator[None]:
         """A running turn waits for a person: its place is for others meanwhile, and it comes back before them."""
         self._free_place()
-        self._parked += 1
-        self._changed.set()
         ends = True
         try:
-            yield
+            with self._tasks.suspended():
+                yield
             ends = False
         finally:
-            self._parked -= 1
             if ends:
                 self._places.take()
         if self._places.free > 0:
@@ -190,10 +191,6 @@ class Lanes:
         lane = self._lanes.get(chat_key)
         return sum(map(len, lane.people.values())) if lane is not None else 0
 
-    def waiting_of(self, who: UserRef) -> int:
-        """How many inbound of one person wait, in all chats."""
-        return self._by_person[who]
-
     def chats(self) -> list[ChatKey]:
         """The chats in which something waits or runs."""
         return list(self._lanes)
@@ -204,9 +201,19 @@ class Lanes:
         return len(self._lanes)
 
     @property
-    def busy(self) -> int:
-        """How many tasks run: turns, and what runs beside them."""
-        return len(self._tasks)
+    def total(self) -> int:
+        """How many inbound wait in all lanes."""
+        return self._backlog.total
+
+    @property
+    def ready(self) -> bool:
+        """Whether a turn could begin now."""
+        return self._places.ready
+
+    @property
+    def free(self) -> int:
+        """How many more turns may run; below 0 where some that waited for a person go on besides."""
+        return self._places.free
 
     def known(self) -> Iterator[str]:
         """The requestIds of all that waits or runs."""
@@ -260,50 +267,24 @@ class Lanes:
         self._less(chat_key, lane, who, len(taken))
         return taken
 
-    async def drain(self, seconds: float) -> bool:
-        """Start nothing new and let what runs end; after `seconds` it is cancelled. A turn that waits for a person is
-        cancelled as soon as no other runs. True where all others ended.
-        """
-        self._closed = True
-        self._holds.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while len(self._tasks) > self._parked:
-                    self._changed.clear()
-                    await self._changed.wait()
-        ended = len(self._tasks) <= self._parked
-        late = list(self._tasks)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=1.0)
-        return ended
-
     # ------------------------------------------------------------ inside
 
     def _queue(self, chat_key: ChatKey, who: UserRef) -> deque[_Waiting]:
         lane = self._lanes.get(chat_key)
         return lane.people.get(who, deque()) if lane is not None else deque()
 
-    def _counted(self, who: UserRef, more: int) -> None:
-        self.total += more
-        self._by_person[who] += more
-        if not self._by_person[who]:
-            del self._by_person[who]
-
     def _less(self, chat_key: ChatKey, lane: _Lane, who: UserRef, count: int) -> None:
         """So many inbound of a person wait no more."""
         if not count:
             return
-        self._counted(who, -count)
         if not lane.people[who]:
             del lane.people[who]
             self._places.leave(who)
             self._holds.end(chat_key, who)
-        self._freed(who)
+        self._backlog.left(who, count)
 
-    def _quiet(self, chat_key: ChatKey) -> None:
-        """A burst is over."""
+    def quiet(self, chat_key: ChatKey) -> None:
+        """As `HearsQuiet`."""
         self._ask(chat_key, self._lanes[chat_key])
         self.go_on()
 
@@ -335,43 +316,6 @@ class Lanes:
     def _together(self, first: _Waiting, other: _Waiting) -> bool:
         merged = self._mode.collects or other.burst == first.burst
         return merged and other.begun is None and belongs(other.inbound, first.inbound)
-
-    def _start(self, work: Awaitable[object], ended: Callable[[bool], None]) -> None:
-        """Do work in a task of its own: its failure is logged and hurts nobody else. `ended` hears whether it went
-        well, unless it was cancelled.
-        """
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(functools.partial(self._done, ended))
-
-    def _done(self, ended: Callable[[bool], None], task: asyncio.Future[object]) -> None:
-        self._tasks.discard(task)
-        self._changed.set()
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            self._log.write(
-                "error", f"work on a message failed: {type(error).__name__}: {error}", level="error"
-            )
-        ended(error is None)
-
-    def _ended(self, chat_key: ChatKey, portion: TurnPlan, well: bool) -> None:  # noqa: FBT001 - a callback
-        if well:
-            self._over(chat_key)
-        else:
-            self._start(self._sorry(portion), lambda _: self._over(chat_key))
-
-    def _over(self, chat_key: ChatKey) -> None:
-        lane = self._lanes[chat_key]
-        assert lane.running is not None  # noqa: S101 - it is what has ended
-        who = person(lane.running.first)
-        if who in lane.people:
-            # Behind the others of the chat, those included who came while this turn ran.
-            lane.people[who] = lane.people.pop(who)
-        lane.running = None
-        self._ask(chat_key, lane)
-        self._free_place()
 
     def _free_place(self) -> None:
         """A place is free: for a turn that has waited for a person, else for what asks."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from bot import errors
 from bot.contracts.agent import Agent
@@ -13,34 +12,28 @@ from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import DeliveryRecord, InboxRecord, Journal
+from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
-from bot.gateway.commands import CUT_OFF, once
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.bypass import Bypass
+from bot.gateway.commands import CUT_OFF
+from bot.gateway.delivery import Delivery
+from bot.gateway.handler import TOLD, not_idempotent
+from bot.gateway.in_flight import InFlight, PriorWork
+from bot.gateway.inbound_archive import InboundArchive
 from bot.gateway.lanes import Lanes, TurnPlan
 from bot.gateway.relations import belongs, same_message, stops, stops_below, taken_in_at
+from bot.gateway.removals import Removals
 from bot.gateway.revisions import as_changed, completed, on_file, original, outdated, revised
 from bot.gateway.running import Running, Turn
 from bot.gateway.stops import OVER, STOPPED, TOO_LATE
 
-TOLD = "told before a restart"
 _NOTED = {None, "replaced", "outdated", "recorded", "recorded before its message"}
 """What becomes of an edit that no turn takes up."""
 AT_ONCE = 200
 """Rows that are looked up side by side."""
 TOGETHER = 1.0
 """Seconds within which the messages of one turn are claimed."""
-
-
-class Records(Protocol):
-    """What the intake knows of what it took in."""
-
-    @property
-    def first(self) -> str:
-        """The first requestId of this process; "" before there is one."""
-        ...
-
-    async def archive_missing(self, chat_key: ChatKey, inbounds: Sequence[Inbound]) -> None:
-        """Archive those of one chat that did not get there before a crash."""
-        ...
 
 
 @dataclass(slots=True)
@@ -67,10 +60,7 @@ class _Row:
 
 
 class Opening:
-    """`Backlog`'s way from the journal to the lanes. `again` is told which turns have deliveries to go on with,
-    `notices` which messages had begun to get their answer by a notice; `late` takes what is to be said of each stop, and
-    `removed` sees to what a deletion takes along, `quiet` takes away the sign of work of what gets no turn any more.
-    """
+    """`BacklogReader`'s way from the journal to the lanes."""
 
     def __init__(
         self,
@@ -78,30 +68,31 @@ class Opening:
         agent: Agent,
         journal: Journal,
         arrears: Arrears,
+        archive: InboundArchive,
+        delivery: Delivery,
         lanes: Lanes,
         running: Running,
-        aside: Callable[[Inbound], bool],
-        again: Callable[[str], None],
-        notices: Callable[[str], None],
-        late: dict[str, str],
-        removed: Callable[[Inbound], Awaitable[bool]],
-        quiet: Callable[[Inbound], Awaitable[None]],
+        bypass: Bypass,
+        removals: Removals,
+        in_flight: InFlight,
+        prior: PriorWork,
+        tasks: BackgroundTasks,
         log: Log,
     ) -> None:
         self._agent = agent
         self._journal = journal
         self._arrears = arrears
+        self._archive = archive
+        self._delivery = delivery
         self._lanes = lanes
         self._running = running
-        self._aside = aside
-        self._again = again
-        self._notices = notices
-        self._late = late
+        self._bypass = bypass
+        self._removals = removals
+        self._in_flight = in_flight
+        self._prior = prior
+        self._tasks = tasks
         self._halted: dict[tuple[ChatKey, str], Inbound] = {}
-        self._removed = removed
-        self._quiet = quiet
         self._log = log
-        self.taken_in: Records
 
     async def bring(self, inbounds: Sequence[Inbound], stopped: Callable[[Inbound], bool]) -> int:
         """Close what needs nothing more, and queue the rest in its order. Returns how much of that an earlier process
@@ -114,8 +105,10 @@ class Opening:
             row.outcome = _outcome(row)
         _told_together(rows)
         for stop in [row for row in rows if row.inbound.is_stop]:
-            self._late[stop.inbound.request_id] = _carried_out(stop.inbound, rows, self._halted.values())
-        self._late |= {row.inbound.request_id: CUT_OFF for row in rows if self._may_be_done(row)}
+            self._prior.answers[stop.inbound.request_id] = _carried_out(
+                stop.inbound, rows, self._halted.values()
+            )
+        self._prior.answers |= {row.inbound.request_id: CUT_OFF for row in rows if self._may_be_done(row)}
         begun = await self._begun([row for row in rows if row.for_the_model and not row.outcome])
         inside = {one.request_id for portion in begun.values() for one in portion.all}
         for row in rows:
@@ -123,14 +116,14 @@ class Opening:
                 await self._revise(row, inside)
         for row in rows:
             if row.inbound.kind == "delete":
-                await self._removed(row.inbound)
+                await self._removals.remove(row.inbound)
         closed = [row for row in rows if row.outcome]
         await asyncio.gather(*(self._arrears.finish(row.inbound.request_id, row.outcome) for row in closed))
         for row in closed:
             self._silence(row)
         left = [row for row in rows if not row.outcome]
         old = [row.inbound for row in left if self._old(row.inbound) and not row.inbound.is_stop]
-        await self._archive(old)
+        await self._add_missing(old)
         self._put(left, begun, stopped)
         return len(old) - sum(len(portion.rest) for portion in begun.values())
 
@@ -143,12 +136,12 @@ class Opening:
         return _Row(inbound, found, [record] if record is not None else [])
 
     def _old(self, inbound: Inbound) -> bool:
-        first = self.taken_in.first
+        first = self._in_flight.first
         return not first or inbound.request_id < first
 
     def _may_be_done(self, row: _Row) -> bool:
         """Whether it is a command that a crash may have cut off behind what it does."""
-        return once(row.inbound) and row.claimed and not row.outcome and self._old(row.inbound)
+        return not_idempotent(row.inbound) and row.claimed and not row.outcome and self._old(row.inbound)
 
     async def _revise(self, row: _Row, inside: set[str]) -> None:
         """Bring a message that nobody has begun to answer to what its author made of it; see what is left of an edit."""
@@ -187,13 +180,13 @@ class Opening:
             self._complain("a transcript cannot be read", error)
             return ()
 
-    async def _archive(self, inbounds: Iterable[Inbound]) -> None:
+    async def _add_missing(self, inbounds: Iterable[Inbound]) -> None:
         chats: dict[ChatKey, list[Inbound]] = {}
         for inbound in inbounds:
             chats.setdefault(inbound.chat_key, []).append(inbound)
         for chat_key, missing in chats.items():
             try:
-                await self.taken_in.archive_missing(chat_key, missing)
+                await self._archive.add_missing(chat_key, missing)
             except errors.StorageError as error:
                 self._complain("the archive cannot be read", error)
 
@@ -206,24 +199,24 @@ class Opening:
         for row in rows:
             inbound = row.inbound
             if any(delivery.kind in {"reply", "preview", "progress"} for delivery in row.deliveries):
-                self._again(inbound.request_id)
+                self._prior.deliveries.add(inbound.request_id)
             if any(map(_begun_notice, row.deliveries)):
-                self._notices(inbound.request_id)
+                self._prior.notices.add(inbound.request_id)
             if stopped(inbound) and not inbound.is_stop:
                 self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
-                self._lanes.beside(self._arrears.finish(inbound.request_id, "stopped"))
+                self._tasks.start(self._arrears.finish(inbound.request_id, "stopped"))
                 self._silence(row)
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]
                 self._running[inbound.chat_key] = Turn(portion)
                 self._lanes.add(inbound, begun=portion.rest)
-            elif inbound.request_id not in inside and not self._aside(inbound):
+            elif inbound.request_id not in inside and not self._bypass.take(inbound):
                 self._lanes.add(inbound, at=taken_in_at(inbound))
 
     def _silence(self, row: _Row) -> None:
         """A turn that an earlier process had begun does not go on: what shows it would stay for ever."""
         if row.claimed and row.for_the_model and self._old(row.inbound):
-            self._lanes.beside(self._quiet(row.inbound))
+            self._tasks.start(self._delivery.quiet(Address.of(row.inbound)))
 
     def _complain(self, what: str, error: errors.StorageError) -> None:
         self._log.write("error", what, level="error", cause=str(error))

@@ -12,9 +12,10 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.questions import Answer, Question
 from bot.gateway.address import Address
-from bot.gateway.approvals import SECONDS, ApprovalService
+from bot.gateway.approvals import SECONDS
 from bot.gateway.delivery import Delivery
 from bot.gateway.relations import follows
+from bot.gateway.suspension import TurnSuspension
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,14 @@ class _Waiting:
 
 
 class QuestionService:
-    """`contracts.questions.Questions` in the chats, beside the approvals, whose floor it stands on. A question does not outlive its
+    """`contracts.questions.Questions` in the chats. A question does not outlive its
     process: nor does the call that it belongs to.
     """
 
     def __init__(
-        self, *, approvals: ApprovalService, delivery: Delivery, clock: Clock, ids: Ids, log: Log
+        self, *, suspension: TurnSuspension, delivery: Delivery, clock: Clock, ids: Ids, log: Log
     ) -> None:
-        self._approvals = approvals
-        approvals.asks, approvals.answers = self._waiting_in, self._heard
+        self._suspension = suspension
         self._delivery = delivery
         self._clock = clock
         self._ids = ids
@@ -41,13 +41,13 @@ class QuestionService:
 
     async def ask(self, question: Question) -> Answer:
         """As `contracts.questions.Questions`. One question at a time in a chat, approvals among them."""
-        async with self._approvals.alone(question.chat_key):
+        async with self._suspension.alone(question.chat_key):
             return await self._asked(question)
 
     async def _asked(self, question: Question) -> Answer:
-        key, floor = question.chat_key, self._approvals.floor
-        turn = floor.running.get(key) if floor is not None else None
-        if floor is None or turn is None or turn.first.due is not None:
+        key = question.chat_key
+        turn = self._suspension.turn(key)
+        if turn is None or turn.first.due is not None:
             return Answer("nobody")
         waiting = _Waiting(turn.first, asyncio.get_running_loop().create_future())
         self._waiting[key] = waiting
@@ -56,7 +56,7 @@ class QuestionService:
             to = replace(Address.of(turn.first), request_id=self._ids.ulid())
             await self._delivery.send(to, question.words, kind="notice")
             self._log.write("question", "the person is asked something", request_id=question.request_id)
-            async with floor.park():
+            async with self._suspension.suspended():
                 return await self._wait(waiting)
         except errors.DeliveryFailed as error:
             self._log.write("question", "a question did not arrive", level="warn", cause=str(error))
@@ -75,10 +75,12 @@ class QuestionService:
                 await patience
         return waiting.answer.result() if waiting.answer.done() else Answer("expired")
 
-    def _waiting_in(self, chat_key: ChatKey) -> bool:
+    def waits(self, chat_key: ChatKey) -> bool:
+        """Whether the turn of a chat waits for an answer."""
         return chat_key in self._waiting
 
-    def _heard(self, inbound: Inbound) -> bool:
+    def answer(self, inbound: Inbound) -> bool:
+        """Take what a person says as the answer that is waited for; False where it is none."""
         waiting = self._waiting.get(inbound.chat_key)
         if waiting is None or waiting.answer.done() or not follows(inbound, waiting.first):
             return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound, Quoted, SeenFile
 from bot.gateway.attachments.notices import unread
 from bot.gateway.attachments.reader import FileReader
+from bot.gateway.cleaning import InboundCleaner
 from bot.gateway.running import Turn
 
 CONTEXT_SECONDS = 20.0
@@ -22,20 +23,21 @@ _R = TypeVar("_R")
 
 
 class Reading:
-    """Reads for turns. `admitted`, to be set, leaves out of what was said before a message what strangers said."""
+    """Reads for turns, without what strangers said before."""
 
     def __init__(
         self,
         agent: Agent,
         channels: Mapping[str, Channel],
         files: FileReader,
+        cleaner: InboundCleaner,
         log: Log,
     ) -> None:
         self._agent = agent
         self._channels = channels
         self._files = files
+        self._cleaner = cleaner
         self._log = log
-        self.admitted: Callable[[Inbound, Iterable[Quoted]], tuple[Quoted, ...]]
 
     async def thread(self, turn: Turn) -> tuple[Quoted, ...]:
         """The earlier messages that a turn begins with; none where it was stopped meanwhile."""
@@ -95,4 +97,4 @@ class Reading:
                 level="warn",
             )
             return ()
-        return self.admitted(inbound, earlier)
+        return self._cleaner.admitted(inbound, earlier)

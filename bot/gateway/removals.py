@@ -22,6 +22,7 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.memory_files import MemoryFiles, MemoryOwner
 from bot.gateway.access import Access
+from bot.gateway.background import BackgroundTasks
 from bot.gateway.jobs.service import JobService
 
 DONE = (
@@ -82,8 +83,10 @@ class Removals:
         clock: Clock,
         log: Log,
         jobs: JobService,
+        tasks: BackgroundTasks,
     ) -> None:
         self._jobs = jobs
+        self._tasks = tasks
         self._journal = journal
         self._archive = archive
         self._artifacts = artifacts
@@ -108,15 +111,18 @@ class Removals:
         await self._remove(deletion, target)
         return True
 
-    async def attempt(self, deletion: Inbound) -> bool | None:
-        """The same where a disk that refuses must not keep anything else from going on; None where it does (`at_last`)."""
+    async def remove(self, deletion: Inbound) -> bool:
+        """The same where a disk that refuses must not keep anything else from going on: what it does not take now goes
+        later.
+        """
         try:
             return await self.deleted(deletion)
         except errors.StorageError as error:
             self._log.write("error", "a removal could not be recorded", level="error", cause=str(error))
-            return None
+            self._tasks.start(self._at_last(deletion))
+            return False
 
-    async def at_last(self, deletion: Inbound) -> None:
+    async def _at_last(self, deletion: Inbound) -> None:
         """Do what the disk has refused as soon as it takes that, and let the agent forget it too."""
         found: bool | None = None
         while found is None:

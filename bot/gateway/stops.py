@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bot.contracts.agent import Agent
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.gateway.access import Access
+from bot.gateway.backlog import Backlog
+from bot.gateway.handler import InboundHandler
+from bot.gateway.in_flight import PriorWork
 from bot.gateway.lanes import Lanes
 from bot.gateway.relations import is_thread_of, person, reaches, stops, stops_below
 from bot.gateway.running import Running, Turn
@@ -37,9 +40,7 @@ def _before(heard: _Heard | None, other: Inbound) -> bool:
 
 
 class Stops:
-    """Ends turns, and what their person has waiting. `off_file` sees to what waits in the journal alone; `late` has what
-    is to be said of stops that were found there.
-    """
+    """Ends turns, and what their person has waiting."""
 
     def __init__(
         self,
@@ -48,17 +49,17 @@ class Stops:
         lanes: Lanes,
         running: Running,
         access: Access,
-        finish: Callable[[Inbound, str], Awaitable[None]],
-        off_file: Callable[[Inbound], Awaitable[int]],
-        late: dict[str, str],
+        handler: InboundHandler,
+        backlog: Backlog,
+        prior: PriorWork,
     ) -> None:
         self._agent = agent
         self._lanes = lanes
         self._running = running
         self._access = access
-        self._finish = finish
-        self._off_file = off_file
-        self._late = late
+        self._handler = handler
+        self._backlog = backlog
+        self._prior = prior
         self._heard: dict[tuple[str, ...], _Heard] = {}
 
     async def at_once(self, inbound: Inbound) -> None:
@@ -79,11 +80,11 @@ class Stops:
         In a group a turn is its person's, and the operators', to stop. A command that finds nothing in its own place
         ends what its person has in the threads of that.
         """
-        if (words := self._late.pop(inbound.request_id, None)) is not None:
+        if (words := self._prior.answers.pop(inbound.request_id, None)) is not None:
             return words  # carried out already, as far as it can be
         before, heard = self._hear(inbound)
         turn = self._turn(inbound, before)
-        count = await self._off_file(inbound)
+        count = self._backlog.stop(inbound)
         ended = await self._here(inbound, turn, before) or bool(count)
         if turn is not None and not (ended or heard.ended):
             return NOTHING_RUNS if self._may(inbound, turn) else NOT_YOURS
@@ -141,7 +142,7 @@ class Stops:
         return [other for chat_key in chat_keys for other in self._lanes.take(chat_key, wanted)]
 
     async def _close(self, gone: Iterable[Inbound]) -> None:
-        await asyncio.gather(*(self._finish(inbound, "stopped") for inbound in gone))
+        await asyncio.gather(*(self._handler.finish(inbound, "stopped") for inbound in gone))
 
     def _turn(self, inbound: Inbound, heard: _Heard | None) -> Turn | None:
         """The turn that a stop is about; one of somebody else once at most, however often it is brought."""

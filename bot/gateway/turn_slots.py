@@ -51,9 +51,14 @@ class TurnSlots:
                 self._stand(person)
             chats[chat_key] = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether a place is free, and somebody asks."""
+        return self.free > 0 and bool(self._asking)
+
     def give(self) -> tuple[ChatKey, UserRef] | None:
         """Give a place to one that asks: its chat and its person. None where none is free, or nobody asks."""
-        if self.free <= 0 or not self._asking:
+        if not self.ready:
             return None
         if self.free >= len(self._asking):
             chat_key = next(iter(self._asking))

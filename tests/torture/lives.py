@@ -26,6 +26,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway.outbox import REPEATED
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
+from bot.system import SystemDisk
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
 from bot.testing.memory_journal import MemoryJournal
@@ -158,14 +159,19 @@ class Life:
         self.script = Script(world.rng)
         journal = SlowJournal(self)
         with pytest.MonkeyPatch.context() as patch:
-            for rooms in (gateways, agents):
-                patch.setattr(rooms, "FakeClock", lambda: world.clock)
+            for bench in (gateways, agents):
+                patch.setattr(bench, "FakeClock", lambda: world.clock)
             patch.setattr(gateways, "SqliteJournal", lambda *_, **__: journal)
-            self.bench = gateways.Bench(world.root, mode=world.options.mode)
-            self.rooms = agents.Bench(world.root / "agent")
-        self._join(journal)
+            self.rooms = rooms = agents.Bench(world.root / "agent")
+            archive = ChatStore(world.root / "chats", disk=SystemDisk(), log=rooms.log, clock=world.clock)
+            rooms.configure(steps=journal, archive=archive)
+            rooms.add_tools(Press())
+            self.bench = gateways.Bench(
+                world.root, mode=world.options.mode, agent=rooms.pool, archive=archive
+            )
+        self._join()
 
-    def _join(self, journal: SlowJournal) -> None:
+    def _join(self) -> None:
         """The agent on the gateway's archive and journal, and a life between them and what they write."""
         bench, rooms = self.bench, self.rooms
         bench.tele.send = self.send  # type: ignore[method-assign]
@@ -173,11 +179,6 @@ class Life:
         self._between("archive", bench.archive)
         self._between("transcript", rooms.transcript)
         rooms.model.stream = self.stream  # type: ignore[method-assign]
-        rooms.configure(steps=journal, archive=bench.archive)
-        rooms.add_tools(Press())
-        turns = bench.turns
-        for one in (turns, turns.opening, turns.stops, turns.removals, turns.commands):
-            setattr(one, "_agent", rooms.pool)  # noqa: B010
 
     def _between(self, seam: Seam, store: ChatStore | Transcript) -> None:
         setattr(store, "append", functools.partial(self.call, seam, "append", store.append))  # noqa: B010
@@ -303,7 +304,7 @@ class Life:
         while quiet < 4:
             for _ in range(20):
                 await asyncio.sleep(0)
-            idle = person.done() and not bench.turns.lanes._tasks and not bench.turns.lanes.total
+            idle = person.done() and not bench.tasks.busy and not bench.backlog.total
             if idle and world.unconfirmed:
                 person.result()
                 person = asyncio.ensure_future(self._person())

@@ -218,11 +218,13 @@ class Soak:
         platform.due.clear()
         coming = [self._event() for _ in range(AT_ONCE)]
         self.events += len(coming)
-        await asyncio.gather(*(self.gateway.intake.accept(one) for one in coming))
+        await asyncio.gather(*(self.gateway.parts.intake.accept(one) for one in coming))
         if self.rng.random() < 0.1:
-            await self.gateway.intake.bury("telegram", f"k{self.events}", "{broken", "it cannot be read")
+            await self.gateway.parts.intake.bury(
+                "telegram", f"k{self.events}", "{broken", "it cannot be read"
+            )
         async with asyncio.timeout(60):
-            while self.gateway.turns.lanes.active:
+            while self.gateway.parts.lanes.active:
                 await asyncio.sleep(0.0005)
                 await self.clock.advance(0.01)
         wrong = {words: count for words, count in platform.due.items() if count != 1}

@@ -13,7 +13,7 @@ import pytest
 
 from bot import errors, text
 from bot.access_list import AccessList
-from bot.contracts.agent import TurnOutcome, TurnRequest
+from bot.contracts.agent import Agent, TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.channel import FILE_PIECE, ChannelSettings, Health, Intake, Manifest, Pace
 from bot.contracts.identity import ChatKey
@@ -272,9 +272,13 @@ class Bench:
             "local": manifest("local", access="local"),
         }
         self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
-        self.archive = ChatStore(root / "chats", disk=self.disk, log=self.log, clock=self.clock)
+        self.archive: ChatStore = options.pop("archive", None) or ChatStore(
+            root / "chats", disk=self.disk, log=self.log, clock=self.clock
+        )
         self.lists = AccessList(root / "access.json", SystemDisk(), self.clock)
         self.agent = FakeAgent()
+        agent: Agent = options.pop("agent", self.agent)
+        operators = options.pop("operators", frozenset({"tele:1"}))
         self.artifacts = ArtifactStore(
             root / "artifacts", disk=self.disk, ids=self.ids, clock=self.clock, log=self.log
         )
@@ -284,7 +288,7 @@ class Bench:
         deps = GatewayDeps(
             GatewaySettings(
                 "shipmate",
-                {"tele:1"},
+                operators,
                 {"tele": frozenset({"77", "-100"})},
                 limits=options.pop("limits", False),
                 **{name: value for name, value in options.items() if name in SETTINGS},
@@ -296,7 +300,7 @@ class Bench:
             artifacts=self.artifacts,
             memory_files=self.memory,
             lists=self.lists,
-            operators=frozenset({"tele:1"}),
+            operators=operators,
             redact=Redactor({SECRET}),
             disk=DiskReserve(None, self.log),
             clock=self.clock,
@@ -304,24 +308,31 @@ class Bench:
             log=self.log,
         )
         services = build_agent_services(deps)
-        gateway = build_gateway(deps, services, self.agent, memory=self, servers=self)
+        gateway = build_gateway(deps, services, agent, memory=self, servers=self)
         self.delivery, self.approvals, self.questions = (
             services.delivery,
             services.approvals,
             services.questions,
         )
         self.access, self.jobs = services.access, services.jobs
-        self.turns, self.files, self.intake = gateway.turns, gateway.files, gateway.intake
-        self.due_jobs = gateway.due_jobs
+        self.suspension, self.running, self.backlog = services.suspension, services.running, services.backlog
+        self.gateway, self.tasks, self.lanes = gateway, gateway.tasks, gateway.lanes
+        self.intake, self.router, self.stops = gateway.intake, gateway.router, gateway.stops
+        self.commands, self.removals, self.due_jobs = gateway.commands, gateway.removals, gateway.due_jobs
+        self.files = gateway.files
+        self._started = False
         self._count = itertools.count(1)
 
     def sources(self) -> dict[str, str]:
         """There are no MCP servers."""
         return {}
 
-    async def open(self) -> None:
-        for name in self.channels:
-            await self.turns.open(name)
+    async def open(self, *names: str) -> int:
+        """Connect channels, all where none is named; how many messages go on that an earlier process had left."""
+        if not self._started:
+            self._started = True
+            self.gateway.start()
+        return sum([await self.gateway.backlog.open(name) for name in names or self.channels])
 
     def inbound(self, words: str = "hello", **more: Any) -> Inbound:
         number = next(self._count)
@@ -336,16 +347,16 @@ class Bench:
         return await self.intake.accept(self.inbound(words, **more))
 
     async def idle(self) -> None:
-        """Until no lane has work."""
+        """Until nothing runs, and nothing can begin."""
         async with asyncio.timeout(30):
-            while self.turns.lanes._tasks:
-                await asyncio.wait(self.turns.lanes._tasks)
+            while self.tasks.busy or (self._started and (self.lanes.ready or self.backlog.reading)):
+                await (self.tasks.idle() if self.tasks.busy else asyncio.sleep(0))
 
     async def lines(self, chat_key: ChatKey = HERE) -> list[tuple[str, str]]:
         return [(line.role, line.text) for line in await self.intake.recent(chat_key, 100)]
 
     async def close(self) -> None:
-        await self.turns.lanes.drain(0)
+        await self.gateway.turns.drain(0)
         await self.archive.close()
         await self.journal.close()
 

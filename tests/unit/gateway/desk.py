@@ -36,6 +36,8 @@ class Desk(Bench):
         assert request.inbound is not None
         assert request.reply is not None
         if request.inbound.text.startswith("quick"):
+            if self.agent.hold is not None:
+                await self.agent.hold.wait()
             await request.reply.send("quickly")
             return TurnOutcome("done", delivered=1)
         verdict = await self.approvals.decide(

@@ -191,11 +191,11 @@ async def test_while_it_waits_its_place_is_free_and_it_comes_back_to_one(tmp_pat
     await desk.asked()
     await desk.say("quick question")
     await until(lambda: desk.tele.texts[-1] == "quickly")
-    await until(lambda: desk.turns.lanes._places.free == 1)
+    await until(lambda: desk.lanes.free == 1)
     await desk.press("approve")
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["approved"]
-    assert desk.turns.lanes._places.free == 1
+    assert desk.lanes.free == 1
     await desk.close()
 
 
@@ -203,27 +203,17 @@ async def test_a_turn_that_has_waited_goes_before_others(tmp_path: Path) -> None
     desk = Desk(tmp_path, max_concurrent=1)
     await desk.open()
     await desk.asked()
-    held, order = asyncio.Event(), []
-    lanes = desk.turns.lanes
-
-    async def other() -> None:
-        async with lanes.parked():
-            order.append("parked")
-        order.append("back")
-
-    lanes._places.take()  # somebody else runs
+    desk.agent.hold = asyncio.Event()
+    await desk.say("quick but held")
+    await until(lambda: desk.lanes.free == 0)
+    await desk.say("quick and later", chat_id="1", chat_key="tele:chat:1", user_id="1")
     await desk.press("approve")
-    await until(lambda: bool(lanes._returning))
+    await until(lambda: desk.tele.texts[-1].startswith("Approved"))
     assert not desk.ran
-    lanes._free_place()
+    desk.agent.hold.set()
     await desk.idle()
-    assert [verdict.ended for verdict in desk.ran] == ["approved"]
-    assert lanes._places.free == 1
-    lanes._places.take()
-    await other()
-    assert order == ["parked", "back"]
-    assert not held.is_set()
-    lanes._free_place()
+    assert desk.tele.texts[-3:] == ["quickly", "approved", "quickly"]
+    assert desk.lanes.free == 1
     await desk.close()
 
 
@@ -251,7 +241,7 @@ async def test_a_stop_ends_it_and_nothing_can_be_allowed_after(desk: Desk) -> No
     record = await desk.journal.approval(name)
     assert record is not None
     assert record.verdict == Verdict("stopped")
-    assert desk.turns.lanes._places.free == 8
+    assert desk.lanes.free == 8
 
 
 async def test_after_half_an_hour_it_is_over(desk: Desk) -> None:
@@ -266,22 +256,20 @@ async def test_after_half_an_hour_it_is_over(desk: Desk) -> None:
     assert desk.tele.texts[-1] == approvals.UNKNOWN
 
 
-async def test_where_nobody_could_press_nobody_is_asked(desk: Desk) -> None:
-    desk.approvals._operators = frozenset()
+async def test_where_nobody_could_press_nobody_is_asked(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, operators=frozenset())
+    await desk.open()
     await desk.say("work", **GROUP)
     await desk.idle()
     assert desk.ran == [Verdict("nobody")]
     assert desk.tele.texts == ["nobody"]
-    desk.approvals.floor = None
-    await desk.say("work", **GROUP)
-    await desk.idle()
-    assert desk.ran[1:] == [Verdict("nobody")]
+    await desk.close()
 
 
 async def test_a_question_that_cannot_be_delivered_can_still_be_answered(desk: Desk) -> None:
     desk.tele.failures = [errors.TargetGone()]
     await desk.say("work", user_id=MEMBER, **GROUP)
-    await until(lambda: bool(desk.approvals._waiting) and not desk.tele.failures)
+    await until(lambda: desk.approvals.waits(ChatKey.parse("tele:chat:-100")) and not desk.tele.failures)
     await desk.press("deny")
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["denied"]
@@ -308,7 +296,7 @@ async def test_commands_without_anything_that_waits(desk: Desk) -> None:
 
 async def test_of_several_the_name_is_asked_for(desk: Desk) -> None:
     name = await desk.asked()
-    turn = desk.turns._running[ChatKey.parse("tele:chat:-100")].first
+    turn = desk.running[ChatKey.parse("tele:chat:-100")].first
     left = Approval(
         turn.request_id,
         "left",
@@ -353,14 +341,14 @@ async def test_in_a_chat_one_question_is_asked_at_a_time_and_one_place_is_lent(t
 
     desk.agent._run = twice  # type: ignore[method-assign]
     first = await desk.asked()
-    await until(lambda: desk.approvals._deciding[ChatKey.parse("tele:chat:-100")] == 2)
-    assert desk.turns.lanes._places.free == 1
+    await until(lambda: desk.suspension.asking(ChatKey.parse("tele:chat:-100")) == 2)
+    assert desk.lanes.free == 1
     await desk.press("deny", first)
     await until(lambda: len(desk.names()) == 2)
-    await until(lambda: desk.turns.lanes._places.free == 1)
+    await until(lambda: desk.lanes.free == 1)
     await desk.press("approve", desk.names()[1])
     await desk.idle()
     assert [verdict.ended for verdict in desk.ran] == ["denied", "approved"]
-    assert desk.turns.lanes._places.free == 1
-    assert not desk.approvals._locks
+    assert desk.lanes.free == 1
+    assert not desk.suspension.asking(ChatKey.parse("tele:chat:-100"))
     await desk.close()

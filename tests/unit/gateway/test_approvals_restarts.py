@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.contracts.approvals import Verdict
+from bot.contracts.identity import ChatKey
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import approvals
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
@@ -28,7 +29,7 @@ async def test_a_restart_finds_what_waits_and_asks_only_once(tmp_path: Path, pre
         assert await again.journal.settle(name, Verdict("approved", "tele:1"))
     await again.open()
     if pressed == "after":
-        await until(lambda: bool(again.approvals._waiting))
+        await until(lambda: again.approvals.waits(ChatKey.parse("tele:chat:-100")))
         await again.press("approve", name)
     await again.idle()
     assert again.ran == [Verdict("approved", "tele:1", "once")]

@@ -150,7 +150,7 @@ async def test_what_is_over_is_not_begun_again_while_the_disk_refuses_its_end(
     await bench.say("", command=Command(name="undo"), addressed="command")
     await bench.idle()
     said = list(bench.tele.texts)
-    assert await bench.turns.open("local") == 0
+    assert await bench.open("local") == 0
     await bench.idle()
     assert (bench.tele.texts, bench.agent.undone) == (said, [ChatKey.parse("tele:chat:77")])
     monkeypatch.setattr(bench.journal, "finish", finish)

@@ -235,7 +235,7 @@ class TestAfterARestart:
         await first.say("c", message_id="c", kind="edit")
         await first.close()
         second = Bench(tmp_path)
-        assert await second.turns.open("tele") == 1
+        assert await second.open("tele") == 1
         await second.idle()
         assert second.tele.texts == ["re: A"]
         assert await outcomes(second, "a") == ["done", "replaced"]

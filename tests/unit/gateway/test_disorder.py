@@ -72,16 +72,15 @@ class Disorder(RuleBasedStateMachine):
         self.do(self._start())
 
     async def _start(self) -> None:
-        self.bench = Bench(Path(self.folder.name), **self.options)
+        self.agent = scripted.Scripted(self.ended, self.cut, self.asked)
+        self.bench = Bench(Path(self.folder.name), agent=self.agent, **self.options)
+        self.route = self.bench.router.route
         self.bench.lists.allowed = lambda _: frozenset(PEOPLE)  # type: ignore[method-assign, assignment]
-        self.bench.intake._queue = self.queue
+        self.bench.router.route = self.queue  # type: ignore[method-assign, assignment]
         # As on Slack, where a send without a known outcome can be looked up: nothing has to be said again.
         self.bench.tele.find = self.find  # type: ignore[method-assign]
         self.bench.tele.prefix = "r"
-        self.agent = scripted.Scripted(self.ended, self.cut, self.asked)
         bench = self.bench
-        bench.turns._agent = bench.turns.opening._agent = bench.turns.stops._agent = self.agent
-        bench.turns.removals._agent = bench.turns.commands._agent = self.agent
         await self._opened(bench)
         await bench.delivery.open(lambda *_: None)
 
@@ -94,7 +93,7 @@ class Disorder(RuleBasedStateMachine):
 
     async def _kill(self) -> None:
         bench = self.bench
-        await bench.turns.lanes.drain(0)
+        await bench.gateway.turns.drain(0)
         await bench.delivery.close()
         self.sent += bench.tele.sent
         await bench.archive.close()
@@ -193,7 +192,7 @@ class Disorder(RuleBasedStateMachine):
 
     def queue(self, inbound: Inbound, records: Sequence[InboxRecord]) -> None:
         """What the intake hands on: at this moment it is clear whether a change comes before its message's turn."""
-        name, lanes = inbound.message_id, self.bench.turns.lanes
+        name, lanes = inbound.message_id, self.bench.lanes
         waits = lanes.find(
             inbound.chat_key,
             person(inbound),
@@ -206,7 +205,7 @@ class Disorder(RuleBasedStateMachine):
                 self.gone.add(name)
         if inbound.kind == "message" and name is not None:
             self.queued.update(scripted.names(inbound))
-        self.bench.turns.queue(inbound, records)
+        self.route(inbound, records)
 
     @precondition(lambda self: len(self.events) > 1)
     @rule(data=st.data())
@@ -239,10 +238,10 @@ class Disorder(RuleBasedStateMachine):
     def let_go(self) -> None:
         async def rest() -> None:
             self.agent.gate.set()
-            lanes = self.bench.turns.lanes
-            while lanes.busy or lanes.total:
-                if lanes.busy:
-                    await asyncio.wait(lanes._tasks, timeout=0.01)
+            tasks, backlog = self.bench.tasks, self.bench.backlog
+            while tasks.busy or backlog.total:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(tasks.idle(), 0.01)
                 # A send that was cut off by a kill is looked up after a while.
                 await self.bench.clock.advance(30)
 

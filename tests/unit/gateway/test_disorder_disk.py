@@ -50,7 +50,7 @@ class FullDisk(Disorder):
         self.agent.run = counted  # type: ignore[method-assign]
         for name in WRITES & set(dir(bench.journal)):
             setattr(bench.journal, name, self._refusing(name, getattr(bench.journal, name)))
-        await bench.turns.open("tele")
+        await bench.open("tele")
 
     def _refusing(self, name: str, write: Any) -> Any:
         async def refuse() -> None:
@@ -76,7 +76,7 @@ class FullDisk(Disorder):
     @rule()
     def connect_another(self) -> None:
         self.late = False
-        self.do(self.bench.turns.open("local"))
+        self.do(self.bench.open("local"))
 
     def bring(self, event: Inbound) -> None:
         self.offer([event])

@@ -307,7 +307,7 @@ async def test_a_message_that_is_deleted_while_its_file_is_kept_leaves_nothing(b
     await bench.say("look", message_id="m9", attachments=(file(),))
     await putting.wait()
     deleted = asyncio.create_task(bench.say("", message_id="m9", kind="delete"))
-    turn = bench.turns._running[ChatKey.parse("tele:chat:77")]
+    turn = bench.running[ChatKey.parse("tele:chat:77")]
     while not (bench.log.of("removal") and turn.stopped):  # noqa: ASYNC110 - neither sets an event
         await asyncio.sleep(0)
     go_on.set()

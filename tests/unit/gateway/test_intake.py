@@ -73,7 +73,7 @@ async def test_a_full_archive_delays_the_line_but_not_the_answer(tmp_path: Path)
 
     bench = Bench(tmp_path)
     await bench.open()
-    bench.intake._archive = Store()  # type: ignore[assignment]
+    bench.archive.append = Store().append  # type: ignore[method-assign]
     assert await bench.say() is True
     assert await bench.tele.until(1) == ["re: hello"]
     assert any("archive cannot be written" in entry.message for entry in bench.log.at("error"))

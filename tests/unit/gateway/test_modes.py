@@ -127,7 +127,7 @@ class TestMessagesOfOneChatThatEachOpenAThread:
         await bench.clock.advance(1.0)
         await bench.idle()
         assert bench.tele.texts == ["re: one + two"]
-        receipt = await bench.turns.commands.run(
+        receipt = await bench.commands.run(
             bench.inbound("/receipt 2", command=Command(name="receipt", args="2"), target={"chat": "77"})
         )
         assert receipt.startswith("Message 2 was answered together with another one.\nReceipt of")
@@ -219,7 +219,7 @@ async def test_a_burst_that_fails_is_told_of_once(tmp_path: Path) -> None:
     await bench.idle()
     assert len(bench.tele.texts) == 1
     assert await bench.journal.unfinished() == []
-    assert bench.turns._running == {}
+    assert bench.running == {}
     await bench.close()
 
 

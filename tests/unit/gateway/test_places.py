@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from bot.contracts.identity import ChatKey, UserRef
 from bot.contracts.inbound import Inbound
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.backlog import Backlog
 from bot.gateway.conversation import MODES
 from bot.gateway.debouncer import Debouncer
 from bot.gateway.lanes import Lanes, TurnPlan
@@ -41,18 +44,33 @@ class Hall:
         self.gates: dict[str, asyncio.Future[None]] = {}
         self.trouble = ""
         """Of the disk."""
+        self.tasks, self.backlog = BackgroundTasks(self.log), Backlog()
         self.lanes = Lanes(
-            self.work, self.excuse, limit=limit, log=self.log, clock=self.clock,
-            mode=MODES[options.pop("mode", "followup")], disk=self, **options,
+            limit=limit, mode=MODES[options.pop("mode", "followup")], backlog=self.backlog, disk=self, tasks=self.tasks,
+            clock=self.clock, **options,
         )  # fmt: skip
+        self.tasks.serve(self.serve())
+
+    async def serve(self) -> None:
+        """Begin what can begin, and what the runner of turns does at its end."""
+        while True:
+            plan = await self.lanes.next_turn()
+            self.tasks.start(self.work(plan), functools.partial(self.ended, plan))
+            await asyncio.sleep(0)
+
+    def ended(self, plan: TurnPlan, well: bool) -> None:
+        if not well:
+            self.sorry.append(plan.first.text)
+        self.lanes.over(plan.first.chat_key)
+
+    async def drain(self, seconds: float) -> bool:
+        self.lanes.close()
+        return await self.tasks.drain(seconds)
 
     async def work(self, portion: TurnPlan) -> None:
         self.begun.append(portion)
         gate = self.gates[portion.first.request_id] = asyncio.get_running_loop().create_future()
         await gate
-
-    async def excuse(self, portion: TurnPlan) -> None:
-        self.sorry.append(portion.first.text)
 
     async def end(self, portion: TurnPlan, error: Exception | None = None) -> None:
         gate = self.gates.pop(portion.first.request_id)
@@ -65,6 +83,11 @@ class Hall:
     async def settle(self) -> None:
         for _ in range(6):
             await asyncio.sleep(0)
+
+    async def settled(self, *, first: bool) -> None:
+        """What comes first begins before anything else has come."""
+        if first:
+            await self.settle()
 
     async def finish(self) -> None:
         await self.settle()
@@ -80,12 +103,13 @@ async def test_one_chat_that_floods_does_not_delay_the_others() -> None:
     hall = Hall(1)
     for number in range(1_000):
         hall.lanes.put(inbound("flood", "big", number))
+        await hall.settled(first=not number)
     hall.lanes.put(inbound("ada", "a", 2_000))
     hall.lanes.put(inbound("bob", "b", 2_001))
     await hall.finish()
     assert hall.words[:4] == ["flood0", "flood1", "ada2000", "bob2001"]
     assert [word for word in hall.words if word.startswith("flood")] == [f"flood{n}" for n in range(1_000)]
-    assert (hall.lanes.active, hall.lanes.total, hall.lanes.busy) == (0, 0, 0)
+    assert (hall.lanes.active, hall.lanes.total, hall.tasks.busy) == (0, 0, 0)
 
 
 async def test_on_a_full_disk_only_turns_that_had_begun_go_on_and_the_others_once_there_is_room() -> None:
@@ -107,6 +131,7 @@ async def test_a_person_with_a_hundred_threads_does_not_starve_another() -> None
     for number in range(100):
         for chat in range(2):
             hall.lanes.put(inbound("many", f"t{number}", number * 2 + chat))
+            await hall.settled(first=not (number or chat))
     hall.lanes.put(inbound("one", "t99", 900))
     hall.lanes.put(inbound("one", "own", 901))
     await hall.finish()
@@ -136,9 +161,9 @@ async def test_a_lane_that_waits_for_a_place_is_no_task() -> None:
     for number in range(3_000):
         hall.lanes.put(inbound(str(number), str(number), number))
     await hall.settle()
-    assert (hall.lanes.active, hall.lanes.busy) == (3_000, 1)
-    assert len(asyncio.all_tasks()) == 2
-    await hall.lanes.drain(0)
+    assert (hall.lanes.active, hall.tasks.busy) == (3_000, 1)
+    assert len(asyncio.all_tasks()) == 3  # this one, a turn, and what begins them
+    await hall.drain(0)
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(60))
@@ -236,7 +261,7 @@ async def test_after_a_drain_nothing_begins_and_what_runs_long_is_cut() -> None:
     hall.lanes.put(inbound("a", "x", 1))
     hall.lanes.put(inbound("b", "y", 2))
     await hall.settle()
-    assert await hall.lanes.drain(0) is False
+    assert await hall.drain(0) is False
     hall.lanes.put(inbound("c", "z", 3))
     await hall.settle()
     assert len(hall.begun) == 1
@@ -246,7 +271,7 @@ async def test_a_drain_waits_for_what_ends_in_time() -> None:
     hall = Hall(1)
     hall.lanes.put(inbound("a", "x", 1))
     await hall.settle()
-    drained = asyncio.create_task(hall.lanes.drain(5))
+    drained = asyncio.create_task(hall.drain(5))
     await hall.settle()
     await hall.end(hall.begun[0])
     assert await drained is True
@@ -263,7 +288,7 @@ async def test_a_drain_does_not_wait_for_a_turn_that_waits_for_a_person() -> Non
             await asyncio.Event().wait()
 
     asked = asyncio.create_task(ask())
-    drained = asyncio.create_task(hall.lanes.drain(60))
+    drained = asyncio.create_task(hall.drain(60))
     await hall.settle()
     assert not drained.done()
     await hall.end(hall.begun[0])
@@ -285,7 +310,7 @@ async def test_what_is_taken_out_of_a_queue_no_longer_asks_for_a_place() -> None
     assert hall.lanes.take(ChatKey.parse("tele:chat:none"), lambda _: True) == []
     assert (
         hall.lanes.waiting(ChatKey.parse("tele:chat:y")),
-        hall.lanes.waiting_of(UserRef("tele", "b")),
+        hall.backlog.waiting_of(UserRef("tele", "b")),
         hall.lanes.total,
     ) == (1, 0, 1)
     assert [one.text for one in hall.lanes.take(ChatKey.parse("tele:chat:y"), lambda _: True)] == ["c3"]
@@ -390,15 +415,20 @@ class TestBursts:
         assert hall.clock.sleeping == 0
 
     async def test_a_timer_that_nobody_needs_ends(self) -> None:
-        told: list[ChatKey] = []
-        clock = FakeClock()
-        holds = Debouncer(clock, 1.0, told.append)
+        class Listener:
+            told: ClassVar[list[ChatKey]] = []
+
+            def quiet(self, chat_key: ChatKey) -> None:
+                self.told.append(chat_key)
+
+        clock, listener = FakeClock(), Listener()
+        holds = Debouncer(clock, 1.0, listener)
         holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
         holds.burst(ChatKey.parse("tele:chat:y"), UserRef("tele", "a"), at=None, held=True)
         holds.end(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"))
         await asyncio.sleep(0)
         await clock.advance(1.0)
-        assert told == [ChatKey.parse("tele:chat:y")]
+        assert listener.told == [ChatKey.parse("tele:chat:y")]
         assert holds._timer is None
         holds.burst(ChatKey.parse("tele:chat:x"), UserRef("tele", "a"), at=None, held=True)
         holds.close()

@@ -14,7 +14,6 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Origin, Quoted
 from bot.contracts.questions import Answer, Question
 from bot.gateway.approvals import SECONDS
-from bot.gateway.questions import QuestionService
 from tests.unit.gateway.desk import GROUP, MEMBER, Desk
 from tests.unit.gateway.outgoing import until
 
@@ -24,9 +23,6 @@ class Asks(Desk):
 
     def __init__(self, root: Path, **options: Any) -> None:
         super().__init__(root, **options)
-        self.questions = QuestionService(
-            approvals=self.approvals, delivery=self.delivery, clock=self.clock, ids=self.ids, log=self.log
-        )
         self.answers: list[Answer] = []
 
     async def _ask(self, request: TurnRequest) -> TurnOutcome:
@@ -110,7 +106,7 @@ async def test_a_stop_ends_it(asks: Asks) -> None:
     await asks.press("stop", user=MEMBER)
     await asks.idle()
     assert asks.answers == []
-    assert not asks.questions._waiting
+    assert not asks.questions.waits(ChatKey.parse("tele:chat:-100"))
 
 
 async def test_one_question_at_a_time_in_a_chat(asks: Asks) -> None:
@@ -118,7 +114,7 @@ async def test_one_question_at_a_time_in_a_chat(asks: Asks) -> None:
     second = asyncio.create_task(
         asks.questions.ask(Question("R", ChatKey.parse("tele:chat:-100"), "And when?"))
     )
-    await until(lambda: asks.approvals._deciding[ChatKey.parse("tele:chat:-100")] == 2)
+    await until(lambda: asks.suspension.asking(ChatKey.parse("tele:chat:-100")) == 2)
     assert asks.tele.texts == ["How many?"]
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)

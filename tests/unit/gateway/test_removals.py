@@ -91,7 +91,7 @@ async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
 ) -> None:
     await said(bench, "my secret is 鯨", "m")
     gate, written, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    append, settled = bench.archive.append, bench.turns.removals.settled
+    append, settled = bench.archive.append, bench.removals.settled
 
     async def held(line: ArchiveLine, *, hurry: bool = True) -> None:
         if line.role == "system":
@@ -104,7 +104,7 @@ async def test_a_turn_begins_once_what_was_deleted_before_it_is_in_the_archive(
         await settled(chat_key)
 
     monkeypatch.setattr(bench.archive, "append", held)
-    monkeypatch.setattr(bench.turns.removals, "settled", seen)
+    monkeypatch.setattr(bench.removals, "settled", seen)
     bench.agent.began.clear()
     await bench.say("", message_id="m", kind="delete")
     await written.wait()
@@ -256,7 +256,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
     async def died(_: Inbound) -> bool:
         raise errors.StorageError("the process ends here")
 
-    monkeypatch.setattr(first.turns.removals, "deleted", died)
+    monkeypatch.setattr(first.removals, "deleted", died)
     monkeypatch.setattr(first.delivery.arrears, "finish", lambda *_: asyncio.sleep(0))
     await first.say("", message_id="m", kind="delete")
     await until(lambda: first.clock.sleeping > 0)
@@ -274,7 +274,7 @@ async def test_a_forget_that_a_crash_cut_off_takes_no_other_message_after_it(ben
     await said(bench, "second", "b")
     inbound = forget(bench, args="last").model_copy(update={"request_id": bench.ids.ulid()})
     for _ in range(2):
-        assert await bench.turns.removals.command(inbound) == removals.DONE
+        assert await bench.removals.command(inbound) == removals.DONE
     assert await bench.lines() == [("user", "first"), ("assistant", "re: first")]
 
 

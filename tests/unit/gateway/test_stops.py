@@ -167,7 +167,7 @@ class TestAStopThatAKillCutOff:
 
         monkeypatch.setattr(first.journal, "intend", die)
         await first.say("/stop", **STOP)
-        await until(lambda: not first.turns._running)
+        await until(lambda: not first.running)
         await first.close()
         second = Bench(tmp_path)
         await second.open()
@@ -340,7 +340,7 @@ async def test_a_stop_that_was_written_down_and_not_carried_out_counts_after_a_r
     await first.close()
     second = Bench(tmp_path)
     second.agent.sources = (before.request_id,)
-    assert await second.turns.open("tele") == 2
+    assert await second.open("tele") == 2
     await second.idle()
     assert sorted(second.tele.texts) == sorted([stops.STOPPED, "re: theirs", "re: two"])
     record = await second.journal.inbound(before.request_id)

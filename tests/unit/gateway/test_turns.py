@@ -13,7 +13,7 @@ from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import stops, turns
+from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox import REPEATED
 from tests.unit.gateway.conftest import Bench
@@ -53,7 +53,7 @@ async def test_no_more_turns_run_at_once_than_allowed(tmp_path: Path) -> None:
     bench.agent.hold.set()
     assert len(await bench.tele.until(6)) == 6
     await bench.idle()
-    assert bench.turns.lanes.active == 0, "an idle lane is gone"
+    assert bench.lanes.active == 0, "an idle lane is gone"
     await bench.close()
 
 
@@ -179,7 +179,7 @@ async def test_an_empty_message_and_one_that_cannot_be_opened_get_an_answer_with
     await bench.say("", attachments=(Attachment(kind="voice"), Attachment(kind="file", name="报告.pdf")))
     await bench.idle()
     empty, closed = bench.tele.texts
-    assert empty == turns.EMPTY
+    assert empty == turn_runner.EMPTY
     assert "the voice note, the file “报告.pdf”" in closed
     assert bench.agent.requests == []
 
@@ -214,13 +214,13 @@ async def test_what_was_unfinished_goes_on_after_a_restart_in_order_and_what_was
     await first.close()
     second = Bench(tmp_path)
     assert len(await second.journal.unfinished()) == 2
-    assert await second.turns.open("tele") == 2
+    assert await second.open("tele") == 2
     await second.idle()
     assert sorted(second.tele.texts) == ["re: one", "re: two"]
     assert await second.lines() == [("user", "one"), ("assistant", "re: one")]
     await second.close()
     third = Bench(tmp_path)
-    assert await third.turns.open("tele") == 0
+    assert await third.open("tele") == 0
     await third.close()
 
 
@@ -237,7 +237,7 @@ async def test_a_turn_that_goes_on_is_told_what_it_had_delivered(tmp_path: Path)
     await first.close()
     second = Bench(tmp_path)
     second.agent.answer = lambda request: TurnOutcome("done", delivered=len(request.delivered))
-    assert await second.turns.open("tele") == 1
+    assert await second.open("tele") == 1
     await second.idle()
     assert second.agent.requests[0].delivered == ("m1",)
     assert second.tele.sent == []
@@ -255,7 +255,7 @@ async def test_what_had_joined_a_cut_off_turn_gets_no_turn_of_its_own(tmp_path: 
     await first.close()
     second = Bench(tmp_path)
     second.agent.sources = (ids[0], ids[1])
-    assert await second.turns.open("tele") == 2
+    assert await second.open("tele") == 2
     await second.idle()
     assert second.tele.texts == ["re: one", "re: three"]
     assert await second.journal.unfinished() == []
@@ -274,7 +274,7 @@ async def test_a_notice_that_was_given_before_the_crash_is_not_given_again(tmp_p
     await first.idle()
     await first.close()
     second = Bench(tmp_path)
-    assert await second.turns.open("tele") == 0
+    assert await second.open("tele") == 0
     assert second.tele.sent == []
     assert await second.journal.unfinished() == []
     await second.close()
@@ -295,7 +295,7 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     first = Bench(tmp_path)
     await first.open()
     first.agent.answer = lambda _: TurnOutcome("failed", notice="again")
-    first.turns.commands.run = lambda _: asyncio.sleep(0, "again")  # type: ignore[method-assign, assignment]
+    first.commands.run = lambda _: asyncio.sleep(0, "again")  # type: ignore[method-assign, assignment]
     sending = asyncio.Event()
 
     async def cut(message: Outbound) -> Sent:
@@ -309,8 +309,8 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
     await killed(first)
     second = Bench(tmp_path)
     second.tele.finds = found
-    assert await second.turns.open("tele") == 1
-    while second.clock.sleeping or second.turns.lanes.busy:
+    assert await second.open("tele") == 1
+    while second.clock.sleeping or second.tasks.busy or second.lanes.ready:
         await second.clock.advance(2)
         await asyncio.sleep(0.001)
     assert second.tele.texts == said
@@ -363,8 +363,8 @@ async def test_what_comes_in_before_its_channel_is_open_waits_and_keeps_its_plac
     bench = Bench(tmp_path)
     await bench.say("one")
     await bench.say("two")
-    assert bench.turns.lanes.active == 0
-    assert await bench.turns.open("tele") == 0
+    assert bench.lanes.active == 0
+    assert await bench.open("tele") == 0
     await bench.idle()
     assert bench.tele.texts == ["re: one", "re: two"]
     await bench.close()

@@ -1,0 +1,107 @@
+"""One inbound from its claim to its end: carried out once, its person told what went wrong, closed in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from bot import errors
+from bot.contracts.agent import PriorReply
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Inbound
+from bot.gateway.address import Address
+from bot.gateway.arrears import Arrears
+from bot.gateway.delivery import Delivery
+from bot.gateway.in_flight import PriorWork
+from bot.gateway.inbound_archive import InboundArchive
+from bot.gateway.running import Turn
+from bot.telemetry.context import turn_scope
+
+TOLD = "told before a restart"
+NOT_IDEMPOTENT = frozenset({"undo"})
+"""Commands that do something else when they are carried out again."""
+
+
+class InboundHandler:
+    """Carries out inbounds for turns and for commands. A disk that refuses ends none of them."""
+
+    def __init__(
+        self, *, arrears: Arrears, archive: InboundArchive, delivery: Delivery, prior: PriorWork, log: Log
+    ) -> None:
+        self._arrears = arrears
+        self._archive = archive
+        self._delivery = delivery
+        self._prior = prior
+        self._log = log
+
+    async def handle(
+        self, inbound: Inbound, work: Callable[[], Awaitable[str]], turn: Turn | None = None
+    ) -> None:
+        """Do the work of an inbound, which returns its outcome. Cancelled, it stays unfinished in the journal."""
+        with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
+            # The journal keeps its order, so nobody need wait for the claim before the work begins.
+            claimed = asyncio.ensure_future(self._arrears.claim(inbound.request_id))
+            if not_idempotent(inbound):
+                await claimed
+            try:
+                outcome = await self._told(inbound) or await work()
+            except errors.ShipmateError as error:
+                self._log.write("error", f"{type(error).__name__}: {error}", level="error")
+                await self.notify(inbound, error.person)
+                outcome = "failed"
+            await claimed
+            if turn is not None:
+                # Before the first: after a crash in between, that one still knows what became of them.
+                await self.close(turn)
+            await self.finish(inbound, outcome)
+
+    async def fail(self, turn: Turn) -> None:
+        """End a turn that failed in a way that nobody foresaw: its person hears of it, and it is not tried again."""
+        first = turn.first
+        with turn_scope(chat_key=first.chat_key, request_id=first.request_id):
+            await self.notify(first, errors.ShipmateError.person)
+            await self.close(turn)
+            await self.finish(first, "failed")
+
+    async def notify(self, inbound: Inbound, words: str) -> None:
+        """Tell the person something that is not part of the conversation. A failure is in the log already."""
+        with contextlib.suppress(errors.DeliveryFailed):
+            await self._delivery.send(Address.of(inbound), words, kind="notice", owed=True)
+
+    async def close(self, turn: Turn) -> None:
+        """Finish what was answered together with the first message of a turn: nothing asks it again."""
+        while turn.open:
+            inbound = turn.open.pop(0)
+            await self.finish(inbound, turn.outcome(inbound))
+
+    async def finish(self, inbound: Inbound, outcome: str) -> None:
+        """Close an inbound once it is in the archive."""
+        await self._archive.archived(inbound)
+        await self._arrears.finish(inbound.request_id, outcome)
+
+    async def delivered(self, to: Address) -> tuple[PriorReply, ...]:
+        """What a turn that goes on after a crash has said, its begun deliveries brought to an end first."""
+        if to.request_id not in self._prior.deliveries:
+            return ()
+        self._prior.deliveries.discard(to.request_id)
+        return await self._delivery.resume(to)
+
+    async def _told(self, inbound: Inbound) -> str:
+        """What a message comes to whose answer by a notice was begun before a restart, and is brought to its end; ""
+        where there was none, or it did not arrive.
+        """
+        if inbound.request_id not in self._prior.notices:
+            return ""
+        self._prior.notices.discard(inbound.request_id)
+        to = Address.of(inbound)
+        if not await self._delivery.told(to):
+            return ""
+        await self._delivery.quiet(to)
+        await self.delivered(to)
+        return TOLD
+
+
+def not_idempotent(inbound: Inbound) -> bool:
+    """Whether a command must not be carried out again where a crash may have cut it off."""
+    return inbound.command is not None and inbound.command.name in NOT_IDEMPOTENT

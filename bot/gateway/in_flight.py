@@ -1,0 +1,42 @@
+"""Inbound that are in no lane and not finished yet, and what an earlier process had begun of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+BURST = 16
+"""Messages being written down side by side: more come in than are taken in one after another."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """`first` is the first requestId of this process; "" before there is one. `writing` are the requestIds of what is
+    being written down, `beside` those of what is carried out beside the lanes.
+    """
+
+    first: str = ""
+    writing: set[str] = field(default_factory=set)
+    beside: set[str] = field(default_factory=set)
+
+    @property
+    def burst(self) -> bool:
+        """Whether much comes in right now."""
+        return len(self.writing) >= BURST
+
+    def known(self) -> Iterator[str]:
+        """The requestIds of all of them."""
+        yield from self.writing
+        yield from self.beside
+
+
+@dataclass(slots=True)
+class PriorWork:
+    """What recovery has found that an earlier process had begun; whoever goes on with it takes it out. `deliveries` are
+    the turns that have deliveries to go on with, `notices` the messages that had begun to get their answer by a notice,
+    `answers` what is to be said to commands, all by requestId.
+    """
+
+    deliveries: set[str] = field(default_factory=set)
+    notices: set[str] = field(default_factory=set)
+    answers: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,72 @@
+"""Where an inbound that was taken in belongs: into its lane, beside the lanes, or in the journal until there is room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from bot import errors
+from bot.contracts.agent import Agent
+from bot.contracts.environment import Log
+from bot.contracts.inbound import Inbound
+from bot.contracts.journal import InboxRecord
+from bot.gateway.backlog import Backlog
+from bot.gateway.bypass import Bypass
+from bot.gateway.changes import Changes, Rest
+from bot.gateway.inbound_archive import InboundArchive
+from bot.gateway.removals import Removals
+from bot.gateway.steering import Steering
+
+
+class InboundRouter:
+    """Hands each inbound to the part that does its work."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        backlog: Backlog,
+        bypass: Bypass,
+        steering: Steering,
+        changes: Changes,
+        removals: Removals,
+        archive: InboundArchive,
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._backlog = backlog
+        self._bypass = bypass
+        self._steering = steering
+        self._changes = changes
+        self._removals = removals
+        self._archive = archive
+        self._log = log
+
+    def route(self, inbound: Inbound, records: Sequence[InboxRecord] = ()) -> None:
+        """Take an inbound that is in the journal; `records` is what is on file about its message. Before its channel is
+        open, and where memory holds enough, it stays in the journal.
+        """
+        if not self._backlog.opened(inbound.channel):
+            self._backlog.admits(inbound)
+        elif self._bypass.take(inbound):
+            return
+        elif inbound.kind in {"edit", "delete"}:
+            rest = self._changes.carry_out(inbound, records)
+            self._bypass.start(inbound, partial(self._changed, inbound, rest))
+        elif self._backlog.admits(inbound):
+            self._steering.add(inbound)
+
+    async def _changed(self, change: Inbound, rest: Rest) -> None:
+        """An edit or a deletion, once what it says of its message is in the archive: its row must not be closed before."""
+        forgetting = None
+        with self._removals.under_way(change):
+            await self._archive.archived(change)
+            if change.kind == "delete" and await self._removals.remove(change):
+                forgetting = asyncio.create_task(self._agent.forget(change.chat_key))
+        await rest()
+        if forgetting is not None:
+            try:
+                await forgetting
+            except errors.StorageError as error:
+                self._log.write("error", "a change could not be recorded", level="error", cause=str(error))

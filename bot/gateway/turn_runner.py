@@ -1,0 +1,217 @@
+"""Runs turns: reads what a turn begins with, asks the agent, and ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from bot import errors
+from bot.context.deletions import REMOVED
+from bot.contracts.agent import Agent, TurnRequest
+from bot.contracts.channel import Manifest
+from bot.contracts.environment import Clock, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.inbound import Inbound
+from bot.gateway.address import Address
+from bot.gateway.approvals import ApprovalService
+from bot.gateway.arrears import Arrears
+from bot.gateway.attachments.notices import may_hold_text, unseen
+from bot.gateway.attachments.reader import FileReader
+from bot.gateway.background import BackgroundTasks
+from bot.gateway.commands import Commands
+from bot.gateway.conversation import QueueMode
+from bot.gateway.delivery import ChatReply, Delivery
+from bot.gateway.handler import InboundHandler
+from bot.gateway.jobs.due import merged
+from bot.gateway.lanes import Lanes, TurnPlan
+from bot.gateway.presence import working
+from bot.gateway.questions import QuestionService
+from bot.gateway.reading import Reading
+from bot.gateway.relations import belongs, joins, person
+from bot.gateway.removals import Removals
+from bot.gateway.running import Running, Turn
+from bot.gateway.start_throttle import StartThrottle
+
+EMPTY = "Your message was empty. What would you like to tell me?"
+
+
+class TurnRunner:
+    """Runs each turn that the lanes let begin."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        manifests: Mapping[str, Manifest],
+        arrears: Arrears,
+        delivery: Delivery,
+        approvals: ApprovalService,
+        questions: QuestionService,
+        files: FileReader,
+        reading: Reading,
+        commands: Commands,
+        removals: Removals,
+        handler: InboundHandler,
+        lanes: Lanes,
+        running: Running,
+        throttle: StartThrottle,
+        mode: QueueMode,
+        tasks: BackgroundTasks,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._agent = agent
+        self._manifests = manifests
+        self._arrears = arrears
+        self._delivery = delivery
+        self._approvals = approvals
+        self._questions = questions
+        self._files = files
+        self._reading = reading
+        self._commands = commands
+        self._removals = removals
+        self._handler = handler
+        self._lanes = lanes
+        self._running = running
+        self._throttle = throttle
+        self._mode = mode
+        self._tasks = tasks
+        self._clock = clock
+        self._log = log
+
+    def start(self) -> None:
+        """Run turns from now on."""
+        self._tasks.serve(self._serve())
+
+    async def drain(self, seconds: float) -> bool:
+        """Start nothing new and let what runs end; after `seconds` it is cancelled. True where all ended."""
+        self._lanes.close()
+        return await self._tasks.drain(seconds)
+
+    async def _serve(self) -> None:
+        while True:
+            plan = await self._lanes.next_turn()
+            self._tasks.start(self._run(plan), partial(self._ended, plan.first.chat_key))
+            await self._throttle.rest()
+
+    def _ended(self, chat_key: ChatKey, well: bool) -> None:  # noqa: FBT001 - a callback
+        if well:
+            self._lanes.over(chat_key)
+        else:
+            self._tasks.start(self._failed(chat_key), lambda _: self._lanes.over(chat_key))
+
+    async def _failed(self, chat_key: ChatKey) -> None:
+        await self._handler.fail(self._running[chat_key])
+        del self._running[chat_key]
+
+    # ------------------------------------------------------------ work
+
+    async def _run(self, portion: TurnPlan) -> None:
+        """One portion from claim to done. Cancelled, it stays unfinished in the journal."""
+        first = portion.first
+        turn = self._running.get(first.chat_key)
+        if turn is None or turn.first.request_id != first.request_id:
+            turn = self._running[first.chat_key] = Turn(portion)
+        # The first before the others: one that a kill leaves claimed alone would count as part of a turn that never had it.
+        self._claim(portion.all if portion.rest else ())
+        await self._handler.handle(first, partial(self._handle, turn), turn)
+        # Only now: an edit that comes before the end is on file is one that came too late for this turn.
+        del self._running[first.chat_key]
+
+    async def _handle(self, turn: Turn) -> str:
+        first = turn.first
+        if first.command is not None:
+            return await self._commands.carry_out(first)
+        if any(inbound.says for inbound in turn.portion.all):
+            return await self._turn(turn)
+        if first.kind == "edit":
+            return "recorded"
+        attachments = [one for inbound in turn.portion.all for one in inbound.attachments]
+        if any(map(may_hold_text, attachments)):
+            return await self._turn(turn)
+        return await self._unanswered(turn, unseen(attachments, full=self._files.full, log=self._log))
+
+    async def _unanswered(self, turn: Turn, words: str) -> str:
+        await self._handler.notify(turn.first, words or EMPTY)
+        return "nothing to answer"
+
+    async def _turn(self, turn: Turn) -> str:
+        first = turn.first
+        to, answered = Address.of(first), partial(self._handler.close, turn)
+        if first.due is not None and (words := merged(first.due)):
+            turn.below.append(words)
+        every = self._manifests[first.channel].indicate_every
+
+        def rests() -> bool:
+            return self._approvals.waits(first.chat_key) or self._questions.waits(first.chat_key)
+
+        async with working(self._delivery, to, self._clock, every, shown=turn.portion.begun, rests=rests):
+            context = await self._reading.thread(turn)
+            begun = await self._handler.delivered(to)
+            says = await self._complete(turn)
+            if turn.stopped or not turn.left:
+                return "stopped"
+            if not all(one.failed for one in begun):
+                turn.below.clear()  # it stands below what they were sent
+            elif not says:
+                return await self._unanswered(turn, "\n".join(turn.below))
+            reply = ChatReply(self._delivery, to, turn.below, answered)
+            request = TurnRequest(
+                first.request_id,
+                first.chat_key,
+                inbound=first if first in turn.left else _blank(first),
+                context=context,
+                reply=reply,
+                also=tuple(one for one in turn.left if one is not first),
+                files=partial(self._reading.seen, turn),
+                take_more=partial(self._taken, turn, joins) if self._mode.steers else None,
+                preview=partial(self._delivery.preview, to),
+                begun=begun,
+                written=lambda: reply.written,
+            )
+            turn.asked = True
+            outcome = await self._agent.run(request)
+            turn.over = True
+            await self._recorded(self._approvals.over(first.request_id, begun=turn.portion.begun))
+        if outcome.notice is not None:
+            # The transcript has this end, so the first message knows after a crash what the others were to be told.
+            await self._handler.close(turn)
+            await self._handler.notify(first, "\n\n".join([outcome.notice, *turn.below]))
+        return outcome.status
+
+    async def _complete(self, turn: Turn) -> bool:
+        """Read the files of a turn, with what its person sends meanwhile where that is one turn; whether it says anything
+        then. What was deleted meanwhile is gone.
+        """
+        says, more = False, True
+        while more and not turn.stopped:
+            says = await self._reading.files(turn)
+            await self._removals.settled(turn.first.chat_key)
+            waits = self._mode.collects and not (turn.portion.begun or turn.stopped)
+            more = waits and bool(self._taken(turn, belongs))
+        return says
+
+    def _taken(self, turn: Turn, wanted: Callable[[Inbound, Inbound], bool]) -> list[Inbound]:
+        """What its person has sent since a turn began, and that is part of it now."""
+        first = turn.first
+        more = self._lanes.take_next(first.chat_key, person(first), lambda other: wanted(other, first))
+        turn.join(more)
+        self._claim(more)
+        return more
+
+    def _claim(self, inbounds: Sequence[Inbound]) -> None:
+        """Record that they are being answered. The journal keeps its order, so nobody waits for that."""
+        for inbound in inbounds:
+            self._tasks.start(self._arrears.claim(inbound.request_id))
+
+    async def _recorded(self, change: Awaitable[None]) -> None:
+        """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""
+        try:
+            await change
+        except errors.StorageError as error:
+            self._log.write("error", "a change could not be recorded", level="error", cause=str(error))
+
+
+def _blank(inbound: Inbound) -> Inbound:
+    """A message that was deleted before the agent had it: others are answered in its place."""
+    return inbound.model_copy(update={"text": REMOVED, "attachments": (), "quoted": (), "links": ()})
