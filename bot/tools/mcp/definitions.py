@@ -182,8 +182,10 @@ def arguments(schema: Json) -> type[pydantic.BaseModel]:
 def problems(
     schema: Any, value: Any, loc: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the places where a value surely breaks the schema: type, required fields, enums. What else a schema can
-    say (patterns, alternatives, references) is the server's to check: its patterns are not run here.
+    """Yield the places where a value surely breaks the schema: type, required fields, enums. The rest of a schema
+    (patterns, alternatives, references) is the server's to check. `jsonschema` checks the schema itself but not the
+    values: it would run the server's regular expressions, which may never end, and shutting these out takes as many
+    lines as this.
     """
     if not isinstance(schema, dict) or len(loc) > DEPTH:
         return
