@@ -1,4 +1,4 @@
-"""The only place where everything is put together."""
+"""Starts a gateway on a folder: `shipmate run`, `shipmate chat`, `shipmate link`."""
 
 from __future__ import annotations
 
@@ -8,106 +8,18 @@ import gc
 import importlib
 import importlib.util
 import os
-import secrets
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
-from bot import config, descriptors, discovery, errors, hidden_paths, instance, ports, shutdown_signals, text
-from bot.composition import build_agent, build_channels, build_mcp, build_services, gateway_deps, model_name
+from bot import config, descriptors, discovery, errors, hidden_paths, instance, shutdown_signals, text
+from bot.composition import assemble
 from bot.contracts.channel import Invites
-from bot.dashboard.server import Dashboard
-from bot.gateway.builder import build_agent_services, build_gateway
-from bot.gateway.operations.losses import Losses
-from bot.gateway.operations.watchdog import ChannelWatchdog
 from bot.lifecycle import Environment, Gateway, Say, serving
-from bot.maintenance import MaintenanceJobs
-from bot.rss_monitor import RssMonitor
 from bot.telemetry import JsonlLog, LogRedactor, bridged
 from bot.tools import findings
 
 Signals = Callable[[asyncio.Event, Callable[[], object]], contextlib.AbstractContextManager[None]]
-
-
-def assemble(
-    settings: config.Settings,
-    environment: Environment,
-    log: JsonlLog,
-    channel_names: Iterable[str],
-    *,
-    dashboard: bool = True,
-) -> Gateway:
-    """Put a gateway together. Channels' libraries must have been imported (`preload`)."""
-    services, clock = build_services(settings, environment, log), environment.clock
-    channels = build_channels(services, channel_names)
-    deps = gateway_deps(services, channels)
-    shared = build_agent_services(deps)
-    mcp = build_mcp(services, shared.questions)
-    agent = build_agent(services, shared, mcp)
-    memory = RssMonitor(settings.memory.limit_mb, [agent], reports=shared.alerts, clock=clock, log=log)
-    parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
-    delivery, reports = shared.delivery, shared.alerts
-    gateway = Gateway(
-        settings=settings,
-        environment=environment,
-        log=log,
-        model=services.model,
-        channels=channels,
-        journal=services.journal,
-        archive=services.archive,
-        transcript=services.transcript,
-        agent=agent,
-        delivery=delivery,
-        parts=parts,
-        memory=memory,
-        reports=reports,
-        learned=services.learned,
-        windows=services.windows,
-        model_name=model_name(settings),
-        mcp=mcp,
-        reserve=services.reserve,
-        losses=Losses(
-            services.manifests,
-            journal=services.journal,
-            archive=services.archive,
-            recall=services.archive,
-            delivery=delivery,
-            reports=reports,
-            clock=clock,
-            log=log,
-        ),
-        watch=ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log),
-        chores=MaintenanceJobs(
-            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
-            agent=agent,
-            journal=services.journal,
-            model=services.model,
-            memory=memory,
-            reports=reports,
-            logs=log,
-            artifacts=services.artifacts,
-            servers=mcp,
-            reserve=services.reserve,
-            lanes=parts.lanes,
-            clock=clock,
-            log=log,
-        ),
-    )
-    shown = settings.dashboard
-    if dashboard and shown.enabled:
-        page = Dashboard(
-            shown.host,
-            shown.port,
-            shown.token,
-            gateway.readiness,
-            server=services.connections.server(),
-            holder=ports.port_owner,
-            user_of=ports.user_of,
-        )
-        gateway = replace(gateway, dashboard=page)
-    return gateway
 
 
 def preload(settings: config.Settings, channel_names: Iterable[str]) -> None:

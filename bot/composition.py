@@ -1,11 +1,13 @@
-"""Everything of a gateway, built from its settings: services, channels, agent, gateway."""
+"""The one place where everything is put together, from the settings up: services, channels, agent, gateway."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,11 +31,20 @@ from bot.contracts.channel import Channel, ChannelDeps, Manifest
 from bot.contracts.journal import Journal
 from bot.contracts.questions import Questions
 from bot.contracts.tools import Skills
+from bot.dashboard.server import Dashboard
 from bot.disk_reserve import DiskReserve, ReservedDisk
 from bot.gateway.attachments.reader import Limits as FileLimits
-from bot.gateway.builder import AgentServices, GatewayDeps, GatewaySettings
+from bot.gateway.builder import (
+    AgentServices,
+    GatewayDeps,
+    GatewaySettings,
+    build_agent_services,
+    build_gateway,
+)
 from bot.gateway.jobs.due import JobLimits
 from bot.gateway.live.answer_preview import Previewing
+from bot.gateway.operations.losses import Losses
+from bot.gateway.operations.watchdog import ChannelWatchdog
 from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
@@ -42,11 +53,13 @@ from bot.history.names import encode
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
-from bot.lifecycle import Environment
+from bot.lifecycle import Environment, Gateway
 from bot.llm import factory
 from bot.llm.health import WatchedModel
 from bot.llm.learned import LearnedFile
 from bot.llm.windows import ContextWindows
+from bot.maintenance import MaintenanceJobs
+from bot.rss_monitor import RssMonitor
 from bot.system import read_link
 from bot.telemetry import JsonlLog, Redactor
 from bot.tools.call_watcher import CallWatcher
@@ -68,6 +81,86 @@ FILE_TOOLS = frozenset({"read_file", "write_file", "edit_file", "list_dir", "sea
 """With one of these, the model is told of the project's folder."""
 POOL_SHARE = 4
 """The part of the memory limit that idle conversations may take: a fourth."""
+
+
+def assemble(
+    settings: config.Settings,
+    environment: Environment,
+    log: JsonlLog,
+    channel_names: Iterable[str],
+    *,
+    dashboard: bool = True,
+) -> Gateway:
+    """Put a gateway together. Channels' libraries must have been imported (`preload`)."""
+    clock = environment.clock
+    services = build_services(settings, environment, log)
+    channels = build_channels(services, channel_names)
+    deps = gateway_deps(services, channels)
+    shared = build_agent_services(deps)
+    mcp = build_mcp(services, shared.questions)
+    agent = build_agent(services, shared, mcp)
+    memory = RssMonitor(settings.memory.limit_mb, [agent], reports=shared.alerts, clock=clock, log=log)
+    parts = build_gateway(deps, shared, agent, memory=memory, servers=mcp)
+    delivery, reports = shared.delivery, shared.alerts
+    gateway = Gateway(
+        settings=settings,
+        environment=environment,
+        log=log,
+        model=services.model,
+        channels=channels,
+        journal=services.journal,
+        archive=services.archive,
+        transcript=services.transcript,
+        agent=agent,
+        delivery=delivery,
+        parts=parts,
+        memory=memory,
+        reports=reports,
+        learned=services.learned,
+        windows=services.windows,
+        model_name=model_name(settings),
+        mcp=mcp,
+        reserve=services.reserve,
+        losses=Losses(
+            services.manifests,
+            journal=services.journal,
+            archive=services.archive,
+            recall=services.archive,
+            delivery=delivery,
+            reports=reports,
+            clock=clock,
+            log=log,
+        ),
+        watch=ChannelWatchdog(channels, services.manifests, reports, clock=clock, log=log),
+        chores=MaintenanceJobs(
+            holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
+            agent=agent,
+            journal=services.journal,
+            model=services.model,
+            memory=memory,
+            reports=reports,
+            logs=log,
+            artifacts=services.artifacts,
+            servers=mcp,
+            reserve=services.reserve,
+            lanes=parts.lanes,
+            clock=clock,
+            log=log,
+        ),
+    )
+    shown = settings.dashboard
+    if dashboard and shown.enabled:
+        page = Dashboard(
+            shown.host,
+            shown.port,
+            shown.token,
+            gateway.readiness,
+            server=services.connections.server(),
+            holder=ports.port_owner,
+            user_of=ports.user_of,
+        )
+        gateway = replace(gateway, dashboard=page)
+    return gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +234,34 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
     )
 
 
+def build_model(settings: config.Settings, environment: Environment, log: JsonlLog) -> WatchedModel:
+    llm = settings.llm
+    model = factory.build_model(
+        provider=llm.provider,
+        api_key=llm.api_key,
+        base_url=llm.base_url,
+        clock=environment.clock,
+        log=log,
+        ids=environment.ids,
+        rng=environment.rng,
+        log_messages=llm.log_messages,
+        log_payload=llm.log_payload,
+        pace=environment.pace,
+    )
+    return WatchedModel(model, clock=environment.clock)
+
+
+def provider_name(settings: config.Settings) -> str:
+    """Whom the model is asked of: what is learnt at one address need not hold at another."""
+    llm = settings.llm
+    return llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
+
+
+def model_name(settings: config.Settings) -> str:
+    """The model that answers."""
+    return settings.llm.model if settings.llm.provider != "demo" else "demo"
+
+
 def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channel]:
     settings, environment = services.settings, services.environment
 
@@ -169,63 +290,37 @@ def build_channels(services: Services, names: Iterable[str]) -> dict[str, Channe
     }
 
 
-def provider_name(settings: config.Settings) -> str:
-    """Whom the model is asked of: what is learnt at one address need not hold at another."""
-    llm = settings.llm
-    return llm.provider if llm.base_url is None else urlsplit(llm.base_url).netloc.rpartition("@")[2]
-
-
-def model_name(settings: config.Settings) -> str:
-    """The model that answers."""
-    return settings.llm.model if settings.llm.provider != "demo" else "demo"
-
-
-def build_model(settings: config.Settings, environment: Environment, log: JsonlLog) -> WatchedModel:
-    llm = settings.llm
-    model = factory.build_model(
-        provider=llm.provider,
-        api_key=llm.api_key,
-        base_url=llm.base_url,
-        clock=environment.clock,
-        log=log,
-        ids=environment.ids,
-        rng=environment.rng,
-        log_messages=llm.log_messages,
-        log_payload=llm.log_payload,
-        pace=environment.pace,
-    )
-    return WatchedModel(model, clock=environment.clock)
-
-
-def build_tool_ports(
-    services: Services, gateway: AgentServices, skills: Skills, mcp: McpServers
-) -> ToolPorts:
-    root, shell = services.settings.root, services.settings.shell
-    project = Project(root)
-    return ToolPorts(
+def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> GatewayDeps:
+    """What of the services and the settings is the gateway's."""
+    settings, environment = services.settings, services.environment
+    queue, files, planned, redact = settings.queue, settings.files, settings.schedule, services.redact
+    return GatewayDeps(
+        GatewaySettings(
+            settings.name,
+            settings.operators,
+            {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()},
+            max_concurrent=queue.max_concurrent_turns,
+            mode=queue.mode,
+            debounce=queue.debounce_ms / 1000,
+            timezone=planned.timezone,
+            limits=settings.delivery.limits,
+            jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
+            files=FileLimits(files.max_bytes, files.per_message),
+            previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
+        ),
+        channels,
+        services.manifests,
+        journal=services.journal,
         archive=services.archive,
         artifacts=services.artifacts,
-        skills=skills,
-        clock=services.environment.clock,
-        memory=services.memory_files,
-        project=project,
-        isolation=Isolation(
-            root,
-            required=shell.isolation == "required",
-            network=shell.network,
-            limits=CommandLimits(**shell.limits.model_dump()),
-            code=project.code,
-            vetting=services.vetting,
-        ),
-        recall=services.archive,
-        membership=gateway.memberships,
-        catalog=mcp,
-        permalink=gateway.memberships.permalink,
-        jobs=gateway.jobs,
-        origins=FileProvenance(
-            root, services.settings.home / "origins.json", services.operators, services.environment.disk
-        ),
-        vetting=services.vetting,
+        memory_files=services.memory_files,
+        lists=services.lists,
+        operators=services.operators,
+        redact=redact,
+        disk=services.reserve,
+        clock=environment.clock,
+        ids=environment.ids,
+        log=services.log,
     )
 
 
@@ -307,6 +402,38 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
     )
 
 
+def build_tool_ports(
+    services: Services, gateway: AgentServices, skills: Skills, mcp: McpServers
+) -> ToolPorts:
+    root, shell = services.settings.root, services.settings.shell
+    project = Project(root)
+    return ToolPorts(
+        archive=services.archive,
+        artifacts=services.artifacts,
+        skills=skills,
+        clock=services.environment.clock,
+        memory=services.memory_files,
+        project=project,
+        isolation=Isolation(
+            root,
+            required=shell.isolation == "required",
+            network=shell.network,
+            limits=CommandLimits(**shell.limits.model_dump()),
+            code=project.code,
+            vetting=services.vetting,
+        ),
+        recall=services.archive,
+        membership=gateway.memberships,
+        catalog=mcp,
+        permalink=gateway.memberships.permalink,
+        jobs=gateway.jobs,
+        origins=FileProvenance(
+            root, services.settings.home / "origins.json", services.operators, services.environment.disk
+        ),
+        vetting=services.vetting,
+    )
+
+
 def build_dispatcher(services: Services, registry: Registry, gateway: AgentServices) -> Dispatcher:
     return Dispatcher(
         registry,
@@ -321,24 +448,6 @@ def build_dispatcher(services: Services, registry: Registry, gateway: AgentServi
             gateway.delivery.progress,
         ),
     )
-
-
-def limits_of(subagents: config.Subagents) -> TaskLimits:
-    return TaskLimits(
-        calls=subagents.max_model_calls,
-        tokens=subagents.max_tokens,
-        usd=subagents.max_usd,
-        seconds=subagents.max_seconds,
-        side_by_side=subagents.max_concurrent,
-        turn_tokens=subagents.per_turn.max_tokens,
-        turn_usd=subagents.per_turn.max_usd,
-    )
-
-
-def instructions_of(settings: config.Settings) -> tuple[Path, ...]:
-    """Files that tell the model what to do, beside those of the project that do by their names."""
-    sources = settings.prompt.sources(settings.root).values()
-    return (*operator_files(os.environ), *(one for one in sources if isinstance(one, Path)))
 
 
 def build_policy(services: Services, registry: Registry, approvals: Approvals) -> ToolPolicy:
@@ -362,35 +471,19 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
     )
 
 
-def gateway_deps(services: Services, channels: Mapping[str, Channel]) -> GatewayDeps:
-    """What of the services and the settings is the gateway's."""
-    settings, environment = services.settings, services.environment
-    queue, files, planned, redact = settings.queue, settings.files, settings.schedule, services.redact
-    return GatewayDeps(
-        GatewaySettings(
-            settings.name,
-            settings.operators,
-            {name: frozenset(getattr(one, "allow", ())) for name, one in settings.channels.items()},
-            max_concurrent=queue.max_concurrent_turns,
-            mode=queue.mode,
-            debounce=queue.debounce_ms / 1000,
-            timezone=planned.timezone,
-            limits=settings.delivery.limits,
-            jobs=JobLimits(planned.max_per_chat, 60.0 * planned.min_minutes, 60.0 * planned.grace_minutes),
-            files=FileLimits(files.max_bytes, files.per_message),
-            previewing=Previewing.of(settings.channels, lambda words: redact(redact.settled(words))),
-        ),
-        channels,
-        services.manifests,
-        journal=services.journal,
-        archive=services.archive,
-        artifacts=services.artifacts,
-        memory_files=services.memory_files,
-        lists=services.lists,
-        operators=services.operators,
-        redact=redact,
-        disk=services.reserve,
-        clock=environment.clock,
-        ids=environment.ids,
-        log=services.log,
+def limits_of(subagents: config.Subagents) -> TaskLimits:
+    return TaskLimits(
+        calls=subagents.max_model_calls,
+        tokens=subagents.max_tokens,
+        usd=subagents.max_usd,
+        seconds=subagents.max_seconds,
+        side_by_side=subagents.max_concurrent,
+        turn_tokens=subagents.per_turn.max_tokens,
+        turn_usd=subagents.per_turn.max_usd,
     )
+
+
+def instructions_of(settings: config.Settings) -> tuple[Path, ...]:
+    """Files that tell the model what to do, beside those of the project that do by their names."""
+    sources = settings.prompt.sources(settings.root).values()
+    return (*operator_files(os.environ), *(one for one in sources if isinstance(one, Path)))

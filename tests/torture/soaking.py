@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot import app, config, discovery, errors, text
+from bot import composition, config, discovery, errors, text
 from bot.contracts.channel import Channel, Health, Intake
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.model import ModelFacts, ModelReply, ModelRequest
@@ -317,7 +317,7 @@ async def soak(root: Path, total: int, *, looks: int, seed: int, chatter: float 
 
     environment = Environment(clock=clock, disk=QuietDisk(), rng=rng, channel=platform)
     log = JsonlLog(settings.home / "logs", clock=clock, disk=environment.disk, ids=environment.ids)
-    gateway = app.assemble(settings, environment, log, ["telegram", "slack"], dashboard=False)
+    gateway = composition.assemble(settings, environment, log, ["telegram", "slack"], dashboard=False)
     lived = Soak(gateway, platforms, clock, rng, chatter)
     try:
         async with serving(gateway, lambda _: None, asyncio.Event()):

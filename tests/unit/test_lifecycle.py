@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot import app, config, discovery, errors, shutdown_signals
+from bot import composition, config, discovery, errors, shutdown_signals
 from bot import lifecycle as serving_module
 from bot import maintenance as chores
 from bot.contracts.agent import TurnRequest
@@ -40,7 +40,7 @@ def gateway(tmp_path: Path, disk: FaultyDisk) -> Gateway:
     prepare_home(settings.home)
     environment = Environment(disk=disk)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return app.assemble(settings, environment, log, [], dashboard=False)
+    return composition.assemble(settings, environment, log, [], dashboard=False)
 
 
 async def test_request_ids_go_on_after_those_of_the_last_process_though_the_clock_was_set_back(
@@ -114,7 +114,7 @@ def house(tmp_path: Path) -> Gateway:
     wrap: Any = Hanging
     environment = Environment(channel=wrap)
     log = JsonlLog(settings.home / "logs", clock=environment.clock, disk=SystemDisk(), ids=environment.ids)
-    return app.assemble(settings, environment, log, ["web"])
+    return composition.assemble(settings, environment, log, ["web"])
 
 
 def logged(gateway: Gateway) -> list[str]:
@@ -218,7 +218,7 @@ async def test_what_was_learnt_of_the_model_is_kept_over_a_restart_and_a_larger_
     async with serving(gateway, said.append, asyncio.Event()):
         assert gateway.windows.max_tokens("demo") == 4_000
     assert any("llm.maxTokens: found 8192; demo gives at most 4000" in line for line in said)
-    again = app.assemble(gateway.settings, gateway.environment, gateway.log, [], dashboard=False)
+    again = composition.assemble(gateway.settings, gateway.environment, gateway.log, [], dashboard=False)
     assert (again.windows.window("demo"), again.windows.max_tokens("demo")) == (32_000, 4_000)
     gateway.log.close()
 
