@@ -70,7 +70,7 @@ class PeriodicScheduler:
         error = event.exception
         self._log.write(
             "error",
-            f"the chore {event.job_id} failed: {type(error).__name__}: {error}",
+            f"the periodic job {event.job_id} failed: {type(error).__name__}: {error}",
             level="error",
             chore=event.job_id,
         )

@@ -194,7 +194,7 @@ def _told(written: Written) -> dict[str, Any]:
 def _source(by: tuple[Written, ...]) -> str:
     """The newest source of a line, and the number of others."""
     if not by:
-        return "(nobody knows)"
+        return "(unknown)"
     last = by[-1]
     more = f" +{len(by) - 1}" if len(by) > 1 else ""
     return f"{when(last.ts)}  {last.user_id or '-'}  {last.request_id or '-'}{more}"

@@ -37,7 +37,7 @@ def replay(
     ],
     root: Dir = Here,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask nobody: rebuild and compare. This is the default.")
+        bool, typer.Option("--offline", help="Rebuild and compare, and ask no model. This is the default.")
     ] = False,
     model: Annotated[str | None, typer.Option(metavar="M", help="Ask this model, and compare.")] = None,
     prompt: Annotated[

@@ -67,7 +67,7 @@ def open_to_write(
     except sqlite3.OperationalError as error:
         close(db)
         if _code(error) == sqlite3.SQLITE_READONLY and _of_the_future(path):
-            raise _error("a file format that nobody writes", sqlite3.SQLITE_CORRUPT) from error
+            raise _error("a file format that no version of SQLite writes", sqlite3.SQLITE_CORRUPT) from error
         raise
     except (sqlite3.Error, errors.StorageError):
         close(db)

@@ -161,7 +161,7 @@ class TelegramServer(Service):
         self._wake()
 
     def contest(self, seconds: float) -> None:
-        """For so long, somebody else polls: every `getUpdates` ends with a 409."""
+        """For so long, another process polls: every `getUpdates` ends with a 409."""
         self.contested_until = self.clock.monotonic() + seconds
         self._end_poll(delivered=False)
 

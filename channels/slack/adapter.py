@@ -208,7 +208,7 @@ class SlackChannel:
 
     def _read(self, body: Json) -> Inbound | None:
         if self._me is None:
-            raise incoming.Unreadable("nobody is signed in")
+            raise incoming.Unreadable("the bot is not signed in")
         kind = body.get("type")
         if kind == "event_callback":
             event = body.get("event")
@@ -355,7 +355,7 @@ class SlackChannel:
         if self._session is None or not await self._response_urls.answer(
             message.target["press"], markdown, self._session
         ):
-            raise errors.DeliveryFailed("whoever pressed a button can no longer be told")
+            raise errors.DeliveryFailed("the press of a button can no longer be answered")
         return Sent(message_id=message.id)
 
     async def _whispered(self, message: Outbound, markdown: str) -> bool:

@@ -43,7 +43,7 @@ CALM = 30
 """Seconds without a conflict after which it is over: the other one rests at times too."""
 CONTESTED = 30.0
 """Seconds of conflict after which the channel no longer counts as connected; a restart beside us is over by then."""
-CONFLICT = "somebody else polls with this bot's token (409)"
+CONFLICT = "another process polls with this bot's token (409)"
 REMEMBERED = 1000
 _PASSING = (TelegramError, errors.ShipmateError, OSError, MemoryError)
 """Errors that say nothing of the update itself."""

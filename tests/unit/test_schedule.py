@@ -54,7 +54,7 @@ async def test_a_chore_that_fails_is_told_and_done_again() -> None:
             await twice.wait()
     finally:
         housekeeping.stop()
-    assert log.at("error")[0].message == "the chore tidy failed: OSError: no space left"
+    assert log.at("error")[0].message == "the periodic job tidy failed: OSError: no space left"
 
 
 async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ class Rules:
         asked = JudgedCall(self._paths, call.arguments)
         decisions = [self._judge(call, asked, subject, now) for subject in subjects]
         if not decisions:
-            return Decision("deny", "default", "nobody asked for this")
+            return Decision("deny", "default", "no person asked for this")
         strictest = min(decisions, key=lambda decision: _STRICT[decision.outcome])
         granted = all(decision.granted for decision in decisions)
         lasting = not defaults.taints(call, now)

@@ -46,7 +46,7 @@ async def test_a_second_poller_is_reported_once_and_outlived(bed: Bed) -> None:
         await bed.pausing()
         health = bed.channel.health()
         seen.append((bed.clock.monotonic() - began < 30, health.connected))
-        assert "somebody else polls" in health.detail
+        assert "another process polls" in health.detail
         assert "since 2027-01-15 08:00:00 UTC" in health.detail
         assert health.last_heard == bed.clock.now()
         await bed.wake()
@@ -98,7 +98,7 @@ async def test_two_real_pollers_end_each_other_and_lose_nothing(bed: Bed) -> Non
     other = bed.build()
     await other.start(bed.intake)
     await bed.pausing()
-    assert "somebody else polls" in bed.channel.health().detail
+    assert "another process polls" in bed.channel.health().detail
     await bed.polling()
     await other.stop()
     bed.server.say("hello")
