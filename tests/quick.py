@@ -28,6 +28,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bot import discovery
+from bot.config import schema
 from bot.tools import builtin
 
 WARM = (
@@ -159,6 +161,7 @@ def _serve(address: str) -> Sequence[str]:
         sys.stdout.flush()
         for name in WARM:
             importlib.import_module(name)
+        schema.schemas(discovery.manifests())
         gc.collect()
         gc.freeze()
         while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:

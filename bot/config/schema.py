@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from bot.config import ship_file
 from bot.contracts.archive import ArchiveLine
@@ -19,8 +20,13 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schemas(manifests: Mapping[str, Manifest]) -> dict[str, str]:
     """File name → JSON Schema: of ship.json, of a log line, of an archive line."""
+    return _made(tuple((name, manifests[name].settings) for name in sorted(manifests)))
+
+
+@functools.lru_cache(maxsize=2)  # a tenth of a second, and the same at every start of a process
+def _made(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, str]:
     return {
-        "ship.schema.json": _render(_ship(manifests), "ship.json"),
+        "ship.schema.json": _render(_ship(channels), "ship.json"),
         "log-line.schema.json": _render(LogLine.model_json_schema(by_alias=True), "A line of .ship/logs"),
         "archive-line.schema.json": _render(
             ArchiveLine.model_json_schema(by_alias=True), "A line of .ship/chats"
@@ -36,12 +42,10 @@ def write_schema(folder: Path, manifests: Mapping[str, Manifest], disk: Disk) ->
             disk.replace(folder / name, data)
 
 
-def _ship(manifests: Mapping[str, Manifest]) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        name: (item.settings, Field(alias=name)) for name, item in sorted(manifests.items())
-    }
-    channels = create_model("Channels", __base__=ship_file.StrictModel, **fields)
-    ship = create_model("Ship", __base__=ship_file.ShipFile, channels=(channels, Field(alias="channels")))
+def _ship(channels: tuple[tuple[str, type[BaseModel]], ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: (settings, Field(alias=name)) for name, settings in channels}
+    all_of_them = create_model("Channels", __base__=ship_file.StrictModel, **fields)
+    ship = create_model("Ship", __base__=ship_file.ShipFile, channels=(all_of_them, Field(alias="channels")))
     schema = ship.model_json_schema(by_alias=True)
     # Every channel may be left out.
     schema.pop("required", None)
