@@ -356,6 +356,15 @@ async def outbox_repeat_unknown(stage: Stage) -> None:
     await stage.kill()
 
 
+@scene(shown={PERSON: [*answers(ONE), again(ONE)]}, model=0)
+async def outbox_repeat_on_file(stage: Stage) -> None:
+    """An answer's send was lost; its repeat is on file, and the row of the first does not say so yet."""
+    await stage.start(Fault("journal", "mark", 2))
+    stage.telegram.fail("sendMessage", action="lose", times=1)
+    stage.telegram.say(ONE, chat_id=PERSON)
+    await stage.dead()
+
+
 MISSING = MISSED.format(which=f"“{words(ONE)}”")
 
 
@@ -504,6 +513,16 @@ async def _half_shown(stage: Stage) -> asyncio.Event:
     await stage.telegram.until(lambda: any(one.endswith(" …") for one in stage.world.texts(PERSON)))
     await stage.until("SELECT count(message_id) FROM outbox", 1)
     return gate
+
+
+@scene(shown={PERSON: answers(ONE)}, model=1, settings=STREAMS)
+async def preview_not_created(stage: Stage) -> None:
+    """The message that was to show the beginning of an answer is on file; it was not sent."""
+    await stage.start(Fault("journal", "mark"))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await _half_shown(stage)
+    await stage.dead()
 
 
 @scene(shown={PERSON: answers(ONE)}, model=1, settings=STREAMS)

@@ -1,0 +1,10 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000013.5322888);
+INSERT INTO inbox VALUES ('01MCC5S16QFCCE3E90EKZY16FE', 'telegram:chat:3001', '3001', 1800000013.5322888, 1800000013.5369654, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000013000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5S16QFCCE3E90EKZY16FE"}', '1');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5S16QFCCE3E90EKZY16FE', 1800000013.5322888);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5S16QFCCE3E90EKZY16FE', 1800000013.5322888);
+INSERT INTO lost VALUES (1, 'gone', 1800000012.7522492);
+INSERT INTO outbox VALUES ('01MCC5S1AVDW6M207049YGHVJH', '01MCC5S16QFCCE3E90EKZY16FE', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'sending', NULL, NULL, 1800000013.6598318, 1800000013.6717262, NULL, NULL, 0, 0);
+INSERT INTO outbox VALUES ('01MCC5S1D07EJX9DBEKTMJN40S', '01MCC5S16QFCCE3E90EKZY16FE', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'intent', NULL, NULL, 1800000013.728616, 1800000013.728616, NULL, '01MCC5S1AVDW6M207049YGHVJH', 0, 0);
+INSERT INTO steps VALUES ('01MCC5S16QFCCE3E90EKZY16FE', '01MCC5S18FKWPE9HC1Q8GCE268', 'model', 'claude-sonnet-5-5', 1800000013.5840952, 1800000013.6593654, '{"uuid": "01MCC5S194X4W7P91E9ETBJ5EE", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');
