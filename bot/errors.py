@@ -18,6 +18,7 @@
     │       ├── EditRefused         a message stands as it was: it cannot be changed, or is gone
     │       ├── DeliveryPartial     the first parts of a long message are in the chat, the others are not
     │       ├── DeliveryDeferred    not sent yet; it will be, once the platform allows it
+    │       ├── DeliveryExpired     the platform did not take it for a day
     │       ├── TargetGone          the chat can no longer be written to
     │       └── ClaimUnfounded      not sent: it says that something was done which no tool did
     ├── ModelError
@@ -49,6 +50,13 @@ Each carries its data as attributes; the text of an error is for the operator. W
 """
 
 from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+DeliveryCode = Literal[
+    "failed", "throttled", "uncertain", "edit refused", "partial", "deferred", "expired", "gone", "unfounded"
+]
+"""Why a message was not delivered, as the outbox keeps it."""
 
 
 class ShipmateError(Exception):
@@ -127,7 +135,7 @@ class DeliveryFailed(ChannelError):
     """The message was not delivered."""
 
     person = "I could not deliver my answer."
-    code = "failed"
+    code: ClassVar[DeliveryCode] = "failed"
 
 
 class DeliveryThrottled(DeliveryFailed):
@@ -179,6 +187,12 @@ class DeliveryDeferred(DeliveryFailed):
     def __init__(self, message: str | None = None, *, wait: float) -> None:
         super().__init__(message)
         self.wait = wait
+
+
+class DeliveryExpired(DeliveryFailed):
+    """The platform did not take the message for a day, so it is given up."""
+
+    code = "expired"
 
 
 class TargetGone(DeliveryFailed):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypedDict, Unpack
+from typing import Literal, Protocol
 
 from bot.contracts.approvals import ApprovalBook
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import OutboxRow
 
 InboxState = Literal["received", "claimed", "done", "dead"]
-OutboxState = Literal["intent", "sending", "sent", "uncertain", "failed"]
 StepKind = Literal["model", "tool"]
 
 
@@ -51,41 +50,6 @@ class StepRecord:
     began_at: float
     ended_at: float | None = None
     result: Json | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryRecord:
-    """One outbox row. `state` goes intent → sending → sent | uncertain | failed, and back to intent where a
-    platform asked to wait for long. Times are epoch seconds. `not_before` says when a message that was put off goes out,
-    None where it never was. `repeat_of` names the row that this one sends again, marked as a repeat. `attempts` counts
-    its sends of unknown outcome. `untold` is true where it will not arrive and its chat has still to hear that.
-    """
-
-    id: str
-    request_id: str
-    chat_key: ChatKey
-    text: str
-    kind: str
-    state: OutboxState
-    message_id: str | None = None
-    detail: str | None = None
-    target: Mapping[str, str] | None = None
-    created_at: float = 0.0
-    changed_at: float = 0.0
-    not_before: float | None = None
-    repeat_of: str | None = None
-    attempts: int = 0
-    untold: bool = False
-
-
-class OutboxFacts(TypedDict, total=False):
-    """Facts of an outbox row besides its state; None leaves one as it was."""
-
-    message_id: str | None
-    detail: str | None
-    not_before: float | None
-    attempts: int | None
-    untold: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +119,24 @@ class Steps(Protocol):
 class Outbox(Protocol):
     """Messages to send, and the outcome of each."""
 
-    async def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
-        """Write messages that are going to be sent (put off until `not_before`, where that is given), all or none; one
-        whose id is there already stays as it is.
+    async def put_outbox(self, rows: Sequence[OutboxRow]) -> None:
+        """Write new rows as they are, all or none; one whose id is there already stays as it is. A row that `replaces`
+        the message of a preview ends that preview's row, in the same transaction.
         """
         ...
 
-    async def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> None:
-        """Change the state of one message. Facts that are not given stay as they were."""
+    async def update_outbox(self, row: OutboxRow) -> None:
+        """Write what became of a row."""
         ...
 
-    async def deliveries(self, request_id: str) -> list[DeliveryRecord]: ...
-    async def undelivered(self) -> list[DeliveryRecord]:
-        """Messages in the states intent and sending whose inbound is finished, or unknown, oldest first: they wait for
+    async def deliveries(self, request_id: str) -> list[OutboxRow]: ...
+    async def undelivered(self) -> list[OutboxRow]:
+        """Rows in the states ready and sending whose inbound is finished, or unknown, oldest first: they wait for
         the platform alone.
         """
         ...
 
-    async def untold(self) -> list[DeliveryRecord]:
+    async def untold(self) -> list[OutboxRow]:
         """Messages that will not arrive, and whose chat has still to hear that, oldest first."""
         ...
 

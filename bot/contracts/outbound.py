@@ -1,11 +1,12 @@
-"""Messages of Shipmate: one visible message, its kind, its cards, its id on the platform."""
+"""Messages of Shipmate: one visible message as channels get it, and its row in the outbox with the states that it passes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from bot import errors
 from bot.contracts.identity import ChatKey
 
 OutboundKind = Literal["reply", "notice", "preview", "progress"]
@@ -51,3 +52,106 @@ class Card:
     title: str
     state: CardState
     detail: str = ""
+
+
+OutboxState = Literal["ready", "sending", "sent", "failed", "unknown"]
+OutboxReason = errors.DeliveryCode | Literal["stopped", "not shown", "not found"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """One message in the outbox. Its transitions are methods that return the row as it is afterwards:
+
+        ready ──begin──► sending ──arrive──► sent
+          ▲                │ ├──fail───────► failed     it surely is not in the chat
+          └─refuse, put off┘ └──lose───────► unknown    nobody can tell, and nobody asks any more
+
+    While the answer to a send is lost, and while the platform is asked for it, the row stays `sending`: a process that dies
+    then leaves it as one whose outcome has to be asked for. A live message (`preview`, `progress`) stays `sending` with its
+    `message_id` for as long as it may still change. A row at its end never leaves it; from any other one it raises
+    `errors.IllegalTransition`.
+
+    Times are epoch seconds. The journal sets `created_at` and `changed_at` as it writes them.
+    """
+
+    id: str
+    request_id: str
+    chat_key: ChatKey
+    target: Mapping[str, str] | None
+    """None where the disk has damaged it."""
+    text: str
+    kind: OutboundKind = "reply"
+    state: OutboxState = "ready"
+    message_id: str | None = None
+    """That of the platform, once it is known."""
+    reason: OutboxReason | None = None
+    """Why it is not in the chat, or may not be."""
+    step_id: str | None = None
+    """The tool call that said it; None of what no call said."""
+    replaces: str | None = None
+    """The message id of the preview in whose place it comes."""
+    repeat_of: str | None = None
+    """The row whose words these are, once more and marked as a repeat."""
+    not_before: float | None = None
+    """When a message that was put off goes out; None where it never was put off."""
+    attempts: int = 0
+    """Its sends of unknown outcome."""
+    untold: bool = False
+    """It will not arrive, and its chat has still to hear that."""
+    created_at: float = 0.0
+    changed_at: float = 0.0
+
+    @property
+    def original(self) -> str:
+        """The id of the row that this one repeats, or its own."""
+        return self.repeat_of or self.id
+
+    @property
+    def open(self) -> bool:
+        return self.state in {"ready", "sending"}
+
+    @property
+    def deferred(self) -> bool:
+        """Whether it was put off and has still to go out: nobody but the outbox looks after it."""
+        return self.open and self.not_before is not None
+
+    def begin(self) -> OutboxRow:
+        """Its send begins, or begins again."""
+        return self._to("sending", "ready", "sending")
+
+    def refuse(self) -> OutboxRow:
+        """The platform surely has not taken it; it may be sent again."""
+        return self._to("ready", "sending")
+
+    def lose_answer(self) -> OutboxRow:
+        """A send has ended without an answer: it may be in the chat."""
+        return replace(self._to("sending", "sending"), attempts=self.attempts + 1)
+
+    def put_off(self, until: float) -> OutboxRow:
+        """It goes out later, by itself. What may be in the chat stays `sending`."""
+        return replace(self._to(self.state, "ready", "sending"), not_before=until)
+
+    def appear(self, message_id: str) -> OutboxRow:
+        """A live message stands in the chat, and may still change."""
+        return replace(self._to("sending", "sending"), message_id=message_id)
+
+    def arrive(self, message_id: str) -> OutboxRow:
+        """It is in the chat, as it will stay."""
+        return replace(self._to("sent", "sending"), message_id=message_id)
+
+    def fail(self, reason: OutboxReason, *, untold: bool = False) -> OutboxRow:
+        """It is not in the chat, and will not be."""
+        return replace(self._to("failed", "ready", "sending"), reason=reason, untold=untold)
+
+    def lose(self, reason: OutboxReason, *, untold: bool = False) -> OutboxRow:
+        """It may be in the chat; nobody can tell, and nobody asks any more."""
+        return replace(self._to("unknown", "sending"), reason=reason, untold=untold)
+
+    def tell(self) -> OutboxRow:
+        """Its chat has heard that it will not arrive."""
+        return replace(self._to(self.state, "failed", "unknown"), untold=False)
+
+    def _to(self, state: OutboxState, *before: OutboxState) -> OutboxRow:
+        if self.state not in before:
+            raise errors.IllegalTransition(f"outbox row {self.id} is {self.state} and cannot become {state}")
+        return replace(self, state=state)

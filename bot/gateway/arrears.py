@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Unpack
 
 from bot import errors
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import Journal, OutboxFacts, OutboxState
-from bot.contracts.outbound import Outbound
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import OutboxRow
 
 Change = Callable[[], Awaitable[object]]
 
@@ -28,8 +27,8 @@ class Arrears:
         self._settling = asyncio.Lock()
         self.closing: set[str] = set()
         """The requestIds of what is over, and may still be open on file."""
-        self.refused: Callable[[], object] = _unheard
-        """Called when something is owed: who hears it tries again by `settle`."""
+        self.refused = asyncio.Event()
+        """Set when something is owed: who hears it tries again by `settle`."""
 
     @property
     def owes(self) -> bool:
@@ -54,13 +53,13 @@ class Arrears:
         """As `contracts.journal.Inbox.amend`; True too where that is owed."""
         return await self._made(lambda: self._journal.amend(inbound)) is not False
 
-    async def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
-        """As `contracts.journal.Outbox.intend`."""
-        await self._made(lambda: self._journal.intend(messages, not_before=not_before))
+    async def put_outbox(self, rows: Sequence[OutboxRow]) -> None:
+        """As `contracts.journal.Outbox.put_outbox`."""
+        await self._made(lambda: self._journal.put_outbox(rows))
 
-    async def mark(self, outbound_id: str, state: OutboxState, **facts: Unpack[OutboxFacts]) -> None:
-        """As `contracts.journal.Outbox.mark`."""
-        await self._made(lambda: self._journal.mark(outbound_id, state, **facts))
+    async def update_outbox(self, row: OutboxRow) -> None:
+        """As `contracts.journal.Outbox.update_outbox`."""
+        await self._made(lambda: self._journal.update_outbox(row))
 
     async def settle(self) -> bool:
         """Make what is owed; False where the disk still refuses it."""
@@ -99,9 +98,5 @@ class Arrears:
                 cause=str(error),
                 owed=len(self._owed),
             )
-            self.refused()
+            self.refused.set()
             return None
-
-
-def _unheard() -> None:
-    """Nobody tries again by themselves: the next change does."""

@@ -11,7 +11,8 @@ from bot.contracts.agent import Agent
 from bot.contracts.environment import Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import DeliveryRecord, InboxRecord, Journal
+from bot.contracts.journal import InboxRecord, Journal
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
 from bot.gateway.arrears import Arrears
 from bot.gateway.background import BackgroundTasks
@@ -41,7 +42,7 @@ class _Row:
     """An unfinished inbound, and what is on file of it."""
 
     inbound: Inbound
-    deliveries: list[DeliveryRecord]
+    deliveries: list[OutboxRow]
     records: list[InboxRecord]
     outcome: str = ""
 
@@ -264,8 +265,8 @@ def _told_together(rows: Sequence[_Row]) -> None:
             row.outcome = f"joined {head.inbound.request_id}"
 
 
-def _begun_notice(delivery: DeliveryRecord) -> bool:
-    return delivery.kind == "notice" and delivery.state in {"intent", "sending"}
+def _begun_notice(delivery: OutboxRow) -> bool:
+    return delivery.kind == "notice" and delivery.open
 
 
 def _edit_outcome(row: _Row, inside: set[str]) -> str:

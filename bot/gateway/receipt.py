@@ -10,17 +10,16 @@ from typing import Protocol
 from bot import text
 from bot.contracts.base import Json
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import DeliveryRecord, Inbox, InboxRecord, Outbox, StepRecord, Steps
+from bot.contracts.journal import Inbox, InboxRecord, Outbox, StepRecord, Steps
+from bot.contracts.outbound import OutboxReason, OutboxRow
 from bot.gateway.attachments.reader import STEP as FILE
-from bot.gateway.completion import Expired
-from bot.gateway.items import original
 
 NOTHING_YET = "I have not answered anything here yet."
 UNKNOWN = "I know nothing of mine with this id in this chat: {asked}"
 _JOINED = "joined "
-_WHY = {
+_WHY: dict[OutboxReason, str] = {
     "gone": "this chat could no longer be written to",
-    Expired.code: "the platform did not take it for a day",
+    "expired": "the platform did not take it for a day",
     "stopped": "its turn ended before that",
     "throttled": "the platform limits how fast I may write",
     "failed": "the platform refused it",
@@ -174,34 +173,34 @@ def _usage(result: Json) -> Iterable[str]:
         yield f"{float(result['costUsd']):.4f} $"
 
 
-def _delivered(rows: Sequence[DeliveryRecord]) -> Iterable[Event]:
+def _delivered(rows: Sequence[OutboxRow]) -> Iterable[Event]:
     parts = {
         one: number
-        for number, one in enumerate(dict.fromkeys(original(row) for row in rows if row.kind == "reply"), 1)
+        for number, one in enumerate(dict.fromkeys(row.original for row in rows if row.kind == "reply"), 1)
     }
     repeated = {row.repeat_of for row in rows}
     for row in rows:
         if row.kind in {"notice", "preview", "progress"}:
-            what = row.kind
+            what = str(row.kind)
         else:
             repeat = ", repeated" if row.repeat_of is not None else ""
             what = (
-                f"part {parts[original(row)]} of {len(parts)}{repeat}" if len(parts) > 1 else f"reply{repeat}"
+                f"part {parts[row.original]} of {len(parts)}{repeat}" if len(parts) > 1 else f"reply{repeat}"
             )
         yield Event(row.changed_at, f"{what}: {_state(row, repeated=row.id in repeated)}")
 
 
-def _state(row: DeliveryRecord, *, repeated: bool) -> str:
+def _state(row: OutboxRow, *, repeated: bool) -> str:
     """What became of one message, in words; its id in the chat, else in the outbox."""
     until = row.not_before
     if row.state == "sent":
         late = ", after the platform had made it wait" if until is not None else ""
         return f"delivered as message {row.message_id}{late}"
-    if row.state == "uncertain":
+    if row.state == "unknown":
         then = "so it was sent once more" if repeated else "and nobody can tell"
         return f"uncertain: it may or may not have arrived, {then} (id {row.id})"
     if row.state == "failed":
-        return f"failed: {_WHY.get(row.detail or '', row.detail)} (id {row.id})"
+        return f"failed: {_WHY.get(row.reason, row.reason) if row.reason else 'no reason is known'} (id {row.id})"
     if until is not None and row.state == "sending":
         return f"uncertain: it may or may not have arrived, I try again at {_clock(until)} (id {row.id})"
     if until is not None:

@@ -1,31 +1,31 @@
-"""Outbox rows: intent → sending → sent | uncertain | failed."""
+"""Outbox rows: `contracts.outbound.OutboxRow` in SQLite."""
 
 from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 from bot import text
 from bot.contracts.identity import ChatKey
-from bot.contracts.journal import DeliveryRecord, OutboxFacts
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import OutboxRow
 from bot.journal.table import JournalTable, clean, done, dumps, loads, read_key
 
-_INTEND = """INSERT INTO outbox
-    (id, request_id, chat_key, target, text, kind, state, created_at, changed_at, repeat_of, not_before)
-    VALUES (?, ?, ?, ?, ?, ?, 'intent', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
-_FACTS = ("message_id", "detail", "not_before", "attempts", "untold")
-_MARK = """UPDATE outbox SET state = ?, message_id = coalesce(?, message_id), detail = coalesce(?, detail),
-    not_before = coalesce(?, not_before), attempts = coalesce(?, attempts), untold = coalesce(?, untold),
-    changed_at = ? WHERE id = ?"""
-_RECORD = """SELECT id, request_id, chat_key, text, kind, state, message_id, detail, target, created_at, changed_at,
-    not_before, repeat_of, attempts, untold FROM outbox"""
+_PUT = """INSERT INTO outbox (id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces,
+        repeat_of, not_before, attempts, untold, created_at, changed_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"""
+_REPLACED = """SELECT id FROM outbox
+    WHERE request_id = ? AND message_id = ? AND kind = 'preview' AND state = 'sending'"""
+_END = "UPDATE outbox SET state = ?, changed_at = ? WHERE id = ?"
+_UPDATE = """UPDATE outbox SET state = ?, message_id = ?, reason = ?, not_before = ?, attempts = ?, untold = ?, changed_at = ?
+    WHERE id = ?"""
+_RECORD = """SELECT id, request_id, chat_key, target, text, kind, state, message_id, reason, step_id, replaces, repeat_of,
+    not_before, attempts, untold, created_at, changed_at FROM outbox"""
 _DELIVERIES = f"{_RECORD} WHERE request_id = ? ORDER BY rowid"
 _AT_WORK = """SELECT 1 FROM inbox WHERE inbox.request_id = outbox.request_id
     AND inbox.state IN ('received', 'claimed')"""
-_UNDELIVERED = f"{_RECORD} WHERE state IN ('intent', 'sending') AND NOT EXISTS ({_AT_WORK}) ORDER BY rowid"
+_UNDELIVERED = f"{_RECORD} WHERE state IN ('ready', 'sending') AND NOT EXISTS ({_AT_WORK}) ORDER BY rowid"
 _UNTOLD = f"{_RECORD} WHERE untold = 1 ORDER BY rowid"
 _SHOWN = "SELECT request_id FROM outbox WHERE state = 'sent' AND kind = 'reply' AND chat_key = ?"
 _SHOWN_AS = f"{_SHOWN} AND message_id = ? ORDER BY rowid DESC LIMIT 1"
@@ -45,46 +45,40 @@ _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 class SqliteOutbox(JournalTable):
     """`contracts.journal.Outbox`."""
 
-    def intend(
-        self, messages: Sequence[Outbound], *, not_before: float | None = None
-    ) -> Coroutine[Any, Any, None]:
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Coroutine[Any, Any, None]:
         now = self._clock.now()
-        rows = [
-            clean(
-                (
-                    *(message.id, message.request_id, str(message.chat_key)),
-                    *(dumps(dict(message.target)), message.text, message.kind, now, now),
-                    *(message.repeat_of, not_before),
-                )
-            )
-            for message in messages
-        ]
+        values = [_values(row, now) for row in rows]
+        replaced = [clean((row.request_id, row.replaces)) for row in rows if row.replaces is not None]
         written: list[object] = []
+        ended: list[object] = []
 
         def work(db: sqlite3.Connection) -> None:
-            written[:] = [row[0] for row in rows if db.execute(_INTEND, row).rowcount]
+            written[:] = [row[0] for row in values if db.execute(_PUT, row).rowcount]
+            ended[:] = [row[0] for names in replaced for row in db.execute(_REPLACED, names).fetchall()]
+            db.executemany(_END, [("sent", now, name) for name in ended])
 
         def undo(db: sqlite3.Connection) -> None:
             # Whoever wanted to send them knows that they were refused: nobody may send them later.
             db.executemany("DELETE FROM outbox WHERE id = ?", [(name,) for name in written])
+            db.executemany(_END, [("sending", now, name) for name in ended])
 
         return done(self._base.run(work, undo=undo))
 
-    def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> Coroutine[Any, Any, None]:
-        values = (state, *(facts.get(name) for name in _FACTS), self._clock.now(), outbound_id)
-        return self._marked(self._change(_MARK, values), outbound_id, state)
+    def update_outbox(self, row: OutboxRow) -> Coroutine[Any, Any, None]:
+        facts = (row.state, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
+        return self._updated(self._change(_UPDATE, (*facts, self._clock.now(), row.id)), row)
 
-    async def _marked(self, change: Future[int], outbound_id: str, state: str) -> None:
+    async def _updated(self, change: Future[int], row: OutboxRow) -> None:
         if not await change:
-            self._log.write("storage", f"the outbox has no message {outbound_id}", level="warn", state=state)
+            self._log.write("storage", f"the outbox has no row {row.id}", level="warn", state=row.state)
 
-    async def deliveries(self, request_id: str) -> list[DeliveryRecord]:
+    async def deliveries(self, request_id: str) -> list[OutboxRow]:
         return _records(await self._rows(_DELIVERIES, (request_id,)))
 
-    async def undelivered(self) -> list[DeliveryRecord]:
+    async def undelivered(self) -> list[OutboxRow]:
         return _records(await self._rows(_UNDELIVERED, ()))
 
-    async def untold(self) -> list[DeliveryRecord]:
+    async def untold(self) -> list[OutboxRow]:
         return _records(await self._rows(_UNTOLD, ()))
 
     async def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> str | None:
@@ -119,10 +113,30 @@ class SqliteOutbox(JournalTable):
         return {(channel, chat_id): reason for channel, chat_id, reason in await self._rows(_CLOSED, ())}
 
 
-def _records(rows: Sequence[tuple[Any, ...]]) -> list[DeliveryRecord]:
-    """A target that the disk has damaged is None. A row whose chat it has damaged is left out."""
+def _values(row: OutboxRow, now: float) -> list[object]:
+    target = dumps(dict(row.target or {}))
+    return clean(
+        (
+            *(
+                row.id,
+                row.request_id,
+                str(row.chat_key),
+                target,
+                row.text,
+                row.kind,
+                row.state,
+                row.message_id,
+            ),
+            *(row.reason, row.step_id, row.replaces, row.repeat_of, row.not_before, row.attempts, row.untold),
+            *(now, now),
+        )
+    )
+
+
+def _records(rows: Sequence[tuple[Any, ...]]) -> list[OutboxRow]:
+    """A row whose chat the disk has damaged is left out."""
     return [
-        DeliveryRecord(*(*row[:2], key, *row[3:8], loads(row[8]), *row[9:14], bool(row[14])))
+        OutboxRow(*(*row[:2], key, loads(row[3]), *row[4:14], bool(row[14]), *row[15:]))
         for row in rows
         if (key := read_key(row[2])) is not None
     ]

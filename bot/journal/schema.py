@@ -161,12 +161,75 @@ def last_loss(db: sqlite3.Connection) -> None:
     )""")
 
 
+def outbox_rows(db: sqlite3.Connection) -> None:
+    """States as `contracts.outbound.OutboxState` has them. Why a message is not in the chat, and in whose place it comes, get
+    columns; nothing stands in words any more.
+    """
+    db.execute("""CREATE TABLE outbox_rows (
+        id TEXT PRIMARY KEY,
+        request_id TEXT NOT NULL,
+        chat_key TEXT NOT NULL,
+        target TEXT NOT NULL,
+        text TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('ready', 'sending', 'sent', 'failed', 'unknown')),
+        message_id TEXT,
+        reason TEXT,
+        step_id TEXT,
+        replaces TEXT,
+        repeat_of TEXT,
+        not_before REAL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        untold INTEGER NOT NULL DEFAULT 0,
+        created_at REAL NOT NULL,
+        changed_at REAL NOT NULL
+    )""")
+    reasons = ", ".join(f"'{reason}'" for reason in _REASONS)
+    db.execute(f"""INSERT INTO outbox_rows (id, request_id, chat_key, target, text, kind, state, message_id, reason,
+            repeat_of, not_before, attempts, untold, created_at, changed_at)
+        SELECT id, request_id, chat_key, target, text, kind,
+            CASE state WHEN 'intent' THEN 'ready' WHEN 'uncertain' THEN 'unknown' ELSE state END, message_id,
+            CASE WHEN detail IN ({reasons}) THEN detail END, repeat_of, not_before, attempts, untold, created_at, changed_at
+        FROM outbox ORDER BY rowid""")  # noqa: S608 - words of our own
+    became = "SELECT id, message_id, substr(detail, 8) FROM outbox WHERE detail LIKE 'became %'"
+    for preview, message_id, reply in db.execute(became).fetchall():
+        change = db.execute("UPDATE outbox_rows SET replaces = ? WHERE id = ?", (message_id, reply))
+        if not change.rowcount:  # it ended before its reply was on file: that is still to come
+            db.execute("UPDATE outbox_rows SET state = 'sending' WHERE id = ?", (preview,))
+    db.execute("DROP TABLE outbox")
+    db.execute("ALTER TABLE outbox_rows RENAME TO outbox")
+    for statement in (
+        "CREATE INDEX outbox_request ON outbox (request_id)",
+        "CREATE INDEX outbox_sent ON outbox (changed_at) WHERE state = 'sent'",
+        "CREATE INDEX outbox_lost ON outbox (changed_at) WHERE state IN ('unknown', 'failed')",
+        "CREATE INDEX outbox_open ON outbox (state) WHERE state IN ('ready', 'sending')",
+        "CREATE INDEX outbox_shown ON outbox (chat_key, message_id) WHERE state = 'sent' AND kind = 'reply'",
+        "CREATE INDEX outbox_newest ON outbox (chat_key) WHERE kind = 'reply'",
+        "CREATE INDEX outbox_untold ON outbox (chat_key) WHERE untold = 1",
+    ):
+        db.execute(statement)
+
+
+_REASONS = (
+    "failed",
+    "throttled",
+    "uncertain",
+    "edit refused",
+    "expired",
+    "gone",
+    "stopped",
+    "not shown",
+    "not found",
+)
+
+
 MIGRATIONS: Sequence[Migration] = (
     inbox_and_outbox,
     steps_schedule_and_leases,
     approvals,
     outbox_columns,
     last_loss,
+    outbox_rows,
 )
 
 Described = dict[str, tuple[str, ...]]

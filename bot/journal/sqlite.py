@@ -37,7 +37,7 @@ _SWEEPS_FAILED = (
     """DELETE FROM inbox WHERE request_id IN
         (SELECT request_id FROM inbox WHERE state = 'dead' AND changed_at < ? LIMIT ?)""",
     """DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
-        WHERE state IN ('uncertain', 'failed') AND changed_at < ? AND request_id NOT IN
+        WHERE state IN ('unknown', 'failed') AND changed_at < ? AND request_id NOT IN
             (SELECT request_id FROM inbox WHERE state IN ('received', 'claimed')) LIMIT ?)""",
     "DELETE FROM dead_letters WHERE rowid IN (SELECT rowid FROM dead_letters WHERE at < ? LIMIT ?)",
 )

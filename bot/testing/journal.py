@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeVar, Unpack
+from typing import Any, Literal, NoReturn, TypeVar
 
 from bot import errors
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import DeliveryRecord, InboxRecord, Job, Journal, Lost, OutboxFacts, StepRecord
-from bot.contracts.outbound import Outbound
+from bot.contracts.journal import InboxRecord, Job, Journal, Lost, StepRecord
+from bot.contracts.outbound import OutboxRow
 from bot.testing.disk import kill
 from bot.testing.due import due
 
@@ -28,8 +28,8 @@ WRITES = frozenset(
         "bury",
         "begin_step",
         "end_step",
-        "intend",
-        "mark",
+        "put_outbox",
+        "update_outbox",
         "once",
         "ask",
         "settle",
@@ -140,21 +140,19 @@ class FaultyJournal:
     def steps(self, request_id: str) -> Coroutine[Any, Any, list[StepRecord]]:
         return self._call("steps", lambda: self._inner.steps(request_id))
 
-    def intend(
-        self, messages: Sequence[Outbound], *, not_before: float | None = None
-    ) -> Coroutine[Any, Any, None]:
-        return self._call("intend", lambda: self._inner.intend(messages, not_before=not_before))
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Coroutine[Any, Any, None]:
+        return self._call("put_outbox", lambda: self._inner.put_outbox(rows))
 
-    def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> Coroutine[Any, Any, None]:
-        return self._call("mark", lambda: self._inner.mark(outbound_id, state, **facts))
+    def update_outbox(self, row: OutboxRow) -> Coroutine[Any, Any, None]:
+        return self._call("update_outbox", lambda: self._inner.update_outbox(row))
 
-    def untold(self) -> Coroutine[Any, Any, list[DeliveryRecord]]:
+    def untold(self) -> Coroutine[Any, Any, list[OutboxRow]]:
         return self._call("untold", self._inner.untold)
 
-    def deliveries(self, request_id: str) -> Coroutine[Any, Any, list[DeliveryRecord]]:
+    def deliveries(self, request_id: str) -> Coroutine[Any, Any, list[OutboxRow]]:
         return self._call("deliveries", lambda: self._inner.deliveries(request_id))
 
-    def undelivered(self) -> Coroutine[Any, Any, list[DeliveryRecord]]:
+    def undelivered(self) -> Coroutine[Any, Any, list[OutboxRow]]:
         return self._call("undelivered", self._inner.undelivered)
 
     def delivered_as(self, chat_key: ChatKey, message_id: str | None) -> Coroutine[Any, Any, str | None]:

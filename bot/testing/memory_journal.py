@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, NoReturn, ParamSpec, TypeVar, Unpack, get_args
+from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from bot import errors, text
 from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
@@ -15,16 +15,13 @@ from bot.contracts.environment import Clock
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import (
-    DeliveryRecord,
     InboxRecord,
     Job,
     Lost,
-    OutboxFacts,
-    OutboxState,
     StepKind,
     StepRecord,
 )
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import OutboundKind, OutboxRow, OutboxState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,7 +61,7 @@ class MemoryJournal:
         self._chats: set[ChatKey] = set()
         self._dead: dict[tuple[str, str], tuple[str, str, float]] = {}
         self._steps: dict[tuple[str, str], StepRecord] = {}
-        self._outbox: dict[str, DeliveryRecord] = {}
+        self._outbox: dict[str, OutboxRow] = {}
         self._closed: dict[tuple[str, str], str] = {}
         self._jobs: dict[str, Job] = {}
         self._leases: dict[str, _Lease] = {}
@@ -176,55 +173,51 @@ class MemoryJournal:
     # The outbox.
 
     @at_once
-    def intend(self, messages: Sequence[Outbound], *, not_before: float | None = None) -> None:
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> None:
         now = self._clock.now()
-        if any(message.kind not in {"reply", "notice", "preview", "progress"} for message in messages):
-            raise errors.StorageError("a message is a reply, a notice, a preview or progress")
-        for message in messages:
-            name, request_id, words = map(text.clean, (message.id, message.request_id, message.text))
-            row = DeliveryRecord(
-                name,
-                request_id,
-                _key(message.chat_key),
-                words,
-                message.kind,
-                "intent",
-                repeat_of=message.repeat_of,
-            )
-            target = _json(message.target)
-            self._outbox.setdefault(
-                name,
-                dataclasses.replace(
-                    row, target=target, created_at=now, changed_at=now, not_before=not_before
-                ),
+        for row in rows:
+            _checked(row)
+        for row in rows:
+            whole = dataclasses.replace(_as_written(row), created_at=now, changed_at=now)
+            self._outbox.setdefault(whole.id, whole)
+            for other in list(self._outbox.values()):
+                shown = (other.request_id, other.message_id, other.kind, other.state)
+                if whole.replaces is not None and shown == (
+                    whole.request_id,
+                    whole.replaces,
+                    "preview",
+                    "sending",
+                ):
+                    self._outbox[other.id] = dataclasses.replace(other, state="sent", changed_at=now)
+
+    @at_once
+    def update_outbox(self, row: OutboxRow) -> None:
+        fresh = _as_written(row)
+        old = self._outbox.get(fresh.id)
+        if old is not None:
+            _checked(row)
+            self._outbox[fresh.id] = dataclasses.replace(
+                old,
+                state=fresh.state,
+                message_id=fresh.message_id,
+                reason=fresh.reason,
+                not_before=fresh.not_before,
+                attempts=fresh.attempts,
+                untold=fresh.untold,
+                changed_at=self._clock.now(),
             )
 
     @at_once
-    def mark(self, outbound_id: str, state: str, **facts: Unpack[OutboxFacts]) -> None:
-        name = text.clean(outbound_id)
-        row = self._outbox.get(name)
-        if row is not None:
-            if state not in get_args(OutboxState):
-                raise errors.StorageError(f"there is no state {state}")
-            told: Any = {
-                field: text.clean(value) if isinstance(value, str) else value
-                for field, value in facts.items()
-                if value is not None
-            }
-            told |= {"state": state, "changed_at": self._clock.now()}
-            self._outbox[name] = dataclasses.replace(row, **told)
-
-    @at_once
-    def deliveries(self, request_id: str) -> list[DeliveryRecord]:
+    def deliveries(self, request_id: str) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.request_id == text.clean(request_id)]
 
     @at_once
-    def undelivered(self) -> list[DeliveryRecord]:
-        rows = (row for row in self._outbox.values() if row.state in {"intent", "sending"})
+    def undelivered(self) -> list[OutboxRow]:
+        rows = (row for row in self._outbox.values() if row.state in {"ready", "sending"})
         return [row for row in rows if not self._is_open(row.request_id)]
 
     @at_once
-    def untold(self) -> list[DeliveryRecord]:
+    def untold(self) -> list[OutboxRow]:
         return [row for row in self._outbox.values() if row.untold]
 
     @at_once
@@ -344,7 +337,7 @@ class MemoryJournal:
     @at_once
     def sweep(self, before: float, *, failed: float | None = None) -> int:
         ages = {"done": before, "sent": before}
-        ages |= dict.fromkeys(("dead", "uncertain", "failed"), before if failed is None else failed)
+        ages |= dict.fromkeys(("dead", "unknown", "failed"), before if failed is None else failed)
 
         def old(state: str, at: float) -> bool:
             return state in ages and at < ages[state]
@@ -386,6 +379,20 @@ async def _raised(error: errors.StorageError) -> NoReturn:
 
 def _key(chat_key: ChatKey) -> ChatKey:
     return ChatKey.parse(text.clean(str(chat_key)))
+
+
+def _checked(row: OutboxRow) -> None:
+    if row.kind not in get_args(OutboundKind) or row.state not in get_args(OutboxState):
+        raise errors.StorageError(f"there is no {row.kind} that is {row.state}")
+
+
+def _as_written(row: OutboxRow) -> OutboxRow:
+    told: dict[str, Any] = {
+        field.name: text.clean(value)
+        for field in dataclasses.fields(row)
+        if isinstance(value := getattr(row, field.name), str)
+    }
+    return dataclasses.replace(row, chat_key=_key(row.chat_key), target=_json(row.target or {}), **told)
 
 
 def _as_kept(inbound: Inbound) -> Inbound:

@@ -208,7 +208,7 @@ class World:
     def _leaving(self) -> int:
         with contextlib.closing(sqlite3.connect(self.root / ".ship" / "journal.db", timeout=5)) as file:
             (count,) = file.execute(
-                "SELECT count(*) FROM outbox WHERE state IN ('intent', 'sending')"
+                "SELECT count(*) FROM outbox WHERE state IN ('ready', 'sending')"
             ).fetchone()
         return int(count)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -117,39 +117,33 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.unfinished() == []
         assert await journal.receive(inbound(1))
 
-    async def test_what_is_known_of_a_message_stays_until_it_is_told_anew(self, journal: Journal) -> None:
-        again = dataclasses.replace(outbound(2), repeat_of=outbound(1).id)
-        await journal.intend([outbound(1)])
-        await journal.intend([again], not_before=5.5)
-        await journal.mark(outbound(1).id, "uncertain", untold=True)
-        await journal.mark(again.id, "sending", attempts=3)
-        await journal.mark(again.id, "sending", not_before=7.25)
-        journal = await self.restart(journal)
-        facts = {
-            row.id: (row.not_before, row.repeat_of, row.attempts, row.untold)
-            for number in (1, 2)
-            for row in await journal.deliveries(outbound(number).request_id)
-        }
-        assert facts == {
-            outbound(1).id: (None, None, 0, True),
-            again.id: (7.25, outbound(1).id, 3, False),
-        }
-        assert [row.id for row in await journal.untold()] == [outbound(1).id]
-        await journal.mark(outbound(1).id, "uncertain", untold=False)
-        assert await journal.untold() == []
-
-    async def test_messages_go_from_intent_to_what_became_of_them_in_their_order(
+    async def test_a_row_is_read_as_it_was_written_with_all_that_is_known_of_it(
         self, journal: Journal
     ) -> None:
-        await journal.intend([outbound(2, text="שלום 👋"), outbound(1, kind="notice")])
-        await journal.intend([outbound(3, request=2)])
-        await journal.mark(outbound(2).id, "sending")
-        await journal.mark(outbound(2).id, "sent", message_id="77")
-        await journal.mark(outbound(1).id, "failed", detail="blocked")
-        await journal.mark(outbound(1).id, "sending")
+        first = replace(outbound(1), step_id="call_1", replaces="m7")
+        again = replace(outbound(2), repeat_of=first.id, state="sending", not_before=5.5)
+        await journal.put_outbox([first])
+        await journal.put_outbox([again])
+        first = replace(first, state="unknown", reason="uncertain", untold=True)
+        again = replace(again, attempts=3, not_before=7.25)
+        await journal.update_outbox(first)
+        await journal.update_outbox(again)
+        journal = await self.restart(journal)
+        found = await journal.deliveries(first.request_id)
+        assert [replace(row, created_at=0.0, changed_at=0.0) for row in found] == [first, again]
+        assert [row.id for row in await journal.untold()] == [first.id]
+        await journal.update_outbox(replace(first, untold=False))
+        assert await journal.untold() == []
+
+    async def test_rows_keep_their_order_and_go_to_what_became_of_them(self, journal: Journal) -> None:
+        await journal.put_outbox([outbound(2, text="שלום 👋"), outbound(1, kind="notice")])
+        await journal.put_outbox([outbound(3, request=2)])
+        await journal.update_outbox(replace(outbound(2), state="sending"))
+        await journal.update_outbox(replace(outbound(2), state="sent", message_id="77"))
+        await journal.update_outbox(replace(outbound(1), state="failed", reason="gone"))
         journal = await self.restart(journal)
         first, second = await journal.deliveries(outbound(1).request_id)
-        assert (first.id, first.text, first.kind, first.state, first.message_id, first.detail) == (
+        assert (first.id, first.text, first.kind, first.state, first.message_id, first.reason) == (
             outbound(2).id,
             "שלום 👋",
             "reply",
@@ -157,50 +151,66 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
             "77",
             None,
         )
-        # What is not told anew stays.
-        assert (second.kind, second.state, second.message_id, second.detail) == (
+        assert (second.kind, second.state, second.message_id, second.reason) == (
             "notice",
-            "sending",
+            "failed",
             None,
-            "blocked",
+            "gone",
         )
         (third,) = await journal.deliveries(outbound(3, request=2).request_id)
         assert (third.state, third.chat_key, third.request_id) == (
-            "intent",
+            "ready",
             ChatKey.parse("telegram:chat:5"),
             outbound(3, request=2).request_id,
         )
         assert await journal.deliveries("unknown") == []
 
-    async def test_an_intent_written_again_stays_as_it_is(self, journal: Journal) -> None:
-        await journal.intend([outbound(1)])
-        await journal.mark(outbound(1).id, "sent", message_id="77")
-        await journal.intend([outbound(1, text="another"), outbound(2)])
-        await journal.intend([])
+    async def test_a_row_that_takes_the_place_of_a_preview_ends_the_row_of_that(
+        self, journal: Journal
+    ) -> None:
+        shown = replace(outbound(1, kind="preview"), state="sending", message_id="m1")
+        other = replace(outbound(2, kind="preview"), state="sending", message_id="m2")
+        elsewhere = replace(outbound(3, request=2, kind="preview"), state="sending", message_id="m1")
+        await journal.put_outbox([shown, other, elsewhere])
+        await journal.put_outbox([outbound(4, replaces="m1"), outbound(5)])
+        found = [*await journal.deliveries(shown.request_id), *await journal.deliveries(elsewhere.request_id)]
+        assert [(row.id, row.state) for row in found] == [
+            (shown.id, "sent"),
+            (other.id, "sending"),
+            (outbound(4).id, "ready"),
+            (outbound(5).id, "ready"),
+            (elsewhere.id, "sending"),
+        ]
+
+    async def test_a_row_written_again_stays_as_it_is(self, journal: Journal) -> None:
+        await journal.put_outbox([outbound(1)])
+        await journal.update_outbox(replace(outbound(1), state="sent", message_id="77"))
+        await journal.put_outbox([outbound(1, text="another"), outbound(2)])
+        await journal.put_outbox([])
         records = await journal.deliveries(outbound(1).request_id)
         assert [(record.text, record.state) for record in records] == [
             ("answer 1", "sent"),
-            ("answer 2", "intent"),
+            ("answer 2", "ready"),
         ]
 
-    async def test_messages_are_intended_all_or_none(self, journal: Journal) -> None:
+    async def test_rows_are_written_all_or_none(self, journal: Journal) -> None:
         results = await asyncio.gather(
-            journal.intend([outbound(1), outbound(2, kind=None)]),
-            journal.intend([outbound(3)]),
+            journal.put_outbox([outbound(1), outbound(2, kind=None)]),
+            journal.put_outbox([outbound(3)]),
             return_exceptions=True,
         )
         assert [isinstance(result, errors.StorageError) for result in results] == [True, False]
         assert [record.id for record in await journal.deliveries(outbound(1).request_id)] == [outbound(3).id]
 
     async def test_a_state_that_does_not_exist_is_refused(self, journal: Journal) -> None:
-        await journal.intend([outbound(1)])
+        await journal.put_outbox([outbound(1)])
         with pytest.raises(errors.StorageError):
-            await journal.mark(outbound(1).id, "lost")
-        assert [record.state for record in await journal.deliveries(outbound(1).request_id)] == ["intent"]
+            await journal.update_outbox(outbound(1, state="lost"))
+        assert [record.state for record in await journal.deliveries(outbound(1).request_id)] == ["ready"]
 
     async def test_marking_what_is_unknown_changes_nothing(self, journal: Journal) -> None:
-        await journal.mark("unknown", "sent")
-        assert await journal.deliveries("unknown") == []
+        await journal.update_outbox(outbound(1, state="sent"))
+        assert await journal.deliveries(outbound(1).request_id) == []
 
     async def test_once_is_true_once_in_its_time_for_each_key_across_restarts(self, journal: Journal) -> None:
         assert await journal.once("a", 1000.0, 60)
@@ -232,10 +242,10 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
     ) -> None:
         for number in (1, 2, 3):
             await journal.receive(inbound(number))
-            await journal.intend([outbound(number, request=number)])
-            await journal.mark(outbound(number).id, "sent", message_id=f"{number}")
-        await journal.intend([outbound(8, request=1), outbound(9, request=1)])
-        await journal.mark(outbound(8).id, "uncertain")
+            await journal.put_outbox([outbound(number, request=number)])
+            await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"{number}"))
+        await journal.put_outbox([outbound(8, request=1), outbound(9, request=1)])
+        await journal.update_outbox(replace(outbound(8), state="unknown"))
         await journal.finish(inbound(1).request_id, "done")
         await clock.advance(DAY)
         await journal.finish(inbound(3).request_id, "done")
@@ -247,7 +257,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.sweep(before) == 0
         journal = await self.restart(journal)
         assert await journal.unfinished() == [inbound(2), inbound(4)]
-        assert [record.state for record in await journal.deliveries(inbound(1).request_id)] == ["intent"]
+        assert [record.state for record in await journal.deliveries(inbound(1).request_id)] == ["ready"]
         # A turn that goes on has to know what it sent, and that its event was seen.
         assert [record.message_id for record in await journal.deliveries(inbound(2).request_id)] == ["2"]
         assert not await journal.receive(inbound(5, keys=inbound(2).keys))
@@ -255,10 +265,10 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.receive(inbound(5, keys=inbound(1).keys))
 
     async def test_what_went_wrong_may_be_kept_for_longer(self, journal: Journal, clock: FakeClock) -> None:
-        for number, outcome, state in ((1, "done", "sent"), (2, "dead", "failed"), (3, "dead", "uncertain")):
+        for number, outcome, state in ((1, "done", "sent"), (2, "dead", "failed"), (3, "dead", "unknown")):
             await journal.receive(inbound(number))
-            await journal.intend([outbound(number, request=number)])
-            await journal.mark(outbound(number).id, state)
+            await journal.put_outbox([outbound(number, request=number)])
+            await journal.update_outbox(outbound(number, state=state))
             await journal.finish(inbound(number).request_id, outcome)
         await journal.bury("telegram", "update:9", "{}", "no chat")
         began = clock.now()
@@ -269,7 +279,7 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         dead = await journal.inbound(inbound(2).request_id)
         assert dead is not None
         assert dead.state == "dead"
-        assert [row.state for row in await journal.deliveries(inbound(3).request_id)] == ["uncertain"]
+        assert [row.state for row in await journal.deliveries(inbound(3).request_id)] == ["unknown"]
         assert await journal.sweep(clock.now(), failed=clock.now()) == 2 * 2 + 1
 
     async def test_sweeping_ends_however_much_there_is(self, journal: Journal, clock: FakeClock) -> None:
@@ -289,8 +299,10 @@ class JournalContract(RecordsContract, SharedContract, ApprovalsContract):
         assert await journal.knows(key)
         (found,) = await journal.unfinished()
         assert (found.text, found.target) == ("x\ufffd\x00", {"x\ufffd\x00": "x\ufffd\x00"})
-        await journal.intend([outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)])
-        await journal.mark(bad, "sent", message_id=bad, detail=bad)
+        await journal.put_outbox(
+            [outbound(1, id=bad, request_id=bad, chat_key=key, target={bad: bad}, text=bad)]
+        )
+        await journal.update_outbox(outbound(1, id=bad, state="sent", message_id=bad))
         (record,) = await journal.deliveries(bad)
         assert (record.state, record.text, record.message_id) == ("sent", "x\ufffd\x00", "x\ufffd\x00")
         assert await journal.once(bad, 1.0, 1.0)

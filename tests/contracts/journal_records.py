@@ -204,41 +204,41 @@ class RecordsContract(JournalRig):
     ) -> None:
         for number in (1, 2):
             await journal.receive(inbound(number))
-        await journal.intend([outbound(5, text="先 👍"), outbound(1, kind="notice")])
-        await journal.intend([outbound(3), outbound(4), outbound(2, request=2), outbound(6)])
-        await journal.mark(outbound(3).id, "sending")
-        await journal.mark(outbound(4).id, "sent", message_id="4")
-        await journal.mark(outbound(6).id, "failed")
+        await journal.put_outbox([outbound(5, text="先 👍"), outbound(1, kind="notice")])
+        await journal.put_outbox([outbound(3), outbound(4), outbound(2, request=2), outbound(6)])
+        await journal.update_outbox(replace(outbound(3), state="sending"))
+        await journal.update_outbox(replace(outbound(4), state="sent", message_id="4"))
+        await journal.update_outbox(replace(outbound(6), state="failed"))
         assert await journal.undelivered() == []
         began = clock.now()
         await clock.advance(1)
         await journal.finish(inbound(1).request_id, "done")
-        await journal.mark(outbound(3).id, "intent")
+        await journal.update_outbox(replace(outbound(3), state="ready"))
         journal = await self.restart(journal)
         first, notice, second = await journal.undelivered()
         assert (notice.id, notice.kind) == (outbound(1).id, "notice")
         assert (first.id, first.text, first.target) == (outbound(5).id, "先 👍", {"chat_id": "5"})
         assert (first.created_at, first.changed_at) == (began, began)
         assert (second.id, second.state, second.created_at, second.changed_at) == (
-            *(outbound(3).id, "intent"),
+            *(outbound(3).id, "ready"),
             *(began, began + 1),
         )
 
     async def test_a_reply_nobody_took_in_a_message_for_waits_too(self, journal: Journal) -> None:
-        await journal.intend([outbound(1, request=77)])
+        await journal.put_outbox([outbound(1, request=77)])
         assert [row.id for row in await journal.undelivered()] == [outbound(1).id]
 
     async def test_a_reply_is_found_by_the_id_the_chat_shows_and_the_newest_without(
         self, journal: Journal
     ) -> None:
         for number in (1, 2, 3, 4):
-            await journal.intend([outbound(number, request=number)])
-            await journal.mark(outbound(number).id, "sent", message_id=f"m{number}")
-        await journal.mark(outbound(3, request=3).id, "uncertain")
-        await journal.intend([outbound(5, request=5, kind="notice"), outbound(6, request=6)])
-        await journal.mark(outbound(5).id, "sent", message_id="m5")
-        await journal.intend([outbound(7, request=7, chat_key="telegram:chat:6")])
-        await journal.mark(outbound(7).id, "sent", message_id="m1")
+            await journal.put_outbox([outbound(number, request=number)])
+            await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"m{number}"))
+        await journal.update_outbox(replace(outbound(3, request=3), state="unknown"))
+        await journal.put_outbox([outbound(5, request=5, kind="notice"), outbound(6, request=6)])
+        await journal.update_outbox(replace(outbound(5), state="sent", message_id="m5"))
+        await journal.put_outbox([outbound(7, request=7, chat_key="telegram:chat:6")])
+        await journal.update_outbox(replace(outbound(7), state="sent", message_id="m1"))
         journal = await self.restart(journal)
         assert await journal.delivered_as(CHAT, "m1") == inbound(1).request_id
         assert await journal.delivered_as(ChatKey.parse("telegram:chat:6"), "m1") == inbound(7).request_id
@@ -255,8 +255,10 @@ class RecordsContract(JournalRig):
         for number, (chat, who) in enumerate(((thread, "U1"), (thread, "U2"), (other, "U1"), (top, "U1")), 1):
             await journal.receive(inbound(number, chat_key=chat, user_id=who))
             target = {"channel": "C1", "thread_ts": f"{number}.0"}
-            await journal.intend([replace(outbound(number, request=number, chat_key=chat), target=target)])
-            await journal.mark(outbound(number).id, "sent", message_id=f"m{number}")
+            await journal.put_outbox(
+                [replace(outbound(number, request=number, chat_key=chat), target=target)]
+            )
+            await journal.update_outbox(replace(outbound(number), state="sent", message_id=f"m{number}"))
         journal = await self.restart(journal)
         place = {"channel": "C1", "thread_ts": "4.0"}
 

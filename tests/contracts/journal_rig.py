@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal, StepRecord
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import OutboxRow
 from bot.testing.clock import FakeClock
 
 DAY = 86_400.0
@@ -32,7 +33,7 @@ def inbound(number: int = 1, **fields: Any) -> Inbound:
     return Inbound(**{**given, **fields})
 
 
-def outbound(number: int = 1, request: int = 1, **fields: Any) -> Outbound:
+def outbound(number: int = 1, request: int = 1, **fields: Any) -> OutboxRow:
     """A message of the bot in answer to `request`."""
     given: dict[str, Any] = {
         "id": f"O{number:025d}",
@@ -41,7 +42,9 @@ def outbound(number: int = 1, request: int = 1, **fields: Any) -> Outbound:
         "target": {"chat_id": "5"},
         "text": f"answer {number}",
     }
-    return Outbound(**{**given, **fields})
+    given |= fields
+    key = given["chat_key"]
+    return OutboxRow(**given | {"chat_key": key if isinstance(key, ChatKey) else ChatKey.parse(key)})
 
 
 def step(number: int = 1, request: int = 1, **fields: Any) -> StepRecord:

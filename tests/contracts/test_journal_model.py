@@ -29,7 +29,7 @@ NAMES = st.sampled_from(["a", "乙", "ג"])
 WORDS = st.sampled_from(["", "a", "你好 👩‍👩‍👧", "שלום\u202e", "x\ud800\x00"])
 CHATS = st.sampled_from([*map(ChatKey.parse, ["telegram:chat:5", "slack:chat:C1:thread:1.5"])])
 NEAR = (*map(ChatKey.parse, ("telegram:chat:5", "telegram:chat:5:topic:7")),)
-STATES = st.sampled_from(["intent", "sending", "sent", "uncertain", "failed", "lost"])
+STATES: Any = st.sampled_from(["ready", "sending", "sent", "unknown", "failed", "lost"])
 
 Call = Callable[[Journal], Awaitable[Any]]
 
@@ -100,11 +100,15 @@ class JournalAgainstMemory(RuleBasedStateMachine):
         messages = [
             outbound(number, request=number, chat_key=chat, kind=kind, text=words) for number in numbers
         ]
-        self.both(lambda journal: journal.intend(messages))
+        self.both(lambda journal: journal.put_outbox(messages))
 
     @rule(number=FEW, state=STATES, message_id=st.none() | NAMES)
-    def mark(self, number: int, state: str, message_id: str | None) -> None:
-        self.both(lambda journal: journal.mark(outbound(number).id, state, message_id=message_id))
+    def mark(self, number: int, state: Any, message_id: str | None) -> None:
+        self.both(
+            lambda journal: journal.update_outbox(
+                dataclasses.replace(outbound(number), state=state, message_id=message_id)
+            )
+        )
 
     @rule(name=NAMES, words=WORDS, gone=st.booleans())
     def target(self, name: str, words: str, gone: bool) -> None:

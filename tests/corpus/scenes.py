@@ -18,7 +18,7 @@ from bot.contracts.base import Json
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.delivery import MISSED
 from bot.gateway.operations.losses import WORDS as LOST
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox.rows import REPEATED
 from bot.testing.anthropic_script import Failure, Frame, reply, tool_use
 from bot.testing.faults import Fault
 from channels.telegram import render
@@ -275,7 +275,7 @@ async def slack_thread_goes_on(stage: Stage) -> None:
 @scene(shown={PERSON: answers(ONE)}, model=0)
 async def outbox_intent(stage: Stage) -> None:
     """The answer is on file as meant to be sent; nothing was sent."""
-    await stage.start(Fault("journal", "mark"))
+    await stage.start(Fault("journal", "update_outbox"))
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.dead()
 
@@ -320,7 +320,7 @@ HALF, OTHER_HALF = split(words(LONG))
 @scene(shown={PERSON: [ends(FIRST), ends(SECOND), ends(THIRD)]}, model=0)
 async def outbox_parts_one_sent(stage: Stage) -> None:
     """Of an answer in three parts one is in the chat; the others are on file as meant to be sent."""
-    await stage.start(Fault("journal", "mark", 3))
+    await stage.start(Fault("journal", "update_outbox", 3))
     stage.telegram.say(VERY_LONG, chat_id=PERSON)
     await stage.dead()
 
@@ -351,7 +351,7 @@ async def outbox_repeat_unknown(stage: Stage) -> None:
     await stage.start()
     stage.telegram.fail("sendMessage", action="lose", times=2)
     stage.telegram.say(ONE, chat_id=PERSON)
-    await stage.until("SELECT attempts FROM outbox ORDER BY rowid", 0, 1)
+    await stage.until("SELECT attempts FROM outbox ORDER BY rowid", 1, 1)
     await stage.until("SELECT state FROM inbox", "done")
     await stage.kill()
 
@@ -359,7 +359,7 @@ async def outbox_repeat_unknown(stage: Stage) -> None:
 @scene(shown={PERSON: [*answers(ONE), again(ONE)]}, model=0)
 async def outbox_repeat_on_file(stage: Stage) -> None:
     """An answer's send was lost; its repeat is on file, and the row of the first does not say so yet."""
-    await stage.start(Fault("journal", "mark", 2))
+    await stage.start(Fault("journal", "update_outbox", 2))
     stage.telegram.fail("sendMessage", action="lose", times=1)
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.dead()
@@ -398,7 +398,7 @@ async def stop_on_file_alone(stage: Stage) -> None:
 @scene(shown={PERSON: ["Stopped."]}, model=0)
 async def stop_done_not_told(stage: Stage) -> None:
     """A /stop has ended the turn; its person has not been told."""
-    await stage.start(Fault("journal", "intend"))
+    await stage.start(Fault("journal", "put_outbox"))
     stage.model.hold()
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.model.waiting()
@@ -420,7 +420,7 @@ async def command_on_file_alone(stage: Stage) -> None:
 @scene(shown={PERSON: [NO_JOBS]}, model=0)
 async def command_answer_unsent(stage: Stage) -> None:
     """A command's answer is on file as meant to be sent; nothing was sent."""
-    await stage.start(Fault("journal", "mark"))
+    await stage.start(Fault("journal", "update_outbox"))
     stage.telegram.say("/jobs", chat_id=PERSON)
     await stage.dead()
 
@@ -439,7 +439,7 @@ async def command_cut_off(stage: Stage) -> None:
     await stage.start()
     stage.telegram.say(ONE, chat_id=PERSON)
     await stage.until("SELECT state FROM inbox", "done")
-    stage.arm(Fault("journal", "intend"))
+    stage.arm(Fault("journal", "put_outbox"))
     stage.telegram.say("/undo", chat_id=PERSON)
     await stage.dead()
 
@@ -447,7 +447,7 @@ async def command_cut_off(stage: Stage) -> None:
 @scene(shown={PERSON: [errors.RequestInvalid.person]}, model=0)
 async def failure_not_told(stage: Stage) -> None:
     """The model refuses; its turn has failed, and the person has not been told."""
-    await stage.start(Fault("journal", "intend"))
+    await stage.start(Fault("journal", "put_outbox"))
     stage.world.model.then(
         Failure(400, {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}})
     )
@@ -518,7 +518,7 @@ async def _half_shown(stage: Stage) -> asyncio.Event:
 @scene(shown={PERSON: answers(ONE)}, model=1, settings=STREAMS)
 async def preview_not_created(stage: Stage) -> None:
     """The message that was to show the beginning of an answer is on file; it was not sent."""
-    await stage.start(Fault("journal", "mark"))
+    await stage.start(Fault("journal", "put_outbox", when="after"))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0):
             await _half_shown(stage)
@@ -548,7 +548,7 @@ async def preview_ended(stage: Stage) -> None:
     """Half of an answer is shown; the whole has come, and is not on file."""
     await stage.start()
     gate = await _half_shown(stage)
-    stage.arm(Fault("journal", "intend"))
+    stage.arm(Fault("journal", "put_outbox"))
     gate.set()
     await stage.dead()
 
@@ -737,7 +737,7 @@ LOSS = ["a message may be lost; its person is told"]
 async def journal_lost_untold(stage: Stage) -> None:
     """The journal was gone at the start; whose message is lost with it has not been told."""
     await _lost(stage)
-    await stage.start(Fault("journal", "intend"))
+    await stage.start(Fault("journal", "put_outbox"))
     await stage.dead()
 
 

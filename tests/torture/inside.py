@@ -13,7 +13,7 @@ import pytest
 
 from bot import app, lifecycle
 from bot.contracts.environment import Clock
-from bot.gateway import grace
+from bot.gateway.outbox import worker
 from bot.lifecycle import Environment, Gateway
 from bot.system import SystemClock, SystemDisk, UlidSource
 from bot.testing.faults import Fault, Faults, Seam
@@ -23,7 +23,7 @@ from tests.blackbox.conftest import START_SECONDS, World
 def quick_ends(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the dead, and what a test imported stays the collector's."""
     patch.setattr(lifecycle, "DRAIN_SECONDS", 0.0)
-    patch.setattr(grace, "GRACE_SECONDS", 0.0)
+    patch.setattr(worker, "GRACE_SECONDS", 0.0)
     patch.setattr(app, "settle_memory", lambda: None)
 
 

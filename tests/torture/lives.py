@@ -23,7 +23,7 @@ from bot import errors
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelReply, ModelRequest, TextDelta
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox.rows import REPEATED
 from bot.history.archive import ChatStore
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk
@@ -36,7 +36,7 @@ from tests.unit.agent.test_turn import Press
 from tests.unit.gateway import conftest as gateways
 
 WRITES = frozenset({
-    "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "intend", "mark", "close_target",
+    "receive", "claim", "finish", "amend", "bury", "begin_step", "end_step", "put_outbox", "update_outbox", "close_target",
     "open_target", "once", "put_job", "remove_job",
 })  # fmt: skip
 FATES = ("shown", "throttled", "throttled for long", "lost", "shown, its answer lost")
@@ -309,7 +309,7 @@ class Life:
                 person.result()
                 person = asyncio.ensure_future(self._person())
                 idle = False
-            owed = bench.delivery._waiting.chats or bench.delivery.arrears.owes or any(self.queues.values())
+            owed = bench.delivery.outbox.deferred or bench.delivery.arrears.owes or any(self.queues.values())
             quiet = quiet + 1 if idle and not owed else 0
             if world.clock.sleeping and world.rng.random() < 0.05:
                 await world.clock.advance(world.rng.choice([0.5, 5, 60]))

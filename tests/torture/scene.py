@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox.rows import REPEATED
 from bot.testing.anthropic_script import Reply, reply, text, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.disk import WRITES, When
@@ -254,7 +254,7 @@ def unfinished(root: Path) -> Mapping[str, int]:
     try:
         rows = base.execute(
             "SELECT 'inbox ' || state FROM inbox WHERE state NOT IN ('done', 'dead')"
-            " UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('intent', 'sending')"
+            " UNION ALL SELECT 'outbox ' || state FROM outbox WHERE state IN ('ready', 'sending')"
         )
         return Counter(row[0] for row in rows)
     finally:

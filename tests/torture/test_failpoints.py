@@ -118,8 +118,8 @@ async def test_dead_in_the_middle_of_going_on_after_a_death_it_still_answers_onc
     channel: str, tmp_path: Path
 ) -> None:
     plans = [
-        [Fault("channel", "send", when="after"), Fault("journal", "mark", when="before")],
-        [Fault("journal", "intend", when="after"), Fault("channel", "send", when="before")],
+        [Fault("channel", "send", when="after"), Fault("journal", "update_outbox", when="before")],
+        [Fault("journal", "put_outbox", when="after"), Fault("channel", "send", when="before")],
         [Fault("disk", "write", 4, "torn"), Fault("disk", "write", 4, "torn"), Fault("journal", "finish")],
     ]
     await each(tmp_path, channel, plans)

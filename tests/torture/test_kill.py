@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox.rows import REPEATED
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer

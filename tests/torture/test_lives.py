@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.gateway import grace
+from bot.gateway.outbox import worker
 from tests.torture import scene
 from tests.torture.lives import Options, World, example
 
@@ -28,7 +28,7 @@ OPTIONS = {
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grace, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

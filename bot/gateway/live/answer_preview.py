@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot import text
 from bot.contracts.channel import ChannelSettings, Manifest, Streaming
 from bot.contracts.environment import Redact
-from bot.contracts.journal import DeliveryRecord
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
-from bot.gateway.live.message import Desk, LiveMessage
-from bot.gateway.waiting import Waiting
+from bot.gateway.live.message import LiveDeps, LiveMessage
 
 GOES_ON = " …"
 """Behind the words of an answer that is not complete."""
 INTERRUPTED = "\n\n(interrupted)"
 """Behind those of one that never will be."""
-BECAME = "became "
-"""The `detail` of a preview's row in whose place a reply came, with that one's id."""
-ENDED = "interrupted"
 LONG = 2_000
 """Characters from which on the parts of a text are counted where nothing else waits for it."""
 
@@ -60,11 +56,8 @@ class Previews:
     back where a secret could begin in it.
     """
 
-    def __init__(
-        self, desk: Desk, waiting: Waiting, manifests: Mapping[str, Manifest], previewing: Previewing
-    ) -> None:
-        self._desk = desk
-        self._waiting = waiting
+    def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest], previewing: Previewing) -> None:
+        self._deps = deps
         self._manifests = manifests
         self._previewing = previewing
         self._open: dict[str, _Preview] = {}
@@ -76,21 +69,21 @@ class Previews:
             return
         preview = self._open.get(to.request_id)
         if preview is None:
-            preview = self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._desk))
+            preview = self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._deps))
         preview.words = words
         if preview.task is None:
             preview.task = asyncio.create_task(self._show(preview, after, edits.every[to.chat_type]))
             preview.task.add_done_callback(self._done)
 
-    async def take(self, to: Address, reply_id: str) -> str | None:
-        """A reply is ready: the message in whose place it comes, None where it is one of its own."""
+    async def take(self, to: Address) -> str | None:
+        """A reply is ready: the message in whose place it comes, None where it is one of its own. The reply's row ends the
+        preview's.
+        """
         preview = self._open.pop(to.request_id, None)
         if preview is None:
             return None
         await self._halt(preview)
-        place = await preview.message.place()
-        await preview.message.end(BECAME + reply_id)
-        return place
+        return await preview.message.place()
 
     async def end(self, to: Address) -> None:
         """Its turn is over: an answer that is still open will not be complete any more, and says so."""
@@ -99,7 +92,6 @@ class Previews:
             return
         await self._halt(preview)
         await preview.message.last(preview.message.words.removesuffix(GOES_ON) + INTERRUPTED)
-        await preview.message.end(ENDED)
 
     def leave(self, to: Address) -> None:
         """Its turn goes on in another process, and so will its preview."""
@@ -107,20 +99,15 @@ class Previews:
         if preview is not None:
             _stop(preview)
 
-    async def adopt(self, to: Address) -> None:
-        """After a crash: what was shown of an answer is this process's to go on with. Raises `errors.StorageError`."""
-        rows = await self._desk.journal.deliveries(to.request_id)
-        ids = {row.id for row in rows}
+    async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
+        """After a crash: what was shown of an answer is this process's to go on with."""
         for row in rows:
-            if row.kind != "preview":
+            if row.kind != "preview" or not row.open:
                 continue
-            found = LiveMessage.of(row, to, self._desk)
-            if row.state == "intent":
-                await found.never()
-            # Where the reply that it became is not there, the process ended between the two.
-            became = row.state == "sent" and (row.detail or "").removeprefix(BECAME) not in ids
-            if row.state == "sending" or (became and (row.detail or "").startswith(BECAME)):
-                self._open[to.request_id] = _Preview(to, found)
+            if row.state == "ready":
+                await self._deps.outbox.end_live(row)
+            else:
+                self._open[to.request_id] = _Preview(to, LiveMessage(to, "preview", self._deps, row))
 
     async def close(self) -> None:
         """Show nothing more."""
@@ -130,16 +117,16 @@ class Previews:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _show(self, preview: _Preview, after: float, every: float) -> None:
-        await self._desk.clock.sleep(after)
+        await self._deps.clock.sleep(after)
         while not preview.message.over and not preview.halted:
             # Nothing is shown before an earlier answer that waits.
-            if preview.to.chat_key not in self._waiting.chats and (words := await self._readable(preview)):
+            if not self._deps.outbox.waits(preview.to.chat_key) and (words := await self._readable(preview)):
                 preview.busy = True
                 await preview.message.show(words)
                 preview.busy = False
                 if preview.halted:
                     return
-            await self._desk.clock.sleep(every)
+            await self._deps.clock.sleep(every)
 
     async def _readable(self, preview: _Preview) -> str:
         """What can be shown now; "" where that is nothing, or more than one message holds."""
@@ -149,8 +136,12 @@ class Previews:
         if not words:
             return ""
         words += GOES_ON
-        split = self._desk.courier.channel(preview.to).split
-        parts = split(words) if len(words) <= LONG else await asyncio.to_thread(split, words)
+        split = self._deps.outbox.split
+        parts = (
+            split(preview.to, words)
+            if len(words) <= LONG
+            else await asyncio.to_thread(split, preview.to, words)
+        )
         return words if len(parts) == 1 else ""
 
     async def _halt(self, preview: _Preview) -> None:
@@ -161,19 +152,10 @@ class Previews:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._desk.log.write("error", f"a preview failed: {type(error).__name__}: {error}", level="error")
+            self._deps.log.write("error", f"a preview failed: {type(error).__name__}: {error}", level="error")
 
 
 def _stop(preview: _Preview) -> None:
     preview.halted = True
     if preview.task is not None and not preview.busy:
         preview.task.cancel()
-
-
-def places(rows: Iterable[DeliveryRecord]) -> dict[str, str]:
-    """By the ids of replies, the messages of the previews in whose place they come."""
-    return {
-        (row.detail or "").removeprefix(BECAME): row.message_id
-        for row in rows
-        if row.kind == "preview" and row.message_id and (row.detail or "").startswith(BECAME)
-    }

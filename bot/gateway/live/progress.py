@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.contracts.channel import Manifest
-from bot.contracts.outbound import OutboundKind
+from bot.contracts.outbound import OutboundKind, OutboxRow
 from bot.contracts.tasks import TaskEvent
 from bot.gateway.address import Address
-from bot.gateway.live.message import Desk, LiveMessage
+from bot.gateway.live.message import LiveDeps, LiveMessage
 from bot.gateway.live.progress_view import ProgressState
 
 LOOK_SECONDS = 1.0
@@ -18,7 +18,6 @@ LOOK_SECONDS = 1.0
 FRESH_SECONDS = 10.0
 """So long a board stands on which nothing has happened: then its times are brought up to date."""
 KIND: OutboundKind = "progress"
-SUMMED_UP = "summed up"
 INTERRUPTED = "\n(interrupted)"
 
 
@@ -38,8 +37,8 @@ class Progress:
     shown is the newest, as fast as the budgets of the chat allow, and at last the summary.
     """
 
-    def __init__(self, desk: Desk, manifests: Mapping[str, Manifest], on: Collection[str]) -> None:
-        self._desk = desk
+    def __init__(self, deps: LiveDeps, manifests: Mapping[str, Manifest], on: Collection[str]) -> None:
+        self._deps = deps
         self._manifests = manifests
         self._on = on
         self._open: dict[str, _Watched] = {}
@@ -49,20 +48,19 @@ class Progress:
     def begin(self, to: Address) -> None:
         """A turn begins: what it has at work is shown here, where the channel can do that and is set to."""
         if self._manifests[to.channel].edits is not None and to.channel in self._on:
-            self._open.setdefault(to.request_id, _Watched(to, LiveMessage(to, KIND, self._desk)))
+            self._open.setdefault(to.request_id, _Watched(to, LiveMessage(to, KIND, self._deps)))
 
-    async def adopt(self, to: Address) -> None:
-        """After a crash: go on in the message that was there. Raises `errors.StorageError`."""
-        for row in await self._desk.journal.deliveries(to.request_id):
-            if row.kind != KIND or row.state not in {"intent", "sending"}:
+    async def adopt(self, to: Address, rows: Sequence[OutboxRow]) -> None:
+        """After a crash: go on in the message that was there."""
+        for row in rows:
+            if row.kind != KIND or not row.open:
                 continue
-            found = LiveMessage.of(row, to, self._desk)
-            if row.state == "intent":
-                await found.never()
+            if row.state == "ready":
+                await self._deps.outbox.end_live(row)
             else:
                 self.begin(to)
                 if (watched := self._open.get(to.request_id)) is not None:
-                    watched.message = found
+                    watched.message = LiveMessage(to, KIND, self._deps, row)
 
     async def end(self, to: Address) -> None:
         """The turn is over: what is shown of it is summed up."""
@@ -70,7 +68,7 @@ class Progress:
         if watched is None:
             return
         await _halt(watched)
-        now = self._desk.clock.now()
+        now = self._deps.clock.now()
         watched.board.close(now)
         if watched.message.words:
             shown = watched.board.shown(now)
@@ -78,7 +76,8 @@ class Progress:
                 await watched.message.last(watched.message.words + INTERRUPTED)
             else:
                 await watched.message.last(shown.words, shown.title, shown.cards)
-        await watched.message.end(SUMMED_UP)
+        else:
+            await watched.message.end()
 
     def leave(self, to: Address) -> None:
         """The turn goes on in another process."""
@@ -104,13 +103,13 @@ class Progress:
     def began(self, request_id: str, call_id: str, tool: str) -> None:
         watched = self._open.get(request_id)
         if watched is not None:
-            watched.board.began(call_id, tool, self._desk.clock.now())
+            watched.board.began(call_id, tool, self._deps.clock.now())
             self._news(watched)
 
     def ended(self, request_id: str, call_id: str, *, failed: bool) -> None:
         watched = self._open.get(request_id)
         if watched is not None:
-            watched.board.ended(call_id, self._desk.clock.now(), failed=failed)
+            watched.board.ended(call_id, self._deps.clock.now(), failed=failed)
             self._news(watched)
 
     def _news(self, watched: _Watched) -> None:
@@ -125,7 +124,7 @@ class Progress:
 
     async def _show(self, watched: _Watched, every: float) -> None:
         """Show a board until nothing on it is at work any more."""
-        clock, board, message = self._desk.clock, watched.board, watched.message
+        clock, board, message = self._deps.clock, watched.board, watched.message
         while not (message.words or board.worth(clock.now())):
             if not board.busy:
                 return
@@ -149,7 +148,7 @@ class Progress:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._desk.log.write(
+            self._deps.log.write(
                 "error", f"progress cannot be shown: {type(error).__name__}: {error}", level="error"
             )
 

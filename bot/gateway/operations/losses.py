@@ -15,7 +15,7 @@ from bot.contracts.recall import Recalls
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.operations.alerts import OperatorAlerts
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox.rows import REPEATED
 from bot.gateway.relations import named_at
 
 RECENT = 24 * 3600.0
@@ -121,7 +121,7 @@ class Losses:
         states = {row.state for row in rows if row.kind == "notice"}
         if "sent" in states:
             return ""
-        return REPEATED + WORDS if states & {"sending", "uncertain"} else WORDS
+        return REPEATED + WORDS if states & {"sending", "unknown"} else WORDS
 
 
 def _request(line: ArchiveLine) -> str:

@@ -357,6 +357,7 @@ class Bench:
 
     async def close(self) -> None:
         await self.gateway.turns.drain(0)
+        await self.delivery.close()
         await self.archive.close()
         await self.journal.close()
 

@@ -11,7 +11,8 @@ from typing import Any
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import DeliveryRecord, Journal
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
 from bot.gateway.delivery import Delivery
 from bot.gateway.live.answer_preview import NONE
@@ -75,7 +76,7 @@ class Desk:
         if finished:
             await self.file.finish(to.request_id, "done")
 
-    async def rows(self, request_id: str = "01REQ") -> list[DeliveryRecord]:
+    async def rows(self, request_id: str = "01REQ") -> list[OutboxRow]:
         return await self.file.deliveries(request_id)
 
     async def states(self, request_id: str = "01REQ") -> list[tuple[str, str | None]]:

@@ -11,7 +11,7 @@ import pytest
 from bot import errors
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound
-from bot.contracts.outbound import Outbound
+from bot.contracts.outbound import OutboxRow
 from bot.gateway.arrears import Arrears
 from bot.testing.clock import FakeClock
 from bot.testing.journal import FaultyJournal, JournalFailure
@@ -92,16 +92,15 @@ async def test_what_is_cut_off_while_the_outbox_cannot_be_read_goes_out_later(
 async def test_what_is_owed_is_told_in_order_and_nothing_passes_it() -> None:
     clock, log = FakeClock(), MemoryLog()
     journal = FaultyJournal(MemoryJournal(clock))
-    arrears, heard = Arrears(journal, log), []
-    arrears.refused = lambda: heard.append("refused")
-    message = Outbound("o1", "r1", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "hi", "reply")
-    journal.fail(JournalFailure("intend"))
-    journal.fail(JournalFailure("mark"))
-    await arrears.intend([message])
-    await arrears.mark("o1", "sending")
+    arrears = Arrears(journal, log)
+    row = OutboxRow("o1", "r1", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "hi")
+    journal.fail(JournalFailure("put_outbox"))
+    journal.fail(JournalFailure("update_outbox"))
+    await arrears.put_outbox([row])
+    await arrears.update_outbox(row.begin())
     assert arrears.owes
-    assert heard == ["refused"]
-    await arrears.mark("o1", "sent", message_id="m1")
+    assert arrears.refused.is_set()
+    await arrears.update_outbox(row.begin().arrive("m1"))
     assert not arrears.owes
     assert [(row.state, row.message_id) for row in await journal.deliveries("r1")] == [("sent", "m1")]
     assert len(log.of("error")) == 1
@@ -119,13 +118,14 @@ async def test_a_message_is_closed_only_once_all_before_that_is_on_file() -> Non
                 keys=(name,), ts=1, target={"chat": "77"}, text="你好", request_id=name,
             )
         )  # fmt: skip
-    await arrears.intend([Outbound("o1", "r1", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "hi", "reply")])
+    row = OutboxRow("o1", "r1", ChatKey.parse("tele:chat:77"), {"chat": "77"}, "hi")
+    await arrears.put_outbox([row])
 
     async def left() -> list[str]:
         return [one.request_id for one in await journal.unfinished()]
 
-    journal.fail(JournalFailure("mark", times=2))
-    await arrears.mark("o1", "intent", not_before=1.0)
+    journal.fail(JournalFailure("update_outbox", times=2))
+    await arrears.update_outbox(row.put_off(1.0))
     await arrears.finish("r2", "joined r1")
     assert await left() == ["r1", "r2"], "the mark is refused still"
     journal.fail(JournalFailure("finish"))

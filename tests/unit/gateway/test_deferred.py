@@ -11,10 +11,10 @@ import pytest
 from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.channel import Health
-from bot.contracts.identity import ChatKey
-from bot.contracts.outbound import Outbound, Sent
+from bot.contracts.outbound import Outbound, OutboxRow, Sent
 from bot.gateway.delivery import ChatReply
-from bot.gateway.outbox import FIRST_AGAIN, REPEATED
+from bot.gateway.outbox.rows import REPEATED
+from bot.gateway.outbox.worker import FIRST_AGAIN
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, address, until
 
@@ -30,7 +30,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     made = Desk(tmp_path)
     for to in (TO, NEXT, ELSEWHERE):
         await made.asked(to)
-    made.delivery.deferred.start()
+    made.delivery.outbox.start()
     yield made
     await made.close()
 
@@ -46,12 +46,12 @@ async def test_a_reply_that_has_to_wait_for_an_hour_goes_out_by_itself_and_is_ar
     desk: Desk,
 ) -> None:
     assert await deferred(desk) == HOUR
-    assert await desk.states() == [("intent", None)]
+    assert await desk.states() == [("ready", None)]
     await desk.slept(HOUR - 1)
     assert desk.tele.sent == []
     await desk.clock.advance(1)
     assert await desk.tele.until(1) == ["答え"]
-    await until(lambda: ChatKey.parse("tele:chat:77") not in desk.delivery._waiting.chats)
+    await until(lambda: not desk.delivery.outbox.deferred)
     assert await desk.states() == [("sent", "m1")]
     assert await desk.lines() == [("assistant", "答え")]
 
@@ -67,11 +67,11 @@ async def test_the_rest_of_a_long_answer_waits_and_what_was_delivered_is_archive
     desk.tele.send = send  # type: ignore[method-assign]
     with pytest.raises(errors.DeliveryDeferred):
         await desk.delivery.send(TO, THREE)
-    assert [state for state, _ in await desk.states()] == ["sent", "intent", "intent"]
+    assert [state for state, _ in await desk.states()] == ["sent", "ready", "ready"]
     assert await desk.lines() == [("assistant", "甲" * 900)]
     await desk.slept(HOUR)
     assert await desk.tele.until(3) == ["甲" * 900, "乙" * 900, "丙" * 900]
-    await until(lambda: not desk.delivery._waiting.chats)
+    await until(lambda: not desk.delivery.outbox.deferred)
     assert "".join(words for _, words in await desk.lines()) == "甲" * 900 + "乙" * 900 + "丙" * 900
 
 
@@ -112,7 +112,7 @@ async def test_a_platform_that_asks_again_is_waited_for_again_and_less_often_the
         with pytest.raises(errors.DeliveryDeferred):
             await desk.delivery.send(TO, "once the network is back")
         assert await desk.tele.until(1) == ["once the network is back"]
-    await until(lambda: not desk.delivery._waiting.chats)
+    await until(lambda: not desk.delivery.outbox.deferred)
     assert desk.clock.monotonic() > 100
     assert await desk.states() == [("sent", "m1")]
 
@@ -128,9 +128,9 @@ async def test_a_reply_that_waits_for_more_than_a_day_is_given_up_and_the_operat
         await desk.slept(HOUR)
         await until(lambda: desk.clock.sleeping > 0)
     await desk.slept(HOUR)
-    await until(lambda: not desk.delivery._waiting.chats)
+    await until(lambda: not desk.delivery.outbox.deferred)
     (row,) = await desk.rows()
-    assert (row.state, row.detail) == ("failed", "expired")
+    assert (row.state, row.reason) == ("failed", "expired")
     assert [(line.message, line.details["cause"]) for line in desk.log.at("error")] == [
         ("reply not delivered: failed", "the platform did not take it for a day")
     ]
@@ -151,7 +151,7 @@ async def test_a_notice_that_is_somebodys_answer_waits_too_also_after_a_restart_
     await second.delivery.open(lambda *_: None)
     await second.slept(HOUR)
     assert await second.tele.until(1) == ["I failed."]
-    await until(lambda: not second.delivery._waiting.chats)
+    await until(lambda: not second.delivery.outbox.deferred)
     assert [row.kind for row in await second.rows()] == ["notice"]
     assert await second.states() == [("sent", "m1")]
     assert await second.lines() == []
@@ -245,12 +245,12 @@ async def test_after_a_restart_what_waits_is_sent_when_the_platform_allows_it_an
     with pytest.raises(errors.DeliveryDeferred) as error:
         await second.delivery.send(third, "third")
     assert error.value.wait == pytest.approx(HOUR - 600, abs=1)
-    second.delivery.deferred.start()
+    second.delivery.outbox.start()
     await second.slept(HOUR - 601)
     assert second.tele.sent == []
     await second.slept(1)
     assert await second.tele.until(3) == ["first", "second", "third"]
-    await until(lambda: not second.delivery._waiting.chats)
+    await until(lambda: not second.delivery.outbox.deferred)
     assert [words for _, words in await second.lines()] == ["first", "second", "third"]
     await second.close()
 
@@ -265,7 +265,7 @@ async def test_a_turn_that_goes_on_after_a_crash_knows_that_its_answer_waits(tmp
     (row,) = await second.rows()
     assert await second.delivery.resume(TO) == (PriorReply(row.id, (row.id,)),)
     assert second.tele.sent == []
-    second.delivery.deferred.start()
+    second.delivery.outbox.start()
     await second.slept(HOUR)
     assert await second.tele.until(1) == ["答え"]
     await second.close()
@@ -284,16 +284,16 @@ async def test_a_kill_while_a_deferred_reply_is_sent_is_resolved_after_the_resta
         raise AssertionError
 
     first.tele.send = hang  # type: ignore[method-assign, assignment]
-    first.delivery.deferred.start()
+    first.delivery.outbox.start()
     await first.slept(HOUR)
     await sending.wait()
     await first.file.close()
     second = Desk(tmp_path, clock=clock)
     second.tele.finds = Sent("m7")
-    second.delivery.deferred.start()
+    second.delivery.outbox.start()
     await second.delivery.reopen("tele", "77")
     await until(lambda: bool(second.log.of("delivery")))
-    await until(lambda: not second.delivery._waiting.chats)
+    await until(lambda: not second.delivery.outbox.deferred)
     assert second.tele.sent == []
     assert await second.states() == [("sent", "m7")]
     assert await second.lines() == [("assistant", "答え")]
@@ -313,38 +313,20 @@ async def test_a_channel_that_is_not_connected_is_not_tried(
     assert await desk.tele.until(1) == ["答え"]
 
 
-async def test_a_journal_that_cannot_be_read_is_tried_again(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await deferred(desk)
-
-    async def broken(_: str) -> list[object]:
-        raise errors.StorageError("EIO")
-
-    deliveries = desk.journal.deliveries
-    monkeypatch.setattr(desk.journal, "deliveries", broken)
-    await desk.slept(HOUR)
-    await until(lambda: bool(desk.log.at("error")))
-    monkeypatch.setattr(desk.journal, "deliveries", deliveries)
-    await desk.slept(5)
-    assert await desk.tele.until(1) == ["答え"]
-
-
 async def test_what_a_stopped_turn_had_not_sent_is_not_sent_after_a_restart_either(tmp_path: Path) -> None:
     first = Desk(tmp_path)
     await first.asked(finished=True)
-    for number, state in enumerate(("intent", "sending")):
-        one = Outbound(f"01OUT{number}", "01REQ", TO.chat_key, TO.target, "stopped")
-        await first.file.intend([one])
-        await first.file.mark(one.id, state)
+    for number, state in enumerate(("ready", "sending")):
+        one = OutboxRow(f"01OUT{number}", "01REQ", TO.chat_key, TO.target, "stopped")
+        await first.file.put_outbox([one.begin() if state == "sending" else one])
     await first.close()
     second = Desk(tmp_path)
-    second.delivery.deferred.start()
+    second.delivery.outbox.start()
     await second.delivery.send(ELSEWHERE, "hello")
     assert second.tele.texts == ["hello"]
-    assert [(row.state, row.detail) for row in await second.rows()] == [
+    assert [(row.state, row.reason) for row in await second.rows()] == [
         ("failed", "stopped"),
-        ("uncertain", "stopped"),
+        ("unknown", "stopped"),
     ]
     assert len(second.log.at("error")) == 2
     await second.close()
@@ -365,9 +347,9 @@ async def test_the_rest_of_an_answer_with_one_part_in_doubt_is_not_lost(desk: De
     assert desk.tele.texts == ["甲" * 900]
     await desk.slept(FIRST_AGAIN)
     assert await desk.tele.until(3) == ["甲" * 900, REPEATED + "乙" * 900, "丙" * 900]
-    await until(lambda: not desk.delivery._waiting.chats)
+    await until(lambda: not desk.delivery.outbox.deferred)
     states = [row.state for row in await desk.rows() if "乙" in row.text]
-    assert states == ["uncertain", "sent"]
+    assert states == ["unknown", "sent"]
 
 
 async def test_a_repeat_in_two_parts_is_recorded_under_the_ids_of_both(desk: Desk) -> None:
@@ -375,7 +357,7 @@ async def test_a_repeat_in_two_parts_is_recorded_under_the_ids_of_both(desk: Des
     sent = await desk.delivery.send(TO, "字" * 990)
     assert [one.message_id for one in sent] == ["m1", "m2"]
     assert "".join(desk.tele.texts).replace("\n", "") == REPEATED.strip() + "字" * 990
-    assert await desk.states() == [("uncertain", None), ("sent", "m1"), ("sent", "m2")]
+    assert await desk.states() == [("unknown", None), ("sent", "m1"), ("sent", "m2")]
     (line,) = await desk.archived()
     assert line.meta is not None
     assert line.meta["messageIds"] == ["m1", "m2"]

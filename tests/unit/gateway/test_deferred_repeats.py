@@ -11,14 +11,14 @@ import pytest
 
 from bot import errors
 from bot.contracts.journal import Journal
-from bot.contracts.outbound import Outbound
-from bot.gateway.outbox import REPEATED
+from bot.contracts.outbound import OutboxRow
+from bot.gateway.outbox.rows import REPEATED
 from bot.testing.clock import FakeClock
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_deferred import HOUR, deferred
 
 
-@pytest.mark.parametrize("call", ["intend", "mark"])
+@pytest.mark.parametrize("call", ["put_outbox", "update_outbox"])
 async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
     tmp_path: Path, call: str
 ) -> None:
@@ -41,15 +41,15 @@ async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)
 
-        def intend(self, messages: Sequence[Outbound], **more: Any) -> Any:
-            self._repeats |= {message.id for message in messages if message.repeat_of is not None}
-            return self._until("intend", self._inner.intend(messages, **more))
+        def put_outbox(self, rows: Sequence[OutboxRow]) -> Any:
+            self._repeats |= {row.id for row in rows if row.repeat_of is not None}
+            return self._until("put_outbox", self._inner.put_outbox(rows))
 
-        def mark(self, name: str, state: str, **more: Any) -> Any:
-            if killed.is_set() or (state == "sending" and name in self._repeats):
+        def update_outbox(self, row: OutboxRow) -> Any:
+            if killed.is_set() or (row.state == "sending" and row.id in self._repeats):
                 killed.set()
                 return asyncio.Event().wait()
-            return self._inner.mark(name, state, **more)
+            return self._inner.update_outbox(row)
 
         async def _until(self, what: str, change: Awaitable[None]) -> None:
             if what == call:
@@ -64,6 +64,6 @@ async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
     third = Desk(tmp_path, clock=clock)
     await third.delivery.open(lambda *_: None)
     assert await third.tele.until(1) == [f"{REPEATED}答え"]
-    await until(lambda: not third.delivery._waiting.chats)
-    assert {row.state for row in await third.rows()} == {"uncertain", "sent"}
+    await until(lambda: not third.delivery.outbox.deferred)
+    assert {row.state for row in await third.rows()} == {"unknown", "sent"}
     await third.close()

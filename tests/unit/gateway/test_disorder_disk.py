@@ -21,7 +21,7 @@ from tests.unit.gateway.test_disorder import Disorder
 EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
 REFUSED = (
     WRITES, WRITES - {"receive"}, frozenset({"finish"}), frozenset({"amend"}), frozenset({"claim", "finish"}),
-    frozenset({"intend", "mark"}), frozenset({"mark"}), frozenset({"receive"}),
+    frozenset({"put_outbox", "update_outbox"}), frozenset({"update_outbox"}), frozenset({"receive"}),
 )  # fmt: skip
 
 

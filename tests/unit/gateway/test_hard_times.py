@@ -14,8 +14,9 @@ from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.base import Json
 from bot.contracts.inbound import Attachment, Command, Inbound, Quoted
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import delivery, grace, outbox, reading, stops
+from bot.gateway import delivery, reading, stops
 from bot.gateway.address import Address
+from bot.gateway.outbox import worker
 from tests.unit.gateway.conftest import SECRET, Bench
 from tests.unit.gateway.outgoing import until
 
@@ -145,19 +146,19 @@ class TestAHangingChannel:
     async def test_a_send_that_hangs_counts_as_one_that_may_have_arrived(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(outbox, "SEND_SECONDS", 0.01)
+        monkeypatch.setattr(worker, "SEND_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
         to = Address.of(bench.inbound().model_copy(update={"request_id": "R"}))
 
         with pytest.raises(errors.DeliveryDeferred):
             await bench.delivery.send(to, "Hello.")
 
-        assert [row.state for row in await bench.journal.deliveries("R")] == ["uncertain", "sending"]
+        assert [row.state for row in await bench.journal.deliveries("R")] == ["unknown", "sending"]
 
     async def test_greeting_a_stranger_does_not_hold_up_what_the_platform_brings(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(grace, "GRACE_SECONDS", 0.01)
+        monkeypatch.setattr(worker, "GRACE_SECONDS", 0.01)
         monkeypatch.setattr(bench.tele, "send", Hanging())
 
         async with asyncio.timeout(2):
@@ -165,11 +166,11 @@ class TestAHangingChannel:
 
 
 class TestAStopDuringDelivery:
-    @pytest.mark.parametrize("seconds", [5.0, 0.0])
+    @pytest.mark.parametrize("ends", [True, False])
     async def test_a_send_that_has_begun_is_recorded_as_what_it_became(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, ends: bool
     ) -> None:
-        monkeypatch.setattr(grace, "GRACE_SECONDS", seconds)
+        monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
         sending, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(_: Outbound) -> Sent:
@@ -182,19 +183,21 @@ class TestAStopDuringDelivery:
         task = asyncio.create_task(bench.delivery.send(to, "Hello."))
         await sending.wait()
         task.cancel()
-        if seconds:
-            asyncio.get_running_loop().call_soon(go_on.set)
         await asyncio.wait([task])
-
         assert task.cancelled()
+        if ends:
+            go_on.set()
+            await until(lambda: not bench.delivery.outbox.deferred)
+        await bench.delivery.close()
+
         (row,) = await bench.journal.deliveries("R")
-        assert row.state == ("sent" if seconds else "sending")
-        assert await bench.lines() == ([("assistant", "Hello.")] if seconds else [])
+        assert (row.state, row.deferred) == (("sent", False) if ends else ("sending", True))
+        assert await bench.lines() == ([("assistant", "Hello.")] if ends else [])
 
     async def test_a_finished_answer_that_waits_for_its_platform_is_sent_all_the_same(
         self, bench: Bench
     ) -> None:
-        bench.delivery.deferred.start()
+        bench.delivery.outbox.start()
         bench.tele.failures = [errors.DeliveryThrottled("429", retry_after=30)]
         bench.agent.answer = lambda _: "\n\n".join(letter * 900 for letter in "甲乙")
         await bench.say("long work")
@@ -206,14 +209,14 @@ class TestAStopDuringDelivery:
         assert sorted(words[0] for words in bench.tele.texts) == sorted([stops.STOPPED[0], "甲", "乙"])
         await bench.idle()
         assert await bench.journal.unfinished() == []
-        await until(lambda: not bench.delivery._waiting.chats)
+        await until(lambda: not bench.delivery.outbox.deferred)
         assert [len(words) for role, words in await bench.lines() if role == "assistant"] == [900, 900]
         await bench.delivery.close()
 
     async def test_a_finished_answer_that_is_still_being_put_into_parts_is_sent_all_the_same(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        bench.delivery.deferred.start()
+        bench.delivery.outbox.start()
         splitting, go_on, split = asyncio.Event(), threading.Event(), bench.tele.split
         loop = asyncio.get_running_loop()
 

@@ -9,9 +9,9 @@ import pytest
 
 from bot import errors
 from bot.contracts.outbound import Outbound, Sent
-from bot.gateway import grace
 from bot.gateway.live.answer_preview import GOES_ON, Previewing
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox import worker
+from bot.gateway.outbox.rows import REPEATED
 from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.outgoing import TO, Desk, until
 from tests.unit.gateway.test_board import event
@@ -74,7 +74,7 @@ async def give_up(desk: Desk) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grace, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "GRACE_SECONDS", 0.0)
 
 
 async def checked(world: Wall) -> None:
@@ -85,7 +85,7 @@ async def checked(world: Wall) -> None:
     assert all(words.endswith(GOES_ON) for words in shown if words != ANSWER)
     assert len(shown) == 1 or not world.tells
     assert [words for _, words in await after.lines()] == [ANSWER]
-    assert {row.state for row in await after.rows()} <= {"sent", "uncertain", "failed"}
+    assert {row.state for row in await after.rows()} <= {"sent", "unknown", "failed"}
     await after.close()
 
 
@@ -172,7 +172,7 @@ async def test_what_cannot_be_noted_as_begun_is_not_shown(tmp_path: Path) -> Non
     desk.tele.send = world.send  # type: ignore[method-assign]
     await desk.asked()
     journal: Any = desk.journal
-    journal.fail(JournalFailure("mark"))
+    journal.fail(JournalFailure("put_outbox"))
     async with desk.passing():
         desk.delivery.preview(TO, Writing("Half of an answer"))
         await until(lambda: "no preview is shown any more" in desk.log.text)

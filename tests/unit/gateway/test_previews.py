@@ -300,7 +300,7 @@ async def test_a_change_that_never_gets_through_goes_out_later_by_itself(made: D
         await made.delivery.send(TO, ANSWER)
     async with made.passing():
         await until(lambda: screen.seen == [ANSWER])
-        await until(lambda: not made.delivery._waiting.chats)
+        await until(lambda: not made.delivery.outbox.deferred)
     assert await made.lines() == [("assistant", ANSWER)]
 
 
@@ -351,7 +351,7 @@ async def test_nothing_is_shown_before_an_earlier_answer_that_waits(made: Desk) 
 async def test_without_a_row_nothing_is_shown(tmp_path: Path) -> None:
     one = desk(tmp_path, wrap=lambda inner: FaultyJournal(inner, die=lambda: None))
     journal: Any = one.journal
-    journal.fail(JournalFailure(kind="intend", at=1, times=1, when="before", then="error"))
+    journal.fail(JournalFailure(kind="put_outbox", at=1, times=1, when="before", then="error"))
     screen: Any = one.tele
     one.delivery.preview(TO, Writing("Half of an answer"))
     async with one.passing():

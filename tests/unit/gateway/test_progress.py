@@ -57,7 +57,7 @@ async def test_work_side_by_side_is_one_message_that_ends_as_a_summary(made: Des
         "The answer.",
     ]
     progress, reply = await made.rows()
-    assert (progress.kind, progress.state, progress.detail) == ("progress", "sent", "summed up")
+    assert (progress.kind, progress.state) == ("progress", "sent")
     assert reply.kind == "reply"
     assert await made.lines() == [("assistant", "The answer.")], "it is no part of the conversation"
 

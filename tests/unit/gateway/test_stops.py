@@ -165,7 +165,7 @@ class TestAStopThatAKillCutOff:
         async def die(_: object) -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(first.journal, "intend", die)
+        monkeypatch.setattr(first.journal, "put_outbox", die)
         await first.say("/stop", **STOP)
         await until(lambda: not first.running)
         await first.close()

@@ -23,7 +23,7 @@ class TestAChatThatIsGone:
         first.tele.failures = [errors.TargetGone("bot was blocked")]
         with pytest.raises(errors.TargetGone):
             await first.delivery.send(TO, THREE)
-        assert [(row.state, row.detail) for row in await first.rows()] == [("failed", "gone")] * 3
+        assert [(row.state, row.reason) for row in await first.rows()] == [("failed", "gone")] * 3
         with pytest.raises(errors.TargetGone):
             await first.delivery.send(NEXT, "again")
         await first.delivery.indicate(NEXT, working=True)
@@ -34,7 +34,7 @@ class TestAChatThatIsGone:
         with pytest.raises(errors.TargetGone):
             await second.delivery.send(address(request_id="05REQ"), "after a restart")
         (row,) = await second.rows("05REQ")
-        assert (row.state, row.detail) == ("failed", "gone")
+        assert (row.state, row.reason) == ("failed", "gone")
         await second.delivery.send(ELSEWHERE, "another chat")
         assert second.tele.texts == ["another chat"]
         await second.close()
@@ -52,10 +52,10 @@ class TestAChatThatIsGone:
             await desk.delivery.send(NEXT, "second")
         desk.tele.failures = [errors.TargetGone("archived")]
         await desk.slept(HOUR)
-        await until(lambda: not desk.delivery._waiting.chats)
+        await until(lambda: not desk.delivery.outbox.deferred)
         assert desk.tele.sent == []
         for request_id in ("01REQ", "02REQ"):
-            assert [row.detail for row in await desk.rows(request_id)] == ["gone"]
+            assert [row.reason for row in await desk.rows(request_id)] == ["gone"]
 
     async def test_counts_at_once_where_the_disk_refuses_to_remember_it(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch

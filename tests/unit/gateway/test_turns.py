@@ -15,7 +15,7 @@ from bot.contracts.inbound import Attachment, Command
 from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
-from bot.gateway.outbox import REPEATED
+from bot.gateway.outbox.rows import REPEATED
 from tests.unit.gateway.conftest import Bench
 
 
@@ -354,7 +354,7 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(where: str, 
 
 async def killed(bench: Bench) -> None:
     """The process is gone: nothing that it would still write is written."""
-    bench.journal.mark = lambda *_, **__: asyncio.sleep(0)  # type: ignore[method-assign]
+    bench.journal.update_outbox = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
     bench.journal.finish = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
     await bench.close()
 

@@ -251,7 +251,7 @@ async def test_a_channel_that_hangs_is_given_up(ward: Ward, monkeypatch: pytest.
         raise AssertionError(message)
 
     monkeypatch.setattr(reports_module, "TELL_SECONDS", 0.01)
-    monkeypatch.setattr("bot.gateway.grace.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("bot.gateway.outbox.worker.GRACE_SECONDS", 0.01)
     for channel in (ward.tele, ward.chat):
         monkeypatch.setattr(channel, "send", hangs)
     assert not await ward.reports.tell("subject", "words")

@@ -78,27 +78,35 @@ async def test_what_an_older_outbox_said_in_words_and_ids_is_in_columns(tmp_path
     file = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
     schema.migrate(file, schema.MIGRATIONS[:3])
     rows = (
-        ("01A", "uncertain", "repeated"),
-        ("01A-1", "intent", "deferred until 1800000060.500"),
-        ("01A-2", "sending", None),
-        ("01B", "failed", "expired"),
+        ("01A", "reply", "uncertain", None, "repeated"),
+        ("01A-1", "reply", "intent", None, "deferred until 1800000060.500"),
+        ("01A-2", "reply", "sending", None, None),
+        ("01B", "reply", "failed", None, "expired"),
+        ("01C", "preview", "sent", "m1", "became 01D"),
+        ("01D", "reply", "intent", None, None),
+        ("01E", "preview", "sent", "m2", "became 01F"),
+        ("01G", "preview", "sent", "m3", "interrupted"),
     )
-    for name, state, detail in rows:
+    for row in rows:
         file.execute(
-            """INSERT INTO outbox VALUES (?, '01REQ', 'telegram:chat:5', '{"chat_id":"5"}', '答 👍', 'reply', ?, NULL,
-            ?, 1.0, 2.0)""",
-            (name, state, detail),
+            """INSERT INTO outbox VALUES (?, '01REQ', 'telegram:chat:5', '{"chat_id":"5"}', '答 👍', ?, ?, ?, ?,
+            1.0, 2.0)""",
+            row,
         )
     file.close()
     journal = SqliteJournal(tmp_path / "journal.db", clock=FakeClock(), log=MemoryLog())
     found = await journal.deliveries("01REQ")
     assert [
-        (row.id, row.state, row.not_before, row.repeat_of, row.attempts, row.detail) for row in found
+        (row.id, row.state, row.not_before, row.repeat_of, row.reason, row.replaces) for row in found
     ] == [
-        ("01A", "uncertain", None, None, 0, "repeated"),
-        ("01A-1", "intent", 1_800_000_060.5, "01A", 0, None),
-        ("01A-2", "sending", None, "01A", 0, None),
-        ("01B", "failed", None, None, 0, "expired"),
+        ("01A", "unknown", None, None, None, None),
+        ("01A-1", "ready", 1_800_000_060.5, "01A", None, None),
+        ("01A-2", "sending", None, "01A", None, None),
+        ("01B", "failed", None, None, "expired", None),
+        ("01C", "sent", None, None, None, None),
+        ("01D", "ready", None, None, None, "m1"),
+        ("01E", "sending", None, None, None, None),  # what it became is not on file
+        ("01G", "sent", None, None, None, None),
     ]
     assert not any(row.untold for row in found)
     await journal.close()

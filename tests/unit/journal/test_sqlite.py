@@ -109,9 +109,9 @@ async def test_dead_letters_hold_what_was_buried(make: Make) -> None:
 
 
 async def test_a_mark_that_hits_nothing_is_told_to_the_operator(make: Make, log: MemoryLog) -> None:
-    await make().mark("O1", "sent")
+    await make().update_outbox(outbound(1, state="sent"))
     assert [(entry.level, entry.message) for entry in log.entries] == [
-        ("warn", "the outbox has no message O1")
+        ("warn", f"the outbox has no row {outbound(1).id}")
     ]
 
 
@@ -131,7 +131,7 @@ async def test_on_a_full_disk_what_still_fits_is_written_and_what_does_not_is_re
     assert await journal.unfinished() == [inbound(1), inbound(2), inbound(4)]
     assert journal.health()  # what could be read says nothing about writing
     with pytest.raises(errors.StorageError, match="full"):
-        await journal.intend([outbound(text="x" * 100_000)])
+        await journal.put_outbox([outbound(text="x" * 100_000)])
     db.execute(f"PRAGMA max_page_count = {pages + 1000}")
     assert await journal.receive(inbound(3, text="x" * 100_000))
     assert journal.health() == ""

@@ -133,10 +133,10 @@ async def test_messages_whose_intent_was_refused_are_never_found_in_the_outbox(
     make: Make, failing: type[Failing]
 ) -> None:
     journal = make()
-    await journal.intend([outbound(1)])
+    await journal.put_outbox([outbound(1)])
     failing.failures = 1
     with pytest.raises(errors.StorageError):
-        await journal.intend([outbound(1), outbound(2)])
+        await journal.put_outbox([outbound(1), outbound(2)])
     await journal.probe()
     assert [row.id for row in await journal.deliveries(outbound(1).request_id)] == [outbound(1).id]
 
@@ -244,11 +244,11 @@ async def test_on_a_full_disk_ends_are_recorded_from_the_reserve_and_nothing_new
     await journal.receive(inbound(1))
     kept.look()
     failing.reaches, failing.failures, failing.code = False, times, sqlite3.SQLITE_FULL
-    await journal.intend([outbound(1)])
+    await journal.put_outbox([outbound(1)])
     assert kept.left == (4 - times) * PIECE
     assert journal.health() == ""
     results = await asyncio.gather(
-        journal.mark(outbound(1).id, "sent", message_id="m1"),
+        journal.update_outbox(outbound(1, state="sent", message_id="m1")),
         journal.receive(inbound(2)),
         journal.finish(inbound(1).request_id, "done"),
         return_exceptions=True,

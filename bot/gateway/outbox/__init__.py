@@ -1,0 +1,1 @@
+"""Everything that leaves: outbox rows, the worker that sends them, what limits it, and the archive of what people saw."""

@@ -1,0 +1,204 @@
+"""How fast may be written: a budget for each chat and one for the whole bot, spent by everything visible and cosmetic."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bot import errors
+from bot.contracts.channel import Manifest, Pace
+from bot.contracts.environment import Clock
+from bot.gateway.address import Address
+
+SWEEP_ABOVE = 4_096
+"""Budgets kept before those that are whole again are forgotten."""
+LONGEST_WAIT = 24 * 3600.0
+SHORTEST_WAIT = 0.1
+UNSAID = 1.0
+"""Seconds to wait where a platform asks for it and names no time that makes sense."""
+NEVER = -math.inf
+UNLIMITED = Pace(burst=1_000_000, every=0.000_001)
+MAX_WAIT = 60.0
+"""Seconds for which a message waits for its slot; one that has to wait for longer is put off."""
+_DUE = 1e-6  # a sleep may end this many seconds early
+
+Budget = tuple[str, Pace]
+
+
+def patience(seconds: float) -> float:
+    """What a platform asks to wait, as seconds that can be waited."""
+    if math.isnan(seconds) or seconds <= 0:
+        return UNSAID
+    return min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """`spent` is the moment at which the whole budget is free again; `turn` keeps the order of who waits, `waiting`
+    counts them.
+    """
+
+    pace: Pace
+    spent: float = NEVER
+    frozen_until: float = NEVER
+    waiting: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def free_at(self, reserve: int = 0) -> float:
+        """When one more may go out, so that `reserve` further ones might follow at once."""
+        return max(self.spent - (self.pace.burst - 1 - reserve) * self.pace.every, self.frozen_until)
+
+    def take(self, now: float) -> None:
+        self.spent = max(self.spent, now) + self.pace.every
+
+    def whole(self, now: float) -> bool:
+        return max(self.spent, self.frozen_until) <= now and not self.waiting
+
+    @contextlib.contextmanager
+    def awaited(self) -> Iterator[None]:
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+
+
+class Pacer:
+    """Messages wait for their slot; what is only cosmetic is dropped when there is none.
+
+    Over any window of w seconds at most `burst + w / every` slots of a budget are given.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+        self._sweep_above = SWEEP_ABOVE
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    async def slot(self, chat: Budget, total: Budget, *, longest: float = math.inf) -> float:
+        """Wait until one more message may go to this chat, and take that slot; first come, first served.
+
+        Where the platform wants to be left alone for longer than `longest`, nothing is taken and those seconds
+        are returned, else 0.
+        """
+        near, far = self._bucket(chat), self._bucket(total)
+        with near.awaited(), far.awaited():
+            async with near.turn:
+                while True:
+                    if wait := await self._freed(near, longest):
+                        return wait
+                    async with far.turn:
+                        if wait := await self._freed(far, longest):
+                            return wait
+                        now = self._clock.monotonic()
+                        # A chat that was frozen meanwhile waits where it holds up nobody else.
+                        if near.frozen_until <= now + _DUE:
+                            near.take(now)
+                            far.take(now)
+                            return 0.0
+
+    def spare(self, *budgets: Budget, reserve: int = 1) -> bool:
+        """Take a slot of each for something cosmetic where it and `reserve` more are free: no message must wait for it."""
+        now = self._clock.monotonic()
+        buckets = [self._bucket(budget) for budget in budgets]
+        if any(one.waiting or one.free_at(reserve) > now for one in buckets):
+            return False
+        for one in buckets:
+            one.take(now)
+        return True
+
+    def freeze(self, budget: Budget, seconds: float) -> None:
+        """The platform asked to wait: nothing goes out under this budget before."""
+        bucket = self._bucket(budget)
+        bucket.frozen_until = max(bucket.frozen_until, self._clock.monotonic() + patience(seconds))
+
+    def frozen(self, *names: str) -> float:
+        """Seconds until none of these budgets is frozen any more."""
+        known = [self._buckets[name] for name in names if name in self._buckets]
+        until = max((one.frozen_until for one in known), default=NEVER)
+        return max(0.0, until - self._clock.monotonic())
+
+    async def _freed(self, bucket: _Bucket, longest: float) -> float:
+        """Wait until a budget has a slot; its freeze, where that is longer than `longest`, else 0."""
+        while (now := self._clock.monotonic()) < (free := bucket.free_at()) - _DUE:
+            if bucket.frozen_until - now > longest:
+                return bucket.frozen_until - now
+            await self._clock.sleep(free - now)
+        return 0.0
+
+    def _bucket(self, budget: Budget) -> _Bucket:
+        name, pace = budget
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            self._forget()
+            bucket = self._buckets[name] = _Bucket(pace)
+        bucket.pace = pace
+        return bucket
+
+    def _forget(self) -> None:
+        """A budget that is whole again is like a new one; one that is spent, waited for or frozen is never forgotten."""
+        if len(self._buckets) < self._sweep_above:
+            return
+        now = self._clock.monotonic()
+        self._buckets = {name: one for name, one in self._buckets.items() if not one.whole(now)}
+        self._sweep_above = max(SWEEP_ABOVE, 2 * len(self._buckets))
+
+
+class RateLimiter:
+    """The budgets of each address, as the manifests have them; none of them binds without `limits`."""
+
+    def __init__(self, manifests: Mapping[str, Manifest], clock: Clock, *, limits: bool) -> None:
+        self._manifests = manifests
+        self._limits = limits
+        self._pacer = Pacer(clock)
+
+    async def slot(self, to: Address) -> float:
+        """Wait for a slot and take it. Where the platform wants to be left alone for more than `MAX_WAIT` seconds, none is
+        taken and those seconds are returned, else 0.
+        """
+        return await self._pacer.slot(*self._budgets(to), longest=MAX_WAIT)
+
+    def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
+        """Take a slot for something cosmetic; False where it and `reserve` more are not free."""
+        if self._pacer.frozen(_signs(to)):
+            return False
+        edits = self._manifests[to.channel].edits if edit and self._limits else None
+        more = [(f"{to.channel} edits", edits.total)] if edits is not None and edits.total is not None else []
+        return self._pacer.spare(*self._budgets(to), *more, reserve=reserve)
+
+    def freeze(self, to: Address, error: errors.DeliveryThrottled, *, cosmetic: bool = False) -> float:
+        """Nothing goes out before the platform wants it; returns the seconds. Where a platform limits what is cosmetic as
+        such, messages need not wait for that.
+        """
+        chat, total = self._budgets(to)
+        if error.everywhere and cosmetic:
+            total = (_signs(to), UNLIMITED)
+        wait = patience(error.retry_after)
+        self._pacer.freeze(total if error.everywhere else chat, wait)
+        return wait
+
+    def hold(self, to: Address, seconds: float) -> None:
+        """Nothing goes to this chat before."""
+        if seconds > 0:
+            self._pacer.freeze(self._budgets(to)[0], seconds)
+
+    def frozen(self, to: Address) -> float:
+        """Seconds for which the platform wants to be left alone with this chat."""
+        return self._pacer.frozen(*(name for name, _ in self._budgets(to)))
+
+    def _budgets(self, to: Address) -> tuple[Budget, Budget]:
+        """That of the chat and that of the whole bot."""
+        chat = total = None
+        if self._limits:
+            manifest = self._manifests[to.channel]
+            chat, total = manifest.pace.get(to.chat_type), manifest.total
+        return (to.budget, chat or UNLIMITED), (to.channel, total or UNLIMITED)
+
+
+def _signs(to: Address) -> str:
+    return f"{to.channel} signs"

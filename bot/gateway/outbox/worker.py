@@ -1,0 +1,860 @@
+"""Sends outbox rows: the only caller of a channel's `send`, `edit` and `find`, in life and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from asyncio import Future
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, cast
+
+from bot import errors
+from bot.contracts.agent import PriorReply
+from bot.contracts.channel import Channel, Edits
+from bot.contracts.environment import Clock, Ids, Log
+from bot.contracts.identity import ChatKey
+from bot.contracts.journal import Journal
+from bot.contracts.outbound import Card, Outbound, OutboundKind, OutboxRow, Sent
+from bot.gateway.address import Address
+from bot.gateway.arrears import Arrears
+from bot.gateway.outbox.archiver import ReplyArchiver
+from bot.gateway.outbox.closed_chats import ClosedChats
+from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
+from bot.gateway.outbox.rows import REPEATED, in_order, prior_replies, seconds_left
+from bot.system import JumpSafeClock
+from bot.telemetry.context import turn_scope
+
+T = TypeVar("T")
+
+MAX_ATTEMPTS = 6
+SEND_SECONDS = 120.0
+"""After this a channel that says nothing counts as one that may have sent."""
+LIVE_SECONDS = 10.0
+"""The same for what is only for show: an answer waits no longer for it."""
+SETTLE_SECONDS = 2.0
+"""A message that a platform does not show may still be on its way there: after this it is asked once more."""
+GRACE_SECONDS = 3.0
+"""What a send that has begun gets to end when the process stops: else nobody would know what became of it."""
+RETRY_SECONDS = 5.0
+"""Until a channel that is not connected, or a disk that refused, is looked at again."""
+SLOWEST_RETRY = 15.0
+"""Seconds between two tries of what surely was not sent."""
+FIRST_AGAIN = 2.0
+SLOWEST_AGAIN = 600.0
+AGAIN_SHARE = 3
+"""Seconds until a repeat of unknown outcome is sent again: from the first up to the slowest, in between the third part of
+its age, so that what failed for three minutes is tried within one once it can succeed.
+"""
+PATIENCE = 24 * 3600.0
+"""Seconds after which a message that still waits for its platform is given up."""
+AMENDS = 3
+LONGEST_AMEND = 60.0
+LONG = "the platform asks to wait for long"
+BEHIND = "an earlier answer still waits for its platform"
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """Batches that go out one after the other, and the task that sends them while there are some. `chat_key` is that of a chat's
+    replies, None of a notice alone.
+    """
+
+    chat_key: ChatKey | None = None
+    batches: deque[Batch] = field(default_factory=deque)
+    worker: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The rows of one text, sent in order; `rows` are those that are left. What is `owed` to somebody is put off rather than
+    given up. `late`: nobody waits for it any more, it goes out by itself. `recovered`: an earlier process has begun it.
+    `outcome` is what its sender hears: nothing, or an `errors.DeliveryFailed`.
+    """
+
+    to: Address
+    rows: deque[OutboxRow]
+    parts: int
+    owed: bool
+    late: bool = False
+    recovered: bool = False
+    sent: list[OutboxRow] = field(default_factory=list)
+    archived: int = 0
+    written: Future[None] | None = None
+    line: _Line = field(default_factory=_Line)
+    outcome: Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def head(self) -> OutboxRow:
+        return self.rows[0]
+
+    def update(self, head: OutboxRow) -> None:
+        """The first row is in another state."""
+        self.rows[0] = head
+
+    @property
+    def first(self) -> bool:
+        """Whether it is its turn in its line."""
+        return bool(self.line.batches) and self.line.batches[0] is self
+
+    @property
+    def in_order(self) -> bool:
+        """Replies keep their order in a chat, and so does what was put off; a notice goes out at once."""
+        return self.late or any(row.kind == "reply" for row in self.rows)
+
+    def put_off(self, until: float) -> None:
+        """Let it go out by itself, and not before."""
+        self.rows = deque(row.put_off(until) for row in self.rows)
+        self.late = True
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Tell its sender, once."""
+        if self.outcome.done():
+            return
+        if error is None:
+            self.outcome.set_result(None)
+        else:
+            self.outcome.set_exception(error)
+            self.outcome.exception()  # there may be nobody to hear it
+
+
+class _PutOff(errors.DeliveryDeferred):
+    """The first row of a batch has to wait."""
+
+
+class OutboxWorker:
+    """One task a chat with replies sends them in order; a notice has a task of its own. What the platform lets out only
+    later stays in its line, for a day at most, and `adopt` puts what an earlier process left into the same lines.
+    """
+
+    def __init__(
+        self,
+        channels: Mapping[str, Channel],
+        *,
+        journal: Journal,
+        arrears: Arrears,
+        archiver: ReplyArchiver,
+        limits: RateLimiter,
+        clock: Clock,
+        ids: Ids,
+        log: Log,
+    ) -> None:
+        self._channels = channels
+        self._journal = journal
+        self._arrears = arrears
+        self._archiver = archiver
+        self.limits = limits
+        self.closed_chats = ClosedChats(journal, log)
+        self._clock = clock
+        self._steady = JumpSafeClock(clock)
+        self._ids = ids
+        self._log = log
+        self._tell: Callable[[str, str], object] = _nobody
+        self._lines: dict[ChatKey, _Line] = {}
+        self._batches: set[Batch] = set()
+        self._untold: dict[ChatKey, dict[str, OutboxRow]] = {}
+        self._started = asyncio.Event()
+        self._closed = False
+        self._settling: asyncio.Task[None] | None = None
+        self._saving: set[asyncio.Task[None]] = set()
+        self._loaded = False
+        self._loading = asyncio.Lock()
+
+    # ------------------------------------------------------------ its life
+
+    def start(self, tell: Callable[[str, str], object] | None = None) -> None:
+        """Send what waits, from now on. `tell` hears what operators should know: a subject, and words."""
+        self._tell = tell or self._tell
+        self._started.set()
+        self._settling = asyncio.create_task(self._settle())
+
+    async def close(self) -> None:
+        """Begin nothing more of what nobody waits for; it is in the journal."""
+        self._closed = True
+        late = [batch.line.worker for batch in self._batches if batch.late and batch.first]
+        if self._saving:
+            await asyncio.wait(self._saving, timeout=GRACE_SECONDS)
+        tasks = [task for task in (self._settling, *late, *self._saving) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def load(self) -> bool:
+        """Take up what an earlier process left: chats that are gone, what chats have still to hear, what waits. Once, before
+        anything goes out; False where that cannot be read.
+        """
+        if self._loaded:
+            return True
+        async with self._loading:
+            try:
+                if not self._loaded:
+                    await self.closed_chats.load()
+                    for row in await self._journal.untold():
+                        self._untold.setdefault(row.chat_key, {})[row.id] = row
+                    await self._load()
+            except errors.StorageError as error:
+                self._log.write("error", "the outbox cannot be read", level="error", cause=str(error))
+                return False
+            self._loaded = True
+        return True
+
+    async def _load(self) -> None:
+        turns: dict[str, list[OutboxRow]] = {}
+        for row in await self._journal.undelivered():
+            if row.deferred:
+                turns.setdefault(row.request_id, []).append(row)
+            else:
+                await self._close(row)
+        for request_id, rows in turns.items():
+            record = await self._journal.inbound(request_id)
+            if record is None:
+                for row in rows:
+                    await self._close(row)
+            elif record.inbound.channel in self._channels:
+                to, ordered = Address.of(record.inbound), [*in_order(rows), *in_order(rows, "notice")]
+                self.limits.hold(to, max(seconds_left(row, self._clock.now()) for row in rows))
+                self.adopt(to, await self._left(ordered), late=True)
+
+    async def _close(self, row: OutboxRow) -> None:
+        """End a row that nobody will send: its turn was stopped, or failed, while it was being delivered."""
+        if row.kind in {"preview", "progress"} and row.message_id is not None:
+            # Nobody has said that it is no whole answer; what it shows says so by itself.
+            await self._journal.update_outbox(row.arrive(row.message_id))
+            return
+        ended = _stopped(row)
+        self._log.write(
+            "delivery",
+            f"a {row.kind} of a turn that has ended was not delivered: {ended.state}",
+            level="error" if row.kind == "reply" else "warn",
+            chat_key=row.chat_key,
+            request_id=row.request_id,
+            outbound_id=row.id,
+        )
+        await self._journal.update_outbox(ended)
+
+    async def _settle(self) -> None:
+        """Record what the disk has refused, as soon as it takes it."""
+        while not await self.load():
+            await self._clock.sleep(RETRY_SECONDS)
+        while True:
+            await self._arrears.refused.wait()
+            self._arrears.refused.clear()
+            while not await self._arrears.settle():
+                await self._clock.sleep(RETRY_SECONDS)
+
+    # ------------------------------------------------------------ what is put in
+
+    @property
+    def deferred(self) -> int:
+        """How many messages go out by themselves, now or later."""
+        return sum(batch.late for batch in self._batches)
+
+    def waits(self, chat_key: ChatKey) -> bool:
+        """Whether an earlier message still waits in a chat: what comes now goes behind it."""
+        line = self._lines.get(chat_key)
+        return line is not None and bool(line.batches) and line.batches[0].late
+
+    def submit(
+        self,
+        to: Address,
+        parts: Sequence[str],
+        *,
+        kind: OutboundKind = "reply",
+        owed: bool = False,
+        replaces: str | None = None,
+    ) -> Batch:
+        """Put one message into the outbox, in parts that each fit. `replaces` is the message id of the preview in whose
+        place the first comes.
+        """
+        rows = [self.row(to, part, kind) for part in parts]
+        rows[0] = replace(rows[0], replaces=replaces)
+        batch = Batch(to, deque(rows), len(rows), owed or kind == "reply")
+        self._put(batch)
+        return batch
+
+    def adopt(self, to: Address, rows: Sequence[OutboxRow], *, late: bool = False) -> Batch | None:
+        """Put rows of an earlier process where new ones go; None where there is nothing that this one does not have."""
+        known = {row.id for batch in self._batches for row in batch.rows}
+        if not (left := [row for row in rows if row.id not in known]):
+            return None
+        batch = Batch(to, deque(left), len(left), owed=True, late=late, recovered=True)
+        batch.written = asyncio.get_running_loop().create_future()
+        batch.written.set_result(None)
+        wait = max(seconds_left(row, self._clock.now()) for row in left)
+        self._put(batch, 0.0 if late else wait)
+        return batch
+
+    def row(self, to: Address, text: str, kind: OutboundKind) -> OutboxRow:
+        """A new row, not written yet."""
+        now = self._clock.now()
+        return OutboxRow(self._ids.ulid(), to.request_id, to.chat_key, to.target, text, kind, created_at=now)
+
+    def _put(self, batch: Batch, wait: float = 0.0) -> None:
+        self._batches.add(batch)
+        behind = self.waits(batch.to.chat_key) and (batch.in_order or batch.recovered)
+        if not batch.late and (behind or wait):
+            wait = max(wait, self.limits.frozen(batch.to))
+            self.limits.hold(batch.to, wait)
+            batch.put_off(self._clock.now() + wait)
+            saving = asyncio.create_task(self._deferred([batch], BEHIND if behind else LONG, wait))
+            self._saving.add(saving)
+            saving.add_done_callback(self._saving.discard)
+        self._queue(batch)
+
+    def _queue(self, batch: Batch) -> None:
+        if batch.in_order:
+            batch.line = self._lines.setdefault(batch.to.chat_key, _Line(batch.to.chat_key))
+        batch.line.batches.append(batch)
+        self._begin(batch.line)
+
+    async def outcome(self, batch: Batch) -> list[Sent]:
+        """Wait until a batch is in the chat. Raises its `errors.DeliveryFailed`: with `DeliveryDeferred` all that is left goes
+        out later, with any other nothing more; `DeliveryUncertain` comes only of what nobody is owed.
+        """
+        await asyncio.shield(batch.outcome)
+        return [Sent(row.message_id) for row in batch.sent if row.message_id is not None]
+
+    async def leave(self, batch: Batch) -> None:
+        """Nobody waits for a batch any more: what is owed goes out by itself, anything else is not sent."""
+        if batch.owed and batch.rows and not batch.late:
+            batch.put_off(self._clock.now())
+            await self._save(batch)
+        task = batch.line.worker
+        if task is None or not batch.first or (batch.owed and not self._closed):
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        if not batch.owed:
+            await asyncio.gather(*(self._update(_stopped(row)) for row in batch.rows))
+
+    async def resume(self, to: Address, rows: Sequence[OutboxRow]) -> tuple[PriorReply, ...]:
+        """After a crash: bring the answer that `rows` are of to its end, or put it off; what became of each message."""
+        replies = in_order(rows)
+        await self._archiver.put_once(to, [row for row in replies if row.state == "sent" and row.message_id])
+        if left := await self._left(replies):
+            await self._taken_up(to, left)
+            rows = await self._journal.deliveries(to.request_id)
+        return prior_replies(rows)
+
+    async def resume_notice(self, to: Address) -> bool:
+        """After a crash: bring a notice that was begun to its end; True where its person has it, or will have it. Raises
+        `errors.StorageError`.
+        """
+        await self._taken_up(
+            to, await self._left(in_order(await self._journal.deliveries(to.request_id), "notice"))
+        )
+        rows = in_order(await self._journal.deliveries(to.request_id), "notice")
+        return any(row.state == "sent" or row.deferred for row in rows)
+
+    async def _taken_up(self, to: Address, rows: Sequence[OutboxRow]) -> None:
+        batch = self.adopt(to, rows)
+        if batch is None:
+            return
+        try:
+            await self.outcome(batch)
+        except errors.DeliveryFailed as error:
+            self._log.write("delivery", "an answer could not be completed", level="warn", cause=str(error))
+        except asyncio.CancelledError:
+            await self.leave(batch)
+            raise
+
+    async def _left(self, rows: Sequence[OutboxRow]) -> list[OutboxRow]:
+        """The rows that are not at their end."""
+        repeated = {row.repeat_of for row in rows}
+        for row in rows:
+            if row.state == "sending" and row.id in repeated:
+                # The process ended between the repeat's first write and this one.
+                await self._update(row.lose("uncertain"))
+        return [row for row in rows if row.open and not (row.state == "sending" and row.id in repeated)]
+
+    # ------------------------------------------------------------ what a chat has still to hear
+
+    def missed(self, chat_key: ChatKey) -> list[OutboxRow]:
+        """What will not arrive in a chat, until it is told so."""
+        return list(self._untold.get(chat_key, {}).values())
+
+    async def told(self, batch: Batch, rows: Iterable[OutboxRow]) -> None:
+        """A batch tells its chat that `rows` will not arrive. It is on file before they count as told."""
+        await self._write(batch)
+        for row in rows:
+            if self._untold.get(row.chat_key, {}).pop(row.id, None) is not None:
+                await self._update(row.tell())
+
+    # ------------------------------------------------------------ the work
+
+    def _begin(self, line: _Line) -> None:
+        if line.worker is None and line.batches and not self._closed_for(line):
+            line.worker = asyncio.create_task(self._work(line))
+            line.worker.add_done_callback(functools.partial(self._ended, line))
+
+    def _closed_for(self, line: _Line) -> bool:
+        return self._closed and line.batches[0].late
+
+    async def _work(self, line: _Line) -> None:
+        while line.batches and not self._closed_for(line):
+            batch = line.batches[0]
+            with turn_scope(chat_key=batch.to.chat_key, request_id=batch.to.request_id):
+                if batch.late:
+                    await self._allowed(batch.to)
+                    await self._give_up_old(batch)
+                await self._deliver(batch)
+            if not batch.rows:
+                line.batches.popleft()
+            elif line.chat_key is None:
+                line.batches.popleft()  # a notice that has to wait does so among the replies
+                self._queue(batch)
+
+    def _ended(self, line: _Line, task: asyncio.Task[None]) -> None:
+        line.worker = None
+        if not line.batches:
+            if line.chat_key is not None:
+                del self._lines[line.chat_key]
+            return
+        batch = line.batches[0]
+        if task.cancelled():
+            if not batch.late:
+                self._batches.discard(batch)
+            return
+        if (error := task.exception()) is not None:
+            self._log.write(
+                "error",
+                f"a delivery failed: {type(error).__name__}: {error}",
+                level="error",
+                chat_key=batch.to.chat_key,
+                request_id=batch.to.request_id,
+            )
+            if batch.late:
+                self.limits.hold(batch.to, RETRY_SECONDS)
+            else:
+                self._batches.discard(line.batches.popleft())
+                batch.end(error)
+        self._begin(line)
+
+    async def _allowed(self, to: Address) -> None:
+        """Wait until what goes out by itself may: the platform lets it, it is there, and the journal can say that it did."""
+        await self._started.wait()
+        while True:
+            wait = self.limits.frozen(to)
+            if not wait and not (
+                self._channels[to.channel].health().connected and await self._arrears.settle()
+            ):
+                wait = RETRY_SECONDS
+            if not wait:
+                return
+            await self._clock.sleep(wait)
+
+    async def _deliver(self, batch: Batch) -> None:
+        """Send what is left of a batch, up to its end or until it is put off."""
+        try:
+            while batch.rows:
+                await self._send_head(batch)
+        except _PutOff as error:
+            await self._put_off(batch, error)
+            return
+        except errors.DeliveryFailed as error:
+            await self._give_up(batch, error)
+        else:
+            await self._archive(batch)
+            batch.end()
+        self._batches.discard(batch)
+
+    async def _send_head(self, batch: Batch) -> None:
+        """Take the first row to its end, or put its repeats in its place. `ask`: what became of it is not known; `doubt`: it
+        may be in the chat. A change can be made again, so nobody is asked what became of that.
+        """
+        to, attempts, place = batch.to, batch.head.attempts, batch.head.replaces
+        ask = doubt = batch.head.state == "sending"
+        tries, waited = 0, 0.0
+        while tries < MAX_ATTEMPTS and waited <= MAX_WAIT:
+            tries += 1
+            try:
+                if ask and place is None:
+                    if await self._found(batch):
+                        return
+                    doubt = False
+                ask = False
+                await self._attempt(batch, place, doubt=doubt)
+            except errors.EditRefused as error:
+                self._log.write("delivery", "a preview cannot be changed", level="warn", cause=str(error))
+                place, ask = None, doubt
+            except errors.DeliveryThrottled as error:
+                waited += await self._held_up(to, error, asked=ask)
+            except errors.DeliveryUncertain as error:
+                if not ask:
+                    self._lost(batch, error)
+                elif await self._repeated(batch, attempts):
+                    return
+                ask, doubt = not ask, True
+            else:
+                return
+        raise self._later(batch, doubt=doubt)
+
+    async def _held_up(self, to: Address, error: errors.DeliveryThrottled, *, asked: bool) -> float:
+        """The platform asks to wait; returns the seconds. The next send waits for its slot, a question here."""
+        wait = self.limits.freeze(to, error)
+        self._log.write("delivery", "the platform asks to wait", level="warn", retry_after=error.retry_after)
+        if asked and wait <= MAX_WAIT:
+            await self._clock.sleep(wait)
+        return wait
+
+    async def _attempt(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
+        """Send the first row once, when it may be sent."""
+        self.closed_chats.check(batch.to)
+        written = self._write(batch)
+        if wait := await self.limits.slot(batch.to):
+            raise errors.DeliveryThrottled("the platform still wants to be left alone", retry_after=wait)
+        batch.update(batch.head.begin())
+        # Where no slot had to be waited for, all of it goes to the disk at once.
+        await asyncio.gather(written, self._update(batch.head))
+        await _to_its_end(self._sent(batch, place, doubt=doubt))
+
+    async def _sent(self, batch: Batch, place: str | None, *, doubt: bool) -> None:
+        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to)
+        try:
+            sent = await _within(SEND_SECONDS, _shown(channel, message, place))
+        except errors.DeliveryUncertain:
+            raise
+        except errors.DeliveryFailed:
+            if not doubt:
+                batch.update(batch.head.refuse())
+            raise
+        await self._arrived(batch, sent)
+
+    async def _found(self, batch: Batch) -> bool:
+        """Whether a row whose send has an unknown outcome is in the chat.
+
+        Raises `errors.DeliveryUncertain` where the platform cannot tell, `errors.DeliveryThrottled` where it will
+        be able to, later.
+        """
+        channel, message = self._channels[batch.to.channel], _message(batch.head, batch.to)
+        found = await _asked(channel, message)
+        if found is None:
+            await self._clock.sleep(SETTLE_SECONDS)
+            found = await _asked(channel, message)
+        if found is None:
+            return False
+        await _to_its_end(self._arrived(batch, found))
+        return True
+
+    async def _arrived(self, batch: Batch, sent: Sent) -> None:
+        row = batch.head.arrive(sent.message_id)
+        batch.sent.append(row)
+        batch.rows.popleft()
+        if batch.late or batch.recovered:
+            # Before its row says so: else a crash in between would leave the archive without it.
+            await self._archive(batch)
+        await self._update(row)
+        self._log.write(
+            "delivery",
+            f"{row.kind} delivered",
+            message_id=sent.message_id,
+            outbound_id=row.id,
+            length=len(row.text),
+        )
+
+    async def _archive(self, batch: Batch) -> None:
+        """Archive what people saw of a batch since the last time."""
+        rows = batch.sent[batch.archived :]
+        batch.archived = len(batch.sent)
+        if batch.late or batch.recovered:
+            await self._archiver.put_once(batch.to, rows)
+        else:
+            await self._archiver.put(batch.to, rows)
+
+    def _lost(self, batch: Batch, error: errors.DeliveryUncertain) -> None:
+        batch.update(batch.head.lose_answer())
+        self._log.write(
+            "delivery",
+            "a send has an unknown outcome",
+            level="warn",
+            outbound_id=batch.head.id,
+            attempts=batch.head.attempts,
+            cause=str(error),
+        )
+
+    async def _repeated(self, batch: Batch, attempts: int) -> bool:
+        """Nobody can tell what became of the first row: put its repeats in its place. False where it is a repeat itself and
+        may be sent again: not at once where its answer was lost since it had so many `attempts`.
+        """
+        lost = batch.head
+        if lost.repeat_of is None:
+            await self._repeat(batch)
+            return True
+        if lost.attempts > attempts:
+            first = FIRST_AGAIN * 2.0 ** (lost.attempts - attempts - 1)
+            wait = min(max(first, self._age(lost) / AGAIN_SHARE), SLOWEST_AGAIN)
+            if batch.owed:
+                raise _PutOff("a repeat has an unknown outcome", wait=wait)
+            await self._clock.sleep(wait)
+        return False
+
+    async def _repeat(self, batch: Batch) -> None:
+        """Send the same words once more, which say so: so they are neither lost nor doubled in silence."""
+        lost = batch.rows.popleft()
+        repeats = [
+            replace(
+                self.row(batch.to, part, lost.kind),
+                repeat_of=lost.id,
+                # Where its turn may be over, nobody looks for what was not put off.
+                not_before=None if lost.not_before is None else self._clock.now(),
+                step_id=lost.step_id,
+            )
+            for part in self._channels[batch.to.channel].split(REPEATED + lost.text)
+        ]
+        batch.rows.extendleft(reversed(repeats))
+        await asyncio.gather(self._arrears.put_outbox(repeats), self._update(lost.lose("uncertain")))
+
+    def _later(self, batch: Batch, *, doubt: bool) -> errors.DeliveryFailed:
+        """What a row ends with that the platform does not let out now. The older it is, the rarer it is tried."""
+        frozen = self.limits.frozen(batch.to)
+        if batch.owed:
+            wait = max(frozen, min(self._age(batch.head) / 4, SLOWEST_RETRY), UNSAID)
+            return _PutOff(LONG, wait=wait)
+        if doubt:
+            return errors.DeliveryUncertain("the platform cannot be asked what became of it")
+        return errors.DeliveryThrottled(LONG, retry_after=frozen)
+
+    def _age(self, row: OutboxRow) -> float:
+        return abs(self._steady.now() - row.created_at)
+
+    async def _put_off(self, batch: Batch, error: _PutOff) -> None:
+        """What is left goes out by itself, in order, and what stands behind it in its line with it."""
+        until = self._clock.now() + error.wait
+        self.limits.hold(batch.to, error.wait)
+        behind = [one for one in batch.line.batches if one is not batch and not one.late]
+        for one in (batch, *behind):
+            one.put_off(until)
+        await self._deferred([batch], str(error), error.wait)
+        await self._deferred(behind, BEHIND, error.wait)
+
+    async def _deferred(self, batches: Sequence[Batch], why: str, wait: float) -> None:
+        """Batches that were put off are on file as such; their senders hear of it."""
+        for batch in batches:
+            await self._save(batch)
+            await self._archive(batch)
+            self._log.write(
+                "delivery",
+                "an answer waits for its platform",
+                level="warn",
+                request_id=batch.to.request_id,
+                chat_key=batch.to.chat_key,
+                outbound_ids=[row.id for row in batch.rows],
+                wait=round(wait, 3),
+            )
+            batch.end(errors.DeliveryDeferred(why, wait=wait))
+
+    async def _give_up_old(self, batch: Batch) -> None:
+        """Nothing waits for its platform for longer than a day."""
+        now = self._steady.now()
+        old = [row for row in batch.rows if now - row.created_at > PATIENCE]
+        batch.rows = deque(row for row in batch.rows if row not in old)
+        for row in old:
+            lost = errors.DeliveryUncertain if row.state == "sending" else errors.DeliveryExpired
+            await self._end(row, lost("the platform did not take it for a day"))
+
+    async def _give_up(self, batch: Batch, error: errors.DeliveryFailed) -> None:
+        """Nothing more of a batch is sent: each row that is left says why."""
+        if isinstance(error, errors.TargetGone) and not self.closed_chats.closed(batch.to):
+            await self.closed_chats.close(batch.to, str(error))
+        await self._write(batch)
+        left, rest = list(batch.rows), error
+        batch.rows.clear()
+        if isinstance(error, errors.DeliveryUncertain):
+            await self._end(left.pop(0), error)
+            rest = errors.DeliveryFailed("what came before it may not have arrived")
+        await asyncio.gather(*(self._end(row, rest) for row in left))
+        await self._archive(batch)
+        if batch.sent and not isinstance(error, errors.DeliveryUncertain):
+            begun = {row.original for row in batch.sent}
+            partial = errors.DeliveryPartial(str(error), sent=len(begun), parts=batch.parts)
+            partial.__cause__ = error
+            batch.end(partial)
+        else:
+            batch.end(error)
+
+    async def _end(self, row: OutboxRow, error: errors.DeliveryFailed) -> None:
+        """Record, and tell operators, that a row will not be sent any more; its chat hears it with the next message where the
+        turn that would have told it may be over.
+        """
+        gone = isinstance(error, errors.TargetGone)
+        untold = row.not_before is not None and not gone
+        if isinstance(error, errors.DeliveryUncertain):
+            row = row.lose(error.code, untold=untold)
+        else:
+            row = row.fail(error.code, untold=untold)
+        self._log.write(
+            "delivery",
+            f"{row.kind} not delivered: {row.state}",
+            level="error",
+            chat_key=row.chat_key,
+            request_id=row.request_id,
+            outbound_id=row.id,
+            code=error.code,
+            cause=str(error),
+        )
+        await self._update(row)
+        if untold:
+            self._untold.setdefault(row.chat_key, {})[row.id] = row
+        if row.kind == "reply" and not gone:
+            channel = row.chat_key.channel
+            self._tell(
+                f"deliveries of {channel}",
+                f"An answer could not be delivered by {channel}: {error}. `shipmate logs --request "
+                f"{row.request_id}` shows its path. Others within the hour are in the log alone.",
+            )
+
+    # ------------------------------------------------------------ live messages, and what was sent
+
+    def spare(self, to: Address, *, reserve: int = 1, edit: bool = False) -> bool:
+        """Take a slot for something cosmetic; False where none is free, and where nothing may go out at all."""
+        return not self.closed_chats.closed(to) and self.limits.spare(to, reserve=reserve, edit=edit)
+
+    def split(self, to: Address, text: str) -> list[str]:
+        return self._channels[to.channel].split(text)
+
+    async def create(
+        self, to: Address, row: OutboxRow, title: str = "", cards: tuple[Card, ...] = ()
+    ) -> OutboxRow:
+        """Create a live message, once its row is on file: else it would count as never shown after a crash.
+
+        Raises `errors.StorageError`, and an `errors.DeliveryFailed` as `Channel.send` does: after `DeliveryUncertain` the
+        row, still `sending`, can be looked for with `locate`.
+        """
+        row = row.begin()
+        await self._journal.put_outbox([row])
+        message = replace(_message(row, to), title=title, cards=cards)
+        try:
+            sent = await _within(LIVE_SECONDS, self._channels[to.channel].send(message))
+        except errors.DeliveryUncertain:
+            raise
+        except errors.DeliveryFailed as error:
+            if isinstance(error, errors.DeliveryThrottled):
+                self.limits.freeze(to, error, cosmetic=True)
+            await self._update(row.fail(error.code))
+            raise
+        row = row.appear(sent.message_id)
+        await self._update(row)
+        return row
+
+    async def change(
+        self, to: Address, row: OutboxRow, words: str, title: str = "", cards: tuple[Card, ...] = ()
+    ) -> None:
+        """Show other words in the place of a row that is in the chat. Raises an `errors.DeliveryFailed` as `Edits.edit`."""
+        message = replace(_message(row, to), text=words, title=title, cards=cards)
+        try:
+            await _within(LIVE_SECONDS, _shown(self._channels[to.channel], message, row.message_id))
+        except errors.DeliveryThrottled as error:
+            self.limits.freeze(to, error, cosmetic=True)
+            raise
+
+    async def locate(self, to: Address, row: OutboxRow) -> OutboxRow:
+        """What became of a live message whose creation has an unknown outcome. Where nobody can tell, it is not asked for again,
+        and may stand in the chat as it is.
+        """
+        try:
+            found = await _within(LIVE_SECONDS, self._channels[to.channel].find(_message(row, to)))
+        except errors.DeliveryFailed:
+            row = row.lose("uncertain")
+        else:
+            row = row.fail("not found") if found is None else row.appear(found.message_id)
+        await self._update(row)
+        return row
+
+    async def end_live(self, row: OutboxRow) -> None:
+        """A live message stays as it is, or was never created."""
+        await self._update(row.fail("not shown") if row.message_id is None else row.arrive(row.message_id))
+
+    async def amend(self, row: OutboxRow, words: str, place: Mapping[str, str]) -> None:
+        """Give a message that was sent other words, and its target what `place` says, where its channel can do that; a second
+        time where its platform asks to wait. Where it cannot be changed it stays.
+        """
+        channel = self._channels.get(row.chat_key.channel)
+        if not isinstance(channel, Edits) or row.message_id is None:
+            return
+        target = {**(row.target or {}), **place}
+        message = Outbound(row.id, row.request_id, row.chat_key, target, words, row.kind)
+        for _ in range(AMENDS):
+            try:
+                await _within(LIVE_SECONDS, channel.edit(message, row.message_id))
+            except errors.DeliveryThrottled as error:
+                await self._clock.sleep(min(error.retry_after, LONGEST_AMEND))
+            except errors.DeliveryUncertain:
+                continue
+            except errors.DeliveryFailed as error:
+                self._log.write("delivery", "a message could not be changed", level="debug", cause=str(error))
+                return
+            else:
+                return
+
+    # ------------------------------------------------------------ on file
+
+    def _write(self, batch: Batch) -> Future[None]:
+        """Write new rows, once."""
+        if batch.written is None:
+            batch.written = asyncio.ensure_future(self._arrears.put_outbox(tuple(batch.rows)))
+        return batch.written
+
+    async def _save(self, batch: Batch) -> None:
+        """Write the rows that are left as they are now."""
+        if batch.written is None:
+            await self._write(batch)
+        else:
+            await asyncio.gather(batch.written, *map(self._update, batch.rows))
+
+    async def _update(self, row: OutboxRow) -> None:
+        await self._arrears.update_outbox(row)
+
+
+def _stopped(row: OutboxRow) -> OutboxRow:
+    return row.lose("stopped") if row.state == "sending" else row.fail("stopped")
+
+
+def _message(row: OutboxRow, to: Address) -> Outbound:
+    return Outbound(
+        row.id, row.request_id, row.chat_key, to.target, row.text, row.kind, repeat_of=row.repeat_of
+    )
+
+
+async def _shown(channel: Channel, message: Outbound, place: str | None) -> Sent:
+    if place is None:
+        return await channel.send(message)
+    await cast("Edits", channel).edit(message, place)
+    return Sent(place)
+
+
+async def _asked(channel: Channel, message: Outbound) -> Sent | None:
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            return await channel.find(message)
+    except TimeoutError:
+        raise errors.DeliveryThrottled("the channel does not answer", retry_after=UNSAID) from None
+    except (errors.DeliveryThrottled, errors.DeliveryUncertain):
+        raise
+    except errors.DeliveryFailed as error:
+        raise errors.DeliveryUncertain(f"the platform refuses to say: {error}") from None
+
+
+async def _within(seconds: float, call: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        raise errors.DeliveryUncertain(f"the channel said nothing for {seconds:g} s") from None
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await work that must not be cut in the middle: cancelled, it gets its grace before the caller goes."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=GRACE_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()  # told and recorded already
+        task.cancel()
+        raise
+
+
+def _nobody(_subject: str, _words: str) -> None:
+    """There is nobody to tell."""

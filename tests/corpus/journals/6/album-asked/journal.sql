@@ -1,0 +1,10 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000002.027911);
+INSERT INTO inbox VALUES ('01MCC5RNZBPDHH42ST6TKXMR72', 'telegram:chat:3001', '3001', 1800000002.027911, 1800000002.1212382, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1", "telegram:4242:update:700000002", "telegram:4242:message:3001:2"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [{"kind": "file", "name": "file0.txt", "size": 14, "mime": "text/plain", "ref": "file-1"}, {"kind": "file", "name": "file1.txt", "size": 14, "mime": "text/plain", "ref": "file-2"}], "quoted": [], "links": [], "answers": null, "items": {"1": "question one 问题一", "2": ""}, "changes": null, "due": null, "requestId": "01MCC5RNZBPDHH42ST6TKXMR72"}', '1');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RNZBPDHH42ST6TKXMR72', 1800000002.027911);
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:2', '01MCC5RNZBPDHH42ST6TKXMR72', 1800000002.027911);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RNZBPDHH42ST6TKXMR72', 1800000002.027911);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000002', '01MCC5RNZBPDHH42ST6TKXMR72', 1800000002.027911);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.8645325);
+INSERT INTO steps VALUES ('01MCC5RNZBPDHH42ST6TKXMR72', '01MCC5RNZBAJFXJFASPH8KF9GM', 'tool', 'attachment', 1800000002.2597106, 1800000002.3470533, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RNZBPDHH42ST6TKXMR72', '01MCC5RNZBT5MJW7K5HBRWX5GV', 'tool', 'attachment', 1800000002.3842585, 1800000002.3965666, '{"read": true}');
+INSERT INTO steps VALUES ('01MCC5RNZBPDHH42ST6TKXMR72', '01MCC5RPBCKJ7DYWWPZPEQPEDH', 'model', 'claude-sonnet-5-5', 1800000002.4124992, NULL, NULL);

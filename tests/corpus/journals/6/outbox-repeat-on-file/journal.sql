@@ -1,0 +1,10 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000000.9629307);
+INSERT INTO inbox VALUES ('01MCC5RMWRMBSEYFSQVNJRGR8X', 'telegram:chat:3001', '3001', 1800000000.9629307, 1800000000.9778638, 'claimed', NULL, '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000000000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RMWRMBSEYFSQVNJRGR8X"}', '1');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RMWRMBSEYFSQVNJRGR8X', 1800000000.9629307);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RMWRMBSEYFSQVNJRGR8X', 1800000000.9629307);
+INSERT INTO lost VALUES (1, 'gone', 1800000000.6717312);
+INSERT INTO outbox VALUES ('01MCC5RN75C2DA66TVN6QJTDX7', '01MCC5RMWRMBSEYFSQVNJRGR8X', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'sending', NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 1800000001.2537544, 1800000001.2538056);
+INSERT INTO outbox VALUES ('01MCC5RN815CHVDCZEWJ48H0QD', '01MCC5RMWRMBSEYFSQVNJRGR8X', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'ready', NULL, NULL, NULL, NULL, '01MCC5RN75C2DA66TVN6QJTDX7', NULL, 0, 0, 1800000001.2813275, 1800000001.2813275);
+INSERT INTO steps VALUES ('01MCC5RMWRMBSEYFSQVNJRGR8X', '01MCC5RN2BMHR7CABNVXY0BGKB', 'model', 'claude-sonnet-5-5', 1800000001.0999455, 1800000001.253387, '{"uuid": "01MCC5RN55DQS0V1ZCPZ18P5V5", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');

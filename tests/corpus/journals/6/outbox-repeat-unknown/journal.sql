@@ -1,0 +1,10 @@
+INSERT INTO chats VALUES ('telegram:chat:3001', 1800000001.6660392);
+INSERT INTO inbox VALUES ('01MCC5RNM1V0VRXXEG7TANZKN7', 'telegram:chat:3001', '3001', 1800000001.6660392, 1800000002.1852002, 'done', 'done', '{"channel": "telegram", "chatId": "3001", "chatKey": "telegram:chat:3001", "chatType": "direct", "userId": "3001", "keys": ["telegram:4242:update:700000001", "telegram:4242:message:3001:1"], "ts": 1800000001000, "target": {"chat_id": "3001"}, "kind": "message", "addressed": "direct", "text": "question one 问题一", "command": null, "messageId": "1", "userName": "Person 3001", "fromBot": false, "attachments": [], "quoted": [], "links": [], "answers": null, "items": {}, "changes": null, "due": null, "requestId": "01MCC5RNM1V0VRXXEG7TANZKN7"}', '1');
+INSERT INTO keys VALUES ('telegram:telegram:4242:message:3001:1', '01MCC5RNM1V0VRXXEG7TANZKN7', 1800000001.6660392);
+INSERT INTO keys VALUES ('telegram:telegram:4242:update:700000001', '01MCC5RNM1V0VRXXEG7TANZKN7', 1800000001.6660392);
+INSERT INTO lost VALUES (1, 'gone', 1800000001.1565073);
+INSERT INTO outbox VALUES ('01MCC5RP1QQEWE0QG16NXZ2BVR', '01MCC5RNM1V0VRXXEG7TANZKN7', 'telegram:chat:3001', '{"chat_id": "3001"}', 'answer to question one 问题一', 'reply', 'unknown', NULL, 'uncertain', NULL, NULL, NULL, NULL, 1, 0, 1800000002.1040804, 1800000002.1274145);
+INSERT INTO outbox VALUES ('01MCC5RP2F6JT8BV9B444FV69D', '01MCC5RNM1V0VRXXEG7TANZKN7', 'telegram:chat:3001', '{"chat_id": "3001"}', '(I am not sure that this has arrived, so here it is, perhaps again.)
+
+answer to question one 问题一', 'reply', 'sending', NULL, NULL, NULL, NULL, '01MCC5RP1QQEWE0QG16NXZ2BVR', 1800000004.1450238, 1, 0, 1800000002.1273303, 1800000002.1451604);
+INSERT INTO steps VALUES ('01MCC5RNM1V0VRXXEG7TANZKN7', '01MCC5RNY4EB2ZT6ARKXSR6DNC', 'model', 'claude-sonnet-5-5', 1800000001.9890237, 1800000002.1036842, '{"uuid": "01MCC5RP07XXVEHW5DPQ64VJJN", "stopReason": "end_turn", "usage": {"inputTokens": 0, "outputTokens": 17, "cacheReadTokens": 0, "cacheWriteTokens": 2605}, "costUsd": 0.0066825, "providerRequestId": "req_000000000000000000000003"}');
