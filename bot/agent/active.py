@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from bot import errors, text
-from bot.agent import assistant_text, tally, view_changes
+from bot.agent import assistant_text
 from bot.agent.continuing import joined
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
-from bot.agent.request_log import spent
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
 from bot.agent.upkeep import Upkeep
-from bot.agent.view_changes import Reason, ViewChange, ViewChanges
+from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
-from bot.context.replay import TurnStatus
 from bot.context.store import Entry, Turn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
@@ -28,6 +25,8 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply
+from bot.contracts.transcript import Boundary, Injection, Mask, Said, TurnEnd, TurnStart, TurnStatus
+from bot.llm.log import usage_object
 
 INJECTED_TOKENS = 30_000
 """Estimated tokens that injected history may take in one run."""
@@ -77,10 +76,11 @@ class ActiveTurn:
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
         self._began = True
         self.view_changes.turn = self
-        self._ledger.mark(
-            "turn_start", self.request.request_id, {"frame": self.view_changes.frame} | self._ledger.chosen
+        chosen = self._ledger.facts.chosen_model
+        self._ledger.add(
+            TurnStart(frame=self.view_changes.frame, chosen_model=chosen), self.request.request_id
         )
-        self._note(first)
+        self._add(first)
         for inbound, message in rest:
             self._join(inbound, message)
 
@@ -93,8 +93,8 @@ class ActiveTurn:
         self._sources = cut_off.sources
         self._entries = list(cut_off.entries)
         self._see()
-        for data in cut_off.loaded:
-            self._take_injection(data)
+        for injection in cut_off.loaded:
+            self._take_injection(injection)
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None:
             self.reply.resume(self.request.begun, cut_off, recorded)
@@ -116,9 +116,11 @@ class ActiveTurn:
         if self._cut_off is None:
             return None
         if self._entries[-1].message["role"] == "assistant":
-            facts = self._cut_off.facts
+            said = self._cut_off.facts
             content = list(self._entries[-1].message["content"])
-            return ModelReply(content, facts.get("stopReason"), cut=frozenset(facts.get("cut", ())))
+            if said is None:
+                return ModelReply(content, None)
+            return ModelReply(content, said.stop_reason, cut=frozenset(said.cut))
         last = silent_answer(self._recorded, self._cut_off.on_file)
         return ModelReply([], last.get("stopReason")) if last is not None else None
 
@@ -155,16 +157,24 @@ class ActiveTurn:
         content = blocks.redacted(reply.content, self._deps.redact)
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
-        facts: Json = (
-            {"stopReason": reply.stop_reason, "cut": sorted(reply.cut)} | spent(reply) | self._said()
-        )
         uuid: str | None = None
-        if continued:
-            piece = self._taken_back()
+        piece = self._taken_back() if continued else None
+        if piece is not None:
             content = joined(assistant_text.begun(piece.message), content) or piece.message["content"]
-            facts |= {"instead": piece.uuid, "continued": continued}
         if content:
-            uuid = self._note({"role": "assistant", "content": content}, facts)
+            uuid = self._note(
+                Said(
+                    role="assistant",
+                    message={"role": "assistant", "content": content},
+                    stop_reason=reply.stop_reason,
+                    cut=tuple(sorted(reply.cut)),
+                    usage=usage_object(reply.usage),
+                    cost_usd=reply.cost_usd,
+                    written=self._written(),
+                    instead=piece.uuid if piece is not None else None,
+                    continued=continued,
+                )
+            )
         else:
             self._ledger.silent(self.request.request_id, reply)
         self._partial = Partial()
@@ -173,12 +183,22 @@ class ActiveTurn:
 
     def continued(self) -> int:
         """Return how often the last answer of a resumed turn was continued."""
-        return int(self._cut_off.facts.get("continued", 0)) if self._cut_off is not None else 0
+        said = self._cut_off.facts if self._cut_off is not None else None
+        return said.continued if said is not None else 0
 
-    def unpause(self, facts: Json) -> None:
-        """Drop the calls of the provider's own tools from a paused answer, since they get no result; `facts` go with the rest."""
+    def unpause(self, stop_reason: str | None = None, continued: int = 0) -> None:
+        """Drop the calls of the provider's own tools from a paused answer, since they get no result."""
         if (rest := assistant_text.without_pause(self._entries[-1].message)) is not None:
-            self._note(rest, {"instead": self._taken_back().uuid} | facts)
+            instead = self._taken_back().uuid
+            self._note(
+                Said(
+                    role="assistant",
+                    message=rest,
+                    instead=instead,
+                    stop_reason=stop_reason,
+                    continued=continued,
+                )
+            )
 
     def last_words(self) -> str:
         """The text with which the turn ends: an answer that paused and went on is one answer."""
@@ -191,7 +211,8 @@ class ActiveTurn:
     def add_results(self, results: Sequence[Json]) -> None:
         """Append the results of all tool calls of the last reply, as one message."""
         self._must_run()
-        self._note({"role": "user", "content": list(results)}, self._said())
+        message: Message = {"role": "user", "content": list(results)}
+        self._note(Said(role="user", message=message, written=self._written()))
 
     async def instruct(self) -> None:
         """Append what the servers of the tools say that the last results have found, and the instructions for what tools
@@ -202,7 +223,7 @@ class ActiveTurn:
         found = await instructions(self.touched, self._deps, seen) if self.touched else None
         self._must_run()
         for message in filter(None, (said, found)):
-            self._note(message)
+            self._add(message)
 
     async def take_more(self) -> None:
         """Take up what the same person has sent meanwhile: part of this turn, answered with it."""
@@ -248,22 +269,21 @@ class ActiveTurn:
             return
         self._ended = True
         self.steps.failed(status)
-        self.unpause({})
+        self.unpause()
         if status == "stopped":
             self._keep_partial()
         elif self._entries and blocks.tool_uses(self._entries[-1].message):
-            self._note(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
+            self._add(blocks.interrupted_results(self._entries[-1].message, INTERRUPTED))
         for inbound in self._late:
             self._join(
                 inbound, prompt.user_message(self._joining(inbound), self._now(), fresh_nonce(self._deps))
             )
         self.view_changes.tally.turn(status, wrong)
-        facts: Json = {"status": status, "notice": notice} | ({"owed": self.owed} if self.owed else {})
-        facts[tally.KEY] = self.view_changes.tally.facts
+        ended = TurnEnd(status=status, notice=notice, owed=self.owed, totals=self.view_changes.tally.facts)
         if self._loaded and status != "withdrawn":
-            self.view_changes.apply("injection", ViewChange("turn_end", facts))
+            self.view_changes.apply("injection", ended)
         else:
-            self._ledger.mark("turn_end", self.request.request_id, facts)
+            self._ledger.add(ended, self.request.request_id)
         self.view_changes.turn = None
         if status != "withdrawn":
             turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
@@ -279,22 +299,22 @@ class ActiveTurn:
         begun = self.reply.begun if self.reply is not None else ""
         added, owed = assistant_text.last_of_stopped(self._entries, partial, begun)
         for message in added:
-            self._note(message)
+            self._add(message)
         if self.reply is not None and not self.reply.attempted and not self.reply.delivered:
             self.owed = owed
 
-    async def cut(self, dropped: list[str] | Literal["all"], reason: Reason) -> None:
-        """Declare an epoch in which the oldest part of the store goes (`"all"`: all of it)."""
-        self.view_changes.apply(reason, view_changes.dropped(dropped))
+    async def strip_thinking(self, reason: Reason) -> None:
+        """Declare an epoch in which all thinking goes."""
+        self.view_changes.apply(reason, Boundary())
         await self._ledger.flush()
 
-    def changed(self, change: ViewChange) -> None:
+    def changed(self, change: Boundary | Mask | Injection | TurnEnd) -> None:
         """Carry out what an epoch means for this turn (`bot.agent.view_changes.Running`)."""
-        if change.line == "turn_end":
+        if isinstance(change, TurnEnd):
             self._loaded = []
-        elif change.line == "injection":
-            self._take_injection(change.data)
-        self._entries = list(replay.behind(self._entries, change.line, change.data))
+        elif isinstance(change, Injection):
+            self._take_injection(change)
+        self._entries = list(replay.behind(self._entries, change))
         self._see()
 
     def shown(self) -> list[Message]:
@@ -347,21 +367,21 @@ class ActiveTurn:
             taken.insert(0, short)
         messages = prompt.loaded_messages(taken, fresh_nonce(self._deps))
         keys = [injected_key(line, self.request.chat_key) for line in lines[len(lines) - len(taken) :]]
-        record = {
-            "before": self._entries[0].uuid,
-            "messages": messages,
-            "ts": [line.ts for line in taken],
-            "keys": [list(key) for key in keys],
-        }
-        self.view_changes.apply("injection", view_changes.injected(record))
+        injection = Injection(
+            before=self._entries[0].uuid,
+            messages=tuple(messages),
+            ts=tuple(line.ts for line in taken),
+            keys=tuple(keys),
+        )
+        self.view_changes.apply("injection", injection)
         await self._ledger.flush()
         return taken
 
-    def _take_injection(self, data: Json) -> None:
+    def _take_injection(self, injection: Injection) -> None:
         """Carry out a line of an injection: older turns appear, or only the newest of them stay."""
-        self._loaded = replay.loaded(self._loaded, data)
-        self._injected_count += len(data.get("messages", ()))
-        self._injected_keys |= {(int(ts), *rest) for ts, *rest in data.get("keys", ())}
+        self._loaded = replay.loaded(self._loaded, injection)
+        self._injected_count += len(injection.messages)
+        self._injected_keys.update(injection.keys)
 
     # ------------------------------------------------------------ inside
 
@@ -377,12 +397,13 @@ class ActiveTurn:
     def _join(self, inbound: Inbound, message: Message) -> None:
         self._deps.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
         self._sources += (inbound.request_id,)
-        self._note(message, {"sources": [inbound.request_id]} | self._said())
+        said = Said(role="user", message=message, sources=(inbound.request_id,), written=self._written())
+        self._note(said)
         if self.reply is not None:
             self.reply.settled = False
 
-    def _said(self) -> Json:
-        return self.reply.noted() if self.reply is not None else {}
+    def _written(self) -> tuple[str, ...]:
+        return self.reply.noted() if self.reply is not None else ()
 
     def _joining(self, inbound: Inbound) -> TurnRequest:
         return TurnRequest(inbound.request_id, self.request.chat_key, inbound, files=self.request.files)
@@ -400,10 +421,13 @@ class ActiveTurn:
         self._ledger.rewind(self._entries[-1].uuid)
         return piece
 
-    def _note(self, message: Message, data: Json | None = None) -> str:
-        uuid = self._ledger.message(self.request.request_id, message, data)
-        self._entries.append(Entry(uuid, message))
-        self.view.append(message)
+    def _add(self, message: Message) -> None:
+        self._note(Said(role="assistant" if message["role"] == "assistant" else "user", message=message))
+
+    def _note(self, said: Said) -> str:
+        uuid = self._ledger.add(said, self.request.request_id)
+        self._entries.append(Entry(uuid, said.message))
+        self.view.append(said.message)
         return uuid
 
 

@@ -82,13 +82,13 @@ class ContinuationPolicy:
         self.paused = self.pauses + self.continued + self.cuts <= MAX_AGAIN
         return self.paused
 
-    def unpaused(self) -> Json:
-        """The provider does not take its own words back: it is asked to go on with them. What is told of the answer then."""
+    def unpaused(self) -> int:
+        """The provider does not take its own words back: it is asked to go on with them. Returns how often it was."""
         self.paused = False
         self.continued += 1
         self.tail = (_said(GO_ON),)
         self._log("in a pause that cannot be gone on with; it goes on", number=self.continued)
-        return {"stopReason": "pause_turn", "continued": self.continued}
+        return self.continued
 
     def continue_text(self, *, spoke: bool) -> bool:
         """The text of an answer reached the limit. False where it has gone on often enough. `spoke`: the last piece

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.agent import ledger, tally, view_changes
 from bot.agent.deps import AgentDeps
 from bot.agent.upkeep import Upkeep
-from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.agent.view_changes import ViewChanges
 from bot.context import checkpoint, replay
-from bot.history.transcript import Loaded, TranscriptLine
+from bot.contracts.transcript import Boundary, TranscriptLine
+from bot.history.reading import Loaded
 
 
 async def filled(declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> Sequence[TranscriptLine]:
@@ -21,7 +21,7 @@ async def filled(declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> Sequ
     loaded = await declared.ledger.load(most=most)
     base = None
     if loaded.base is not None:
-        base = checkpoint.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
+        base = checkpoint.rebuilt(loaded.base, loaded.messages)
         if base is None:
             loaded = await declared.ledger.load(whole=True)
     mended = replay.replay(declared.store, loaded.lines, base)
@@ -38,7 +38,7 @@ async def _changed(
 ) -> Sequence[TranscriptLine]:
     """Write down what the store has become other than the lines tell; the lines with that."""
     if mended:
-        declared.apply("repair", view_changes.dropped([]))
+        declared.apply("repair", Boundary())
         return (await declared.ledger.load(whole=loaded.base is None)).lines
     if loaded.short:
         declared.within_cap(_rest_gone)
@@ -46,18 +46,18 @@ async def _changed(
     return loaded.lines
 
 
-def _rest_gone(over: Sequence[str]) -> ViewChange:
+def _rest_gone(over: Sequence[str]) -> Boundary:
     """These go, and all that stands before them."""
-    return ViewChange("boundary", view_changes.dropped(over).data | {replay.RESTORED: True})
+    return Boundary(dropped=tuple(over), restored=True)
 
 
 def _take_up(declared: ViewChanges, deps: AgentDeps) -> None:
     """What the lines tell of the chat as a whole."""
     facts = declared.ledger.facts
-    declared.tally.load(facts.get(tally.KEY))
-    declared.frame = facts.get(ledger.FRAME)
-    deps.choice.name = facts.get(ledger.CHOSEN)
-    if (answered := facts.get(ledger.ANSWERED)) is not None:
+    declared.tally.load(facts.totals)
+    declared.frame = facts.frame
+    deps.choice.name = facts.chosen_model or None
+    if facts.answered_at is not None:
         # It was asked before it answered.
-        ago = max(0.0, deps.clock.now() - answered / 1000)
+        ago = max(0.0, deps.clock.now() - facts.answered_at / 1000)
         declared.asked_at = deps.clock.monotonic() - ago

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot import errors
-from bot.agent import request_log, tally
+from bot.agent import request_log
 from bot.agent.request_log import RequestPrefix
-from bot.context import checkpoint
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply
-from bot.history.transcript import LineType, Loaded, Point, Transcript, TranscriptLine
+from bot.contracts.transcript import (
+    Boundary,
+    Event,
+    LastingFacts,
+    Meta,
+    Said,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+    newer,
+)
+from bot.history.reading import Loaded
+from bot.history.sessions import Point
+from bot.history.transcript import Transcript
 
 BACKLOG_LIMIT = 1_000  # lines kept in memory while the disk refuses them
-FRAME = "frame"
-ANSWERED = "answeredAt"
-CHOSEN = "chosenModel"
-LASTING = (tally.KEY, FRAME, CHOSEN)
 
 
 @dataclass(slots=True)
@@ -31,33 +39,31 @@ class ParentChain:
     """The message that the next one follows."""
     turn: str | None = None
     """The line that began the turn which has not ended."""
-    facts: Json = field(default_factory=dict)
-    """Facts that outlive every boundary: the newest totals, the request prefix, the time of the model's last answer
-    (ms), the model that was chosen for the chat. A boundary repeats them, so that no reader looks before it.
-    """
+    facts: LastingFacts = field(default_factory=LastingFacts)
+    """A boundary repeats them, so that no reader looks before it."""
     _before: str | None = None
     _own: set[str] = field(default_factory=set)  # messages of this turn since the last boundary
 
     def follow(self, line: TranscriptLine) -> None:
         """One line more."""
-        data = line.data or {}
-        kept = data.get(checkpoint.KEY)
-        if line.type == "boundary" and isinstance(kept, dict):
-            self.facts = {key: kept[key] for key in (*LASTING, ANSWERED) if key in kept}
-        self.facts |= {key: data[key] for key in LASTING if key in data}
-        if line.type in {"user", "assistant"}:
+        event = line.event
+        if isinstance(event, Boundary) and event.kept is not None:
+            self.facts = newer(LastingFacts(), event.kept)
+        if isinstance(event, LastingFacts):
+            self.facts = newer(self.facts, event)
+        if isinstance(event, Said):
             self.tip = line.uuid
             self._own.add(line.uuid)
-            if line.type == "assistant":
-                self.facts[ANSWERED] = line.ts
-        elif line.type == "turn_start":
+            if event.role == "assistant":
+                self.facts = replace(self.facts, answered_at=line.ts)
+        elif isinstance(event, TurnStart):
             self.close()
             self.turn, self._before, self._own = line.uuid, self.tip, set()
-        elif line.type == "turn_end":
-            if data.get("status") == "withdrawn":
+        elif isinstance(event, TurnEnd):
+            if event.status == "withdrawn":
                 self.close()
             self.turn = None
-        elif line.type == "boundary":
+        elif isinstance(event, Boundary):
             self.tip = self._before = None
             self._own = set()
 
@@ -102,14 +108,14 @@ class Ledger:
         return bool(self._owed)
 
     @property
-    def facts(self) -> Json:
-        """Facts of the chat as a whole, from the newest lines (`ParentChain.facts`)."""
+    def facts(self) -> LastingFacts:
+        """Facts of the chat as a whole, from the newest lines."""
         return self._trail.facts
 
     @property
-    def chosen(self) -> Json:
-        """The model that was chosen for the chat, as lines tell it; {} where none ever was."""
-        return {CHOSEN: self.facts[CHOSEN]} if CHOSEN in self.facts else {}
+    def running(self) -> str | None:
+        """The uuid of the line that began the turn which has not ended."""
+        return self._trail.turn
 
     async def load(self, *, whole: bool = False, most: int | None = None) -> Loaded:
         """Load the effective part of the current session (`Transcript.read`), or all of it; the chain goes on from the last
@@ -131,7 +137,7 @@ class Ledger:
         self._trail.close()
         return loaded
 
-    async def ended(self, request_id: str) -> Json | None:
+    async def ended(self, request_id: str) -> TurnEnd | None:
         """Return the end of a turn that is older than the loaded lines; None if it did not end, or if no older line was left out."""
         if self._begins is None or request_id > self._begins:
             return None
@@ -142,8 +148,10 @@ class Ledger:
         then.
         """
         await self._settled()
-        chosen = self.chosen
-        first = self._line("meta", None, data={"reason": "new"} | chosen) if chosen else None
+        chosen = LastingFacts(chosen_model=self.facts.chosen_model)
+        first = None
+        if chosen.chosen_model is not None:
+            first = self._line(Meta(reason="new", chosen_model=chosen.chosen_model), None)
         await self._transcript.new_session(self._chat_key, first)
         self._trail, self._begins, self._told, self.last = ParentChain(facts=chosen), None, set(), None
 
@@ -152,42 +160,37 @@ class Ledger:
         nothing was chosen then.
         """
         await self._settled()
-        line = self._line("meta", None, data={"reason": "model", CHOSEN: model})
+        line = self._line(Meta(reason="model", chosen_model=model or ""), None)
         await self._transcript.append(self._chat_key, [line])
         self._trail.follow(line)
         self.last = line.uuid
 
-    async def resume(self, session: str, data: Json) -> None:
+    async def resume(self, session: str, event: Meta) -> None:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
         `errors.StorageError`; nothing has changed then.
         """
         await self._settled()
-        await self._transcript.resume(self._chat_key, session, self._line("meta", None, data=data))
+        await self._transcript.resume(self._chat_key, session, self._line(event, None))
 
-    async def fork(self, point: Point, data: Json) -> str:
+    async def fork(self, point: Point, event: Meta) -> str:
         """The same for a new session, a copy of the current one up to a point; returns its id."""
         await self._settled()
-        return await self._transcript.fork(self._chat_key, point, self._line("meta", None, data=data))
+        return await self._transcript.fork(self._chat_key, point, self._line(event, None))
 
     async def _settled(self) -> None:
         if not await self.flush():
             raise errors.StorageError("the transcript cannot be written")
 
-    def message(self, request_id: str, message: Message, data: Json | None = None) -> str:
-        """Add a message, with facts about it; returns its uuid."""
-        kind: LineType = "assistant" if message["role"] == "assistant" else "user"
-        return self._add(kind, request_id, message=message, data=data)
-
-    def mark(self, kind: LineType, request_id: str | None, data: Json | None = None) -> None:
-        """Add a line that is no message: never a parent. A boundary breaks the parent chain, and a turn that was
-        withdrawn is a dead branch.
+    def add(self, event: Event, request_id: str | None = None) -> str:
+        """Add an event; returns the uuid of its line. Messages alone are parents; a boundary breaks the chain of them, and a
+        turn that was withdrawn is a dead branch.
         """
-        self._add(kind, request_id, data=data)
-
-    def boundary(self, request_id: str | None, data: Json, kept: Json) -> None:
-        """Add a boundary that says what it leaves (`bot.context.checkpoint`)."""
-        kept = kept | {"since": self._trail.turn} | self._trail.facts
-        self._add("boundary", request_id, data=data | {checkpoint.KEY: kept})
+        line = self._line(event, request_id)
+        self._trail.follow(line)
+        self.last = line.uuid
+        self._owed.append(line)
+        self._begin_writing()
+        return line.uuid
 
     def rewind(self, parent: str) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""
@@ -198,17 +201,15 @@ class Ledger:
         fresh = {name: part for name, part in frame.own.items() if name not in self._told}
         self._told |= fresh.keys()
         self._shared |= frame.shared
-        self._later(request_id, {request_log.KEY: told} | ({request_log.PARTS: fresh} if fresh else {}))
+        self._later(request_id, Meta(asked=told, parts=fresh or None))
 
     def silent(self, request_id: str, reply: ModelReply) -> None:
         """Add what is to be known of an answer that is no message."""
-        self._later(
-            request_id, {request_log.ANSWERED: {"stopReason": reply.stop_reason} | request_log.spent(reply)}
-        )
+        self._later(request_id, Meta(answered={"stopReason": reply.stop_reason} | request_log.spent(reply)))
 
-    def _later(self, request_id: str, data: Json) -> None:
+    def _later(self, request_id: str, event: Meta) -> None:
         # It goes to the disk with the next line: a call that a crash cuts off is made, and told, once more.
-        line = self._line("meta", request_id, data=data)
+        line = self._line(event, request_id)
         self.last = line.uuid
         self._owed.append(line)
 
@@ -254,36 +255,12 @@ class Ledger:
         else:
             self._shared = {name: part for name, part in self._shared.items() if name not in parts}
 
-    def _add(
-        self,
-        kind: LineType,
-        request_id: str | None,
-        *,
-        message: Message | None = None,
-        data: Json | None = None,
-    ) -> str:
-        line = self._line(kind, request_id, message=message, data=data)
-        self._trail.follow(line)
-        self.last = line.uuid
-        self._owed.append(line)
-        self._begin_writing()
-        return line.uuid
-
-    def _line(
-        self,
-        kind: LineType,
-        request_id: str | None,
-        *,
-        message: Message | None = None,
-        data: Json | None = None,
-    ) -> TranscriptLine:
+    def _line(self, event: Event, request_id: str | None) -> TranscriptLine:
         return TranscriptLine(
             uuid=self._ids.ulid(),
-            parent_uuid=None if kind in {"boundary", "meta"} else self._trail.tip,
-            type=kind,
+            parent_uuid=None if isinstance(event, Boundary | Meta) else self._trail.tip,
             ts=int(self._clock.now() * 1000),
             chat_key=self._chat_key,
             request_id=request_id,
-            message=message,
-            data=data,
+            event=event,
         )

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot import errors
-from bot.agent import request_log
 from bot.context import blocks, deletions, repair, replay, view
 from bot.context.deletions import Deletions
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.contracts.transcript import (
+    SAME,
+    Boundary,
+    Injection,
+    Mask,
+    Meta,
+    Said,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+)
 from bot.history import frames
-from bot.history.transcript import TranscriptLine
 from bot.llm import body
 
 Part = Callable[[str], Any]
@@ -114,8 +123,8 @@ def own_parts(lines: Iterable[TranscriptLine]) -> Json:
     """The parts of prompts that a session itself has, by digest."""
     known: Json = {}
     for line in lines:
-        if line.type == "meta":
-            known |= (line.data or {}).get(request_log.PARTS, {})
+        if isinstance(line.event, Meta):
+            known |= line.event.parts or {}
     return known
 
 
@@ -145,19 +154,19 @@ class _Turn:
         """
         known = replay.said(lines)
         for line in lines[start:]:
-            data, own = line.data or {}, line.request_id == self._told.request_id
-            if line.type == "turn_start":
+            event, own = line.event, line.request_id == self._told.request_id
+            if isinstance(event, TurnStart):
                 return False
-            if line.type in replay.CHANGES:
-                replay.carry_out(self._store, line, known)
+            if isinstance(event, Boundary | Mask):
+                replay.carry_out(self._store, line, event, known)
                 self._told.take(line)
-            elif own and line.type == "turn_end":
-                self._found.status = str(data.get("status"))
+            elif own and isinstance(event, TurnEnd):
+                self._found.status = event.status
                 return False
-            elif own and line.type == "meta":
-                self._meta(data)
+            elif own and isinstance(event, Meta):
+                self._meta(event)
             elif own:
-                self._take(line, data)
+                self._take(line)
             if line.uuid == until:
                 return True
         return False
@@ -167,30 +176,30 @@ class _Turn:
         current = [blocks.masked(entry.message, self._store.masked) for entry in self._told.entries]
         return list(self._store.view()), [message for _, message in self._loaded], current
 
-    def _meta(self, data: Json) -> None:
-        if isinstance(record := data.get(request_log.KEY), dict):
-            self._call = made(record, self._part, *self.shown())
+    def _meta(self, event: Meta) -> None:
+        if event.asked is not None:
+            self._call = made(event.asked, self._part, *self.shown())
             self._found.calls.append(self._call)
-        elif self._call is not None and request_log.ANSWERED in data:
-            self._call.facts = data[request_log.ANSWERED]
+        elif self._call is not None and event.answered is not None:
+            self._call.facts = event.answered
 
-    def _take(self, line: TranscriptLine, data: Json) -> None:
+    def _take(self, line: TranscriptLine) -> None:
         self._told.take(line)
-        call, message = self._call, line.message
-        if line.type == "injection":
-            self._loaded = replay.loaded(self._loaded, data)
+        call, event = self._call, line.event
+        if isinstance(event, Injection):
+            self._loaded = replay.loaded(self._loaded, event)
             if call is not None:
-                call.injected += data.get("messages", ())
-        elif message is None:
+                call.injected += event.messages
+        elif call is None or not isinstance(event, Said):
             return
-        elif line.type == "assistant":
-            if call is not None and call.facts is None and "stopReason" in data:
-                call.answer, call.facts = message, data
-        elif blocks.is_results(message):
-            if call is not None:
-                call.results += message["content"]
-        elif call is not None:
-            self._found.joined.append(message)
+        elif event.role == "assistant":
+            if call.facts is None and event.usage is not None:
+                spent = {"usage": event.usage, "costUsd": event.cost_usd}
+                call.answer, call.facts = event.message, {"stopReason": event.stop_reason} | spent
+        elif blocks.is_results(event.message):
+            call.results += event.message["content"]
+        else:
+            self._found.joined.append(event.message)
 
 
 def made(
@@ -237,7 +246,7 @@ class _Hidden:
     """The lines of a session without what was removed at somebody's wish, whenever that was."""
 
     def __init__(self, lines: Sequence[TranscriptLine], gone: Deletions) -> None:
-        told = [line for line in lines if line.type != "boundary"]
+        told = [line for line in lines if not isinstance(line.event, Boundary)]
         found, self._since = deletions.ids_to_redact(told, gone)
         self._gone = gone
         self._uuids = set(found)
@@ -245,24 +254,27 @@ class _Hidden:
         ids, since = deletions.quoted(told, gone)
         self._since = min(filter(None, (self._since, since)), default=0)
         for line in lines:
-            data = line.data or {}
-            if data.get("blank") or data.get("unquoted"):
-                self._uuids |= set(data.get("blank", ()))
+            event = line.event
+            if isinstance(event, Boundary) and (event.blank or event.unquoted):
+                self._uuids.update(event.blank)
                 self._until = line.uuid
         self.any = bool(self._uuids or ids)
 
     def line(self, line: TranscriptLine) -> TranscriptLine:
         """The line as it may be read."""
-        data = line.data or {}
-        if line.uuid in self._uuids and line.message is not None:
-            return line.model_copy(update={"message": deletions.without(line.message)})
-        if line.message is not None:
-            return line.model_copy(update={"message": deletions.unquoted(line.message, self._gone.ids)})
-        if line.type == "injection" and (shown := deletions.loaded(data, self._gone)) is not data:
+        event = line.event
+        if isinstance(event, Said):
+            if line.uuid in self._uuids:
+                message = deletions.without(event.message)
+            else:
+                message = deletions.unquoted(event.message, self._gone.ids)
+            return replace(line, event=replace(event, message=message))
+        if isinstance(event, Injection) and (shown := deletions.loaded(event, self._gone)) is not event:
             self.any = True
-            return line.model_copy(update={"data": shown})
+            return replace(line, event=shown)
         # A summary of what was said may tell of it until the removal was carried out.
-        told = line.type == "boundary" and data.get("head") and line.uuid < self._until
-        if told and self._since and line.ts >= self._since:
-            return line.model_copy(update={"data": data | {"head": deletions.redacted(data["head"])}})
-        return line
+        if not isinstance(event, Boundary) or line.uuid >= self._until or not self._since:
+            return line
+        if event.head is SAME or event.head is None or line.ts < self._since:
+            return line
+        return replace(line, event=replace(event, head=deletions.redacted(event.head)))

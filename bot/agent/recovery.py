@@ -14,12 +14,12 @@ from bot.agent.active import ActiveTurn
 from bot.agent.continuing import ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.request_log import record
-from bot.agent.view_changes import ViewChange
 from bot.context import blocks, estimate, repair, view
 from bot.context.memory import condensed
 from bot.context.validate import loose_thinking
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
+from bot.contracts.transcript import Boundary, Injection, Mask
 
 MAX_TRIES = 3
 """Attempts to make the prompt smaller before the turn gives up."""
@@ -88,7 +88,7 @@ async def ask(
         ):
             tries.unbound = True
             deps.log.write("repair", "thinking came loose and is left out", level="error", cause=loose)
-            await turn.cut([], "thinking")
+            await turn.strip_thinking("thinking")
             continue
         try:
             return await _answer(turn, _sound(request, continuation), continuation)
@@ -114,14 +114,14 @@ async def _without_what_is_bound(
     """Leave out what only the provider that made it takes, and only where it made it; False where nothing of that is left."""
     if isinstance(error, errors.ThinkingUnbound) and not tries.unbound:
         tries.unbound = True
-        await turn.cut([], "thinking")
+        await turn.strip_thinking("thinking")
         return True
     if condensed(turn.store.head):
         turn.view_changes.apply("summary_refused", view_changes.in_words(turn.store.head))
         return True
     if continuation.paused and isinstance(error, errors.RequestInvalid):
         # It takes a paused answer only as it came, and only while it remembers it.
-        turn.unpause(continuation.unpaused())
+        turn.unpause("pause_turn", continuation.unpaused())
         return True
     return False
 
@@ -212,7 +212,7 @@ def _shrink(
     if half is None and not tries.halvings:
         raise TurnTooLarge from error
     if half is None or tries.smaller > MAX_TRIES:
-        turn.view_changes.apply("overflow", view_changes.dropped("all"))
+        turn.view_changes.apply("overflow", Boundary(dropped="all"))
         raise HistoryCleared from error
     tries.halvings += 1
     turn.view_changes.apply("overflow", half)
@@ -235,10 +235,10 @@ def _lightened(turn: ActiveTurn, *, last: bool) -> bool:
     """
     injected, longest = len(turn.injected), blocks.longest_result(turn.view)
     if injected:
-        turn.view_changes.apply("overflow", view_changes.injected({"kept": 0 if last else injected // 2}))
+        turn.view_changes.apply("overflow", Injection(kept=0 if last else injected // 2))
     if longest > SHORT_RESULT and (last or not injected):
         limit = SHORT_RESULT if last else max(SHORT_RESULT, longest // 4)
-        turn.view_changes.apply("overflow", view_changes.masked(blocks.shortened_results(turn.view, limit)))
+        turn.view_changes.apply("overflow", Mask(results=blocks.shortened_results(turn.view, limit)))
     return bool(injected) or longest > SHORT_RESULT
 
 
@@ -251,11 +251,11 @@ def make_room(turn: ActiveTurn) -> bool:
     return True
 
 
-def _oldest_half(turn: ActiveTurn) -> ViewChange | None:
+def _oldest_half(turn: ActiveTurn) -> Boundary | None:
     """The oldest half of the history, or what stands for the part that went before; None where there is neither."""
     if dropped := turn.store.oldest_half():
-        return view_changes.dropped(dropped)
-    return view_changes.compacted([], None) if turn.store.head is not None else None
+        return Boundary(dropped=tuple(dropped))
+    return Boundary(head=None) if turn.store.head is not None else None
 
 
 def _current_turn_too_large(

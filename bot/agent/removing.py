@@ -9,11 +9,12 @@ from bot import errors
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.upkeep import Upkeep
-from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import SAME, Boundary, Injection, Same
 
 
 class Removing:
@@ -51,7 +52,7 @@ class Removing:
             )
             return False
 
-    async def loaded(self, loaded: Sequence[Json]) -> list[Json]:
+    async def loaded(self, loaded: Sequence[Injection]) -> list[Injection]:
         """Older messages that a turn had loaded before a crash, without those that were removed meanwhile; without any
         where nobody can say which were.
         """
@@ -61,7 +62,7 @@ class Removing:
             )
         except errors.StorageError:
             return []
-        return [reading.loaded(data, gone) for data in loaded] if gone is not None else []
+        return [reading.loaded(one, gone) for one in loaded] if gone is not None else []
 
     async def _take_back(self, wanted: reading.Deletions) -> bool:
         await self._upkeep.take_back(wanted.turns)
@@ -74,11 +75,11 @@ class Removing:
         uuids, since = reading.ids_to_redact(lines, wanted)
         ids, quoted_since = reading.quoted(lines, wanted)
         if uuids or ids:
-            data: Json = {"dropped": [], "blank": uuids} | ({"unquoted": ids} if ids else {})
+            head: Message | Same | None = SAME
             since = min(filter(None, (since, quoted_since)), default=0)
             if self._view_changes.store.head is not None and reading.summed_up(lines, since):
-                data["head"] = self._head()
-            self._view_changes.apply("deletion", ViewChange("boundary", data))
+                head = self._head()
+            self._view_changes.apply("deletion", Boundary(blank=tuple(uuids), unquoted=tuple(ids), head=head))
             await self._written()
         # Once more: what was written in between may have seen it.
         await self._upkeep.take_back(wanted.turns, redacted=True)

@@ -45,13 +45,14 @@ class TrackedReply:
         """That of a turn; None where no chat waits for one."""
         return cls(request.reply, ledger, request.written) if request.reply is not None else None
 
-    def noted(self) -> Json:
-        """Return the facts for the transcript about messages sent since the last call."""
+    def noted(self) -> tuple[str, ...]:
+        """Return the ids in the outbox of what was sent since the last call, for the transcript."""
         return self._since(self._noted)
 
     def told(self) -> Json:
         """The same for the steps in the journal."""
-        return self._since(self._told)
+        sent = self._since(self._told)
+        return {WRITTEN: list(sent)} if sent else {}
 
     def resume(self, begun: Sequence[PriorReply], cut_off: CutOff, recorded: Sequence[StepRecord]) -> None:
         """After a crash, with what the outbox, the transcript and the journal have of the turn."""
@@ -66,10 +67,10 @@ class TrackedReply:
         since = [one for one in begun if one.id not in cut_off.before]
         self.settled = bool(since) and since[-1].id in known and not since[-1].failed
 
-    def _since(self, known: set[str]) -> Json:
-        new = [one for one in (*self._before, *self._written()) if one not in known]
+    def _since(self, known: set[str]) -> tuple[str, ...]:
+        new = tuple(one for one in (*self._before, *self._written()) if one not in known)
         known.update(new)
-        return {WRITTEN: new} if new else {}
+        return new
 
     async def send(self, words: str) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a

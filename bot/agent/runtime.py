@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from bot import errors
-from bot.agent import filling, showing, undoing, view_changes
+from bot.agent import filling, showing, undoing
 from bot.agent.active import ActiveTurn
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
@@ -20,12 +20,12 @@ from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, prompt, replay
 from bot.context.assembly import Frozen
-from bot.context.replay import TurnStatus
 from bot.context.store import AgentContextStore
 from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
 from bot.contracts.archive import ArchiveLine, HistoryQuery
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import Boundary, Said, TurnEnd, TurnStart, TurnStatus
 from bot.llm import prices
 from bot.telemetry.context import turn_scope
 
@@ -57,7 +57,7 @@ class AgentRuntime:
         self._frozen: Frozen | None = None
         self._filled = False
         self._cut_off: replay.CutOff | None = None
-        self._ended: dict[str, Json] = {}
+        self._ended: dict[str, TurnEnd] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._stopping = False
         self._ending = False
@@ -117,7 +117,7 @@ class AgentRuntime:
         await self._ledger.new_session()
         count = len(self.store)
         self.view_changes.tally.wrong = []
-        self.view_changes.apply("new", view_changes.dropped("all"))
+        self.view_changes.apply("new", Boundary(dropped="all"))
         await self._ledger.flush()
         self._frozen = None
         self._filled = True
@@ -285,10 +285,11 @@ class AgentRuntime:
         scratch = AgentContextStore(self._deps.max_messages)
         replay.from_archive(scratch, page.lines, self._deps.max_messages, fresh_nonce(self._deps))
         for turn in scratch.turns:
-            self._ledger.mark("turn_start", turn.request_id, {"from": "archive"})
+            self._ledger.add(TurnStart(from_="archive"), turn.request_id)
             for entry in turn.entries:
-                self._ledger.message(turn.request_id, entry.message, {"sources": [entry.uuid]})
-            self._ledger.mark("turn_end", turn.request_id, {"status": "done"})
+                role, message = entry.message["role"], entry.message
+                self._ledger.add(Said(role=role, message=message, sources=(entry.uuid,)), turn.request_id)
+            self._ledger.add(TurnEnd(status="done"), turn.request_id)
         # All at once: a crash leaves the whole of it or nothing.
         await self._ledger.flush()
 
@@ -388,15 +389,13 @@ class AgentRuntime:
             await self._within(LAST_WORDS_SECONDS, asyncio.create_task(self._say(turn.reply, turn.owed)))
         return TurnOutcome("stopped", delivered=turn.reply.delivered if turn.reply is not None else 0)
 
-    async def _ended_before(self, request: TurnRequest, end: Json) -> TurnOutcome:
+    async def _ended_before(self, request: TurnRequest, end: TurnEnd) -> TurnOutcome:
         """A turn that a crash kept from telling that it had ended: what it still owed is said."""
         delivered = sum(not one.failed for one in request.begun)
-        if request.reply is not None and not delivered and (owed := end.get("owed")):
-            delivered = await self._say(request.reply, owed)
-        status = end.get("status", "done")
-        return TurnOutcome(
-            "failed" if status == "withdrawn" else status, delivered=delivered, notice=end.get("notice")
-        )
+        if request.reply is not None and not delivered and end.owed:
+            delivered = await self._say(request.reply, end.owed)
+        status = "failed" if end.status == "withdrawn" else end.status
+        return TurnOutcome(status, delivered=delivered, notice=end.notice)
 
     async def _say(self, reply: Reply, words: str) -> int:
         """Deliver the last words of a turn that is closed; how many messages that made."""

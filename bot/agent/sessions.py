@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 from bot.agent import showing
 from bot.agent.deps import AgentDeps
-from bot.agent.ledger import CHOSEN
 from bot.agent.runtime import AgentRuntime
-from bot.agent.tally import KEY
 from bot.context import deletions
 from bot.contracts.base import Json
-from bot.history.transcript import TranscriptLine
+from bot.contracts.transcript import Meta, Said, TranscriptLine
 
 LISTED = 10
 SHORTEST = 4
@@ -59,8 +57,7 @@ class Sessions:
         if found[0] == current:
             return {"how": "here"}
         await self._leave()
-        data = {"reason": "resume", "from": {"session": current}} | self._totals()
-        await self._runtime.view_changes.ledger.resume(found[0], data)
+        await self._runtime.view_changes.ledger.resume(found[0], self._begun("resume", {"session": current}))
         return self._done("an earlier session goes on", found[0], current, known)
 
     async def fork(self, request_id: str | None, back: int) -> Json:
@@ -77,9 +74,7 @@ class Sessions:
         current = await self._transcript.current(self._chat_key)
         await self._leave()
         origin = {"session": current, "requestId": min(points[at].sources)}
-        session = await self._runtime.view_changes.ledger.fork(
-            points[at], {"reason": "fork", "from": origin} | self._totals()
-        )
+        session = await self._runtime.view_changes.ledger.fork(points[at], self._begun("fork", origin))
         return self._done("a fork of the session begins", session, current, known) | {
             "left": len(points) - 1 - at
         }
@@ -88,13 +83,14 @@ class Sessions:
         """What is remembered is about the session that is left. Raises `errors.StorageError`."""
         await self._runtime.upkeep.forget()
 
-    def _totals(self) -> Json:
+    def _begun(self, reason: str, origin: Json) -> Meta:
         """What the chat has come to, and which model was chosen for it, is told in the session that goes on: it is the
         chat's, not a session's.
         """
         tally = self._runtime.view_changes.tally
         tally.epoch()
-        return {KEY: tally.facts, CHOSEN: self._runtime.chosen}
+        chosen = self._runtime.chosen or ""
+        return Meta(reason=reason, from_=origin, totals=tally.facts, chosen_model=chosen)
 
     def _done(self, what: str, session: str, left: str | None, known: Sequence[str]) -> Json:
         names = [*known, session]
@@ -103,12 +99,11 @@ class Sessions:
 
     def _words(self, first: TranscriptLine | None, gone: deletions.Deletions) -> str:
         """The beginning of what the person said first, unless it was removed."""
-        if first is None or first.message is None:
+        if first is None or not isinstance(first.event, Said):
             return ""
-        sources = [first.request_id or "", *(first.data or {}).get("sources", ())]
-        if gone.names("user", sources):
+        if gone.names("user", [first.request_id or "", *first.event.sources]):
             return deletions.REMOVED
-        return self._deps.redact(showing.said(first.message))
+        return self._deps.redact(showing.said(first.event.message))
 
 
 def short(session: str, known: Sequence[str]) -> str:

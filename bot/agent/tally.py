@@ -13,8 +13,6 @@ from bot.contracts.base import Json
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import Usage
 
-KEY = "totals"
-"""Its place in the data of a transcript's line."""
 _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 _COUNTS = ("turns", "epochs", "calls", "unpriced", *_TOKENS)
 

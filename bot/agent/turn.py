@@ -14,7 +14,7 @@ from bot.agent.continuing import LENGTH, ContinuationPolicy
 from bot.agent.deps import AgentDeps
 from bot.agent.reply import TrackedReply
 from bot.agent.subagents.tasks import Tasks
-from bot.agent.view_changes import ViewChange
+from bot.agent.view_changes import Tail
 from bot.context import blocks
 from bot.contracts.agent import TurnOutcome
 from bot.contracts.base import Json, Message
@@ -68,7 +68,7 @@ async def _steps(
                 return await _say_what_came(turn, continuation, error)
             calls = turn.add_reply(reply, continuation.continued)
             if continuation.tail:
-                turn.view_changes.apply("continuation", ViewChange("tail", {}))
+                turn.view_changes.apply("continuation", Tail())
             outcome = await _act(turn, reply, calls, continuation, tasks)
             if outcome is not None:
                 return outcome
@@ -134,7 +134,7 @@ def _from_where_it_is(turn: ActiveTurn, reply: ModelReply, continuation: Continu
     """
     if not continuation.continue_text(spoke=bool(blocks.plain_text(reply.content).strip())):
         return False
-    turn.unpause({"stopReason": reply.stop_reason, "continued": continuation.continued})
+    turn.unpause(reply.stop_reason, continuation.continued)
     return True
 
 

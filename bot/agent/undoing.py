@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from bot.agent import view_changes
+from dataclasses import replace
+
 from bot.agent.deps import AgentDeps
-from bot.agent.view_changes import ViewChange, ViewChanges
-from bot.context import replay, undo
+from bot.agent.view_changes import ViewChanges
+from bot.context import undo
 from bot.context.checkpoint import Checkpoint
 from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import Boundary
 
 
 async def take_back(chat_key: ChatKey, declared: ViewChanges, deps: AgentDeps) -> None:
     """Declare that the last turn goes. Raises `errors.StorageError`; nothing has changed then."""
     store, turn = declared.store, declared.store.turns[-1]
-    change = view_changes.dropped([entry.uuid for entry in turn.entries])
+    change = Boundary(dropped=tuple(entry.uuid for entry in turn.entries))
     if store.head is not None and await declared.ledger.flush():
         lines = await deps.transcript.load(chat_key)
         before = undo.before(turn, lines, deps.max_messages)
         if before is not None and turn in store.turns[-1:]:
             Checkpoint("", tuple(before.turns), before.head, before.masked).restore(store)
-            change = ViewChange("boundary", change.data | {"head": before.head, replay.RESTORED: True})
+            change = replace(change, head=before.head, restored=True)
     declared.apply("undo", change)

@@ -18,12 +18,13 @@ from bot.agent.deps import AgentDeps
 from bot.agent.forks import Prefix
 from bot.agent.incoming import fresh_nonce
 from bot.agent.recollection import Recollection
-from bot.agent.view_changes import Reason, ViewChange, ViewChanges
+from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, compaction, estimate, memory
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Usage
+from bot.contracts.transcript import Boundary
 from bot.history.memories import SavedMemory
 from bot.telemetry.context import turn_scope
 
@@ -202,12 +203,12 @@ class Upkeep:
         if due and self._view_changes.tokens() > policy.idle_above:
             self._begin_compacting("idle")
 
-    def cut(self, over: Sequence[str]) -> ViewChange:
+    def cut(self, over: Sequence[str]) -> Boundary:
         """Return the change that drops messages over the cap, with the memory in their place if it covers them. Then it
         may as well be more at once, and the next cut is farther off.
         """
         if self._known is None or not compaction.covered(self._store.turns, over, self._covers):
-            return view_changes.dropped(over)
+            return Boundary(dropped=tuple(over))
         keep = min(compaction.CUT_KEEPS, self._deps.compaction.keep_tokens)
         more = compaction.covered(self._store.turns, self._border(keep), self._covers)
         return self._change(more if len(more) > len(over) else over, self._known.markdown, "memory")
@@ -268,20 +269,20 @@ class Upkeep:
             self._write("a compaction failed" + (" again: none for ten minutes" if opened else ""), error)
             return {"how": "failed"}
         self.breaker.succeeded()
-        if not set(change.data["dropped"]) <= set(self._uuids()):
+        if not set(change.dropped) <= set(self._uuids()):
             # Something else was quicker.
             return {"how": "nothing"}
         self._asked = 0
         self._view_changes.apply(reason, change)
         await self._view_changes.ledger.flush()
         return {
-            "how": change.data["how"],
-            "messages": len(change.data["dropped"]),
+            "how": change.how,
+            "messages": len(change.dropped),
             "tokensBefore": before,
             "tokensAfter": self._view_changes.tokens(),
         }
 
-    def _from_memory(self, dropped: Sequence[str]) -> ViewChange | None:
+    def _from_memory(self, dropped: Sequence[str]) -> Boundary | None:
         """The change in which the memory stands for what it knows; None where that is too little of it."""
         known = compaction.covered(self._store.turns, dropped, self._covers)
         if self._known is None or not known:
@@ -291,9 +292,7 @@ class Upkeep:
             return None
         return self._change(known, self._known.markdown, "memory")
 
-    async def _from_summary(
-        self, dropped: Sequence[str], focus: str, current: Sequence[Message]
-    ) -> ViewChange:
+    async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Boundary:
         """The change in which a summary stands for it, which is the memory from now on."""
         newest = self._newest()
         self._note_asked(current)
@@ -305,7 +304,7 @@ class Upkeep:
             self._write("a summary could not be kept as the memory", error)
         return change
 
-    def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> ViewChange:
+    def _change(self, dropped: Sequence[str], words: str, how: str, block: Json | None = None) -> Boundary:
         before = [self._store.head] if self._store.head is not None else []
         kept = self._messages(set(self._uuids()) - set(dropped))
         gone = reattach.DroppedMessages([*before, *self._messages(dropped)], kept)
@@ -315,8 +314,7 @@ class Upkeep:
         said = reattach.instructions(gone, self._deps, reattach.SAID * reattach.room(self._deps))
         nonce, attached = fresh_nonce(self._deps), reattach.attached(gone, self._deps)
         head = memory.head(words, *attached, nonce=nonce, origin=origin, block=block, tools=tools, said=said)
-        change = view_changes.compacted(dropped, head)
-        return ViewChange(change.line, change.data | {"how": "provider" if block else how})
+        return Boundary(dropped=tuple(dropped), head=head, how="provider" if block else how)
 
     def _border(self, keep: int) -> list[str]:
         return compaction.border(self._store.turns, size=self._tokens, keep=keep)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Protocol
 
 from bot.agent import request_log
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
-from bot.agent.tally import KEY, Tally
-from bot.context import blocks, checkpoint, deletions, masking, memory, replay
+from bot.agent.tally import Tally
+from bot.context import blocks, checkpoint, masking, memory, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json, Message
+from bot.contracts.transcript import Boundary, Injection, Mask, Meta, PrefixDigest, TurnEnd
 from bot.llm import prices
 from bot.tools import excerpt
 
@@ -59,49 +60,23 @@ COLD_AFTER = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class ViewChange:
-    """A change of the view, as its line in the transcript tells it (`bot.context.replay`)."""
+class Tail:
+    """What only one request had at its end goes. No line tells it: nothing stands behind it."""
 
-    line: Literal["boundary", "mask", "injection", "turn_end", "tail"]
-    """A `tail` is no line: what only one request had at its end goes, and nothing stands behind it."""
-    data: Json
+    type: ClassVar[Literal["tail"]] = "tail"
 
 
-def dropped(uuids: Sequence[str] | Literal["all"]) -> ViewChange:
-    """A part of the history goes, or all of it; with no uuid, only the thinking."""
-    return ViewChange("boundary", {"dropped": uuids if uuids == "all" else list(uuids)})
+ViewChange = Boundary | Mask | Injection | TurnEnd | Tail
+"""A change of the view, as its line in the transcript tells it."""
 
 
-def compacted(uuids: Sequence[str], head: Message | None) -> ViewChange:
-    """A part of the history goes, and `head` stands for it and for the summary there was."""
-    return ViewChange("boundary", {"dropped": list(uuids), "head": head})
-
-
-def changed_frame(frame: Json, head: Message | None = None) -> ViewChange:
-    """The request prefix has changed: the thinking in the history goes, and a summary of the provider's becomes words."""
-    return ViewChange("boundary", {"dropped": [], "frame": frame} | _in_words(head))
-
-
-def in_words(head: Message | None) -> ViewChange:
-    """A summary of the provider's becomes words, which say the same."""
-    return ViewChange("boundary", {"dropped": []} | _in_words(head))
-
-
-def _in_words(head: Message | None) -> Json:
-    """It was made for one system prompt, these tools and this model."""
+def in_words(head: Message | None) -> Boundary:
+    """A summary of the provider's becomes words, which say the same: it was made for one system prompt, these tools and
+    this model.
+    """
     if head is None or not memory.condensed(head):
-        return {}
-    return {"head": memory.in_plain_words(head), deletions.AGAIN: True}
-
-
-def masked(results: Mapping[str, str]) -> ViewChange:
-    """Tool results are shown in other words from now on, by id of the call."""
-    return ViewChange("mask", {"results": dict(results)})
-
-
-def injected(record: Json) -> ViewChange:
-    """Older turns are shown before the running one, or fewer of them."""
-    return ViewChange("injection", record)
+        return Boundary()
+    return Boundary(head=memory.in_plain_words(head), again=True)
 
 
 class Running(Protocol):
@@ -113,7 +88,7 @@ class Running(Protocol):
         """Return its messages in view: injected older turns, then its own."""
         ...
 
-    def changed(self, change: ViewChange) -> None:
+    def changed(self, change: Boundary | Mask | Injection | TurnEnd) -> None:
         """Apply a change of the messages before it, or of its own."""
         ...
 
@@ -123,8 +98,8 @@ class ViewChanges:
 
     def __init__(self, store: AgentContextStore, ledger: Ledger, deps: AgentDeps) -> None:
         self.turn: Running | None = None
-        self.frame: Json | None = None
-        """The request prefix by model and digest; None if it is not known."""
+        self.frame: PrefixDigest | None = None
+        """The request prefix of the last request; None if it is not known."""
         self.parts = request_log.NO_PREFIX
         """The same, as it is kept."""
         self.asked_at: float | None = None
@@ -153,14 +128,14 @@ class ViewChanges:
         tools, model = self._deps.declared(), self._deps.model_name
         self.tools = tools
         self._frame_tokens = self._deps.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, {"model": model, "digest": self._deps.framing.digest(system, tools)}
+        before, self.frame = self.frame, PrefixDigest(model, self._deps.framing.digest(system, tools))
         if self.parts is request_log.NO_PREFIX or before != self.frame:
             self.parts = self._deps.framing.frame(system, tools)
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.turn is not None or bound
         if before != self.frame and shown and (before is not None or bound):
-            other = before is not None and before["model"] != model
-            change = changed_frame(self.frame, self.store.head)
+            other = before is not None and before.model != model
+            change = replace(in_words(self.store.head), frame=self.frame)
             self.apply("model_change" if other else "instructions", change)
         elif self.cold:
             self.mask_old("cold_cache", hides=COLD_HIDES)
@@ -186,7 +161,7 @@ class ViewChanges:
         results = masking.masks(shown, ages=self._ages, keep=deps.keep_observations, pointer=_pointer)
         if not results or self._hidden(shown, results) < hides:
             return False
-        self.apply(reason, masked(results))
+        self.apply(reason, Mask(results=results))
         return True
 
     def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> int:
@@ -203,42 +178,43 @@ class ViewChanges:
 
         Nothing waits: `Ledger.flush` says when it is on disk.
         """
-        kept, before = len(self.store), self.tokens()
-        request_id: str | None = None
-        if self.turn is not None and change.line not in replay.CHANGES:
-            request_id = self.turn.request.request_id
+        messages, before = len(self.store), self.tokens()
         self.tally.epoch()
-        # Within a turn its end will tell: what it has asked is counted from the steps until then.
-        totals = {KEY: self.tally.facts} if self.turn is None else {}
-        data = {"reason": reason} | change.data | totals
-        if change.line in replay.CHANGES:
-            replay.apply_change(self.store, change.line, change.data)
-        if change.line == "boundary":
-            self.ledger.boundary(request_id, data, checkpoint.told(self.store, change.data))
-        elif change.line != "tail":
-            self.ledger.mark(change.line, request_id, data)
-        if self.turn is not None and change.line != "tail":
+        if not isinstance(change, Tail):
+            change = replace(change, reason=reason)
+        if isinstance(change, Boundary | Mask):
+            if self.turn is None:
+                # Within a turn its end will tell: what it has asked is counted from the steps until then.
+                change = replace(change, totals=self.tally.facts)
+            replay.apply_change(self.store, change)
+            if isinstance(change, Boundary):
+                kept = checkpoint.kept(self.store, change, self.ledger.facts, self.ledger.running)
+                change = replace(change, kept=kept)
+            self.ledger.add(change)
+        elif not isinstance(change, Tail):
+            self.ledger.add(change, self.turn.request.request_id if self.turn is not None else None)
+        if self.turn is not None and not isinstance(change, Tail):
             self.turn.changed(change)
         after, rest = self.tokens(), self._rest(change)
         cost = prices.prefix_cost(self._deps.model_name, rest, prompt=after)
-        kind, told = _TOLD[change.line]
+        kind, told = _TOLD[change.type]
         self._deps.log.write(
             kind,
             f"{told}: {reason}",
             level="warn" if reason in _BAD else "info",
             reason=reason,
-            messages_before=kept,
+            messages_before=messages,
             messages_after=len(self.store),
-            masked=len(change.data.get("results", ())),
-            how=change.data.get("how"),
+            masked=len(change.results) if isinstance(change, Mask) else 0,
+            how=change.how if isinstance(change, Boundary) else None,
             tokens_before=before,
             tokens_after=after,
             expected_cost_usd=None if cost is None else cost.write,
         )
-        if reason in _ANEW and change.line == "boundary":
+        if reason in _ANEW and isinstance(change, Boundary):
             self.mask_old(reason)
 
-    def within_cap(self, cut: Callable[[Sequence[str]], ViewChange]) -> bool:
+    def within_cap(self, cut: Callable[[Sequence[str]], Boundary]) -> bool:
         """Let go what is over the cap of messages, as after a turn, a fork or a crash; whether anything is."""
         if over := self.store.over_cap():
             self.apply("message_cap", cut(over))
@@ -247,7 +223,7 @@ class ViewChanges:
     def note_totals(self) -> None:
         """Write down what the chat has come to, where the end of a running turn will not do so."""
         if self.turn is None:
-            self.ledger.mark("meta", None, {KEY: self.tally.facts})
+            self.ledger.add(Meta(totals=self.tally.facts))
 
     def tokens(self) -> int:
         """Estimated tokens of the view, with the request prefix."""
@@ -259,16 +235,17 @@ class ViewChanges:
     def _rest(self, change: ViewChange) -> int:
         """Tokens from the first changed place on: the next request writes them to the cache anew."""
         shown = self._shown()
-        first = 0
-        if change.line == "tail":
+        first, frame = 0, 0
+        if isinstance(change, Tail):
             first = len(shown) - 1
-        elif change.line not in replay.CHANGES:
-            first = len(self.store.view())
-        elif change.line == "mask":
-            calls = change.data["results"].keys()
+        elif isinstance(change, Boundary):
+            frame = self._frame_tokens if change.frame is not None else 0
+        elif isinstance(change, Mask):
+            calls = change.results.keys()
             places = (at for at, one in enumerate(shown) if not calls.isdisjoint(blocks.result_ids(one)))
             first = next(places, len(shown))
-        frame = self._frame_tokens if "frame" in change.data else 0
+        else:
+            first = len(self.store.view())
         return frame + self._deps.estimator.messages(self._deps.model_name, shown[first:])
 
 

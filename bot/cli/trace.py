@@ -116,6 +116,7 @@ def _log(root: Path, request_id: str, sums: UsageTotals) -> list[TraceEvent]:
 def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
     """The turn's lines, without what was said in them: `shipmate replay` and `history` show that."""
     from bot.history import turns
+    from bot.history.transcript_lines import data_of
     from bot.system import SystemDisk
 
     found = turns.find(SystemDisk(), root / HOME / "transcripts", request_id)
@@ -130,7 +131,7 @@ def _transcript(root: Path, request_id: str) -> list[TraceEvent]:
             {"uuid": line.uuid, "session": found.session}
             | {
                 key: value
-                for key, value in (line.data or {}).items()
+                for key, value in data_of(line.event).items()
                 if key in {"stopReason", "status", "reason"}
             },
         )

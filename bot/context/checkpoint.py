@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from bot import text
 from bot.context import blocks, deletions
 from bot.context.store import AgentContextStore, Entry, Turn
-from bot.contracts.base import Json, Message
-
-KEY = "kept"
-"""Its place in the data of a boundary."""
+from bot.contracts.base import Message
+from bot.contracts.transcript import SAME, Boundary, Kept, KeptTurn, LastingFacts, TranscriptLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,53 +36,59 @@ class Checkpoint:
         store.compact((), self.head)
 
 
-def told(store: AgentContextStore, change: Json) -> Json:
-    """Return the checkpoint data for a boundary's line, after its change was applied. `change` is the line's other data."""
-    turns = [
-        {
-            "requestId": turn.request_id,
-            "sources": list(turn.sources),
-            "uuids": [entry.uuid for entry in turn.entries],
-        }
-        for turn in store.turns
-    ]
-    head = {} if "head" in change or store.head is None else {"head": store.head}
-    redacted_ids = [
-        entry.uuid for turn in store.turns for entry in turn.entries if _is_redacted(entry.message)
-    ]
-    digest = _digest(store.turns, store.head, store.masked)
-    kept = {"turns": turns, "masked": dict(store.masked), "digest": digest}
-    hidden = {
-        one for turn in store.turns for entry in turn.entries for one in deletions.hidden(entry.message)
-    }
-    unquoted = {"unquoted": sorted(hidden)} if hidden else {}
-    return kept | head | ({"blank": redacted_ids} if redacted_ids else {}) | unquoted
+def kept(store: AgentContextStore, change: Boundary, facts: LastingFacts, since: str | None) -> Kept:
+    """Return the checkpoint for a boundary's line, after the boundary was applied."""
+    entries = [entry for turn in store.turns for entry in turn.entries]
+    hidden = {one for entry in entries for one in deletions.hidden(entry.message)}
+    return Kept(
+        turns=tuple(
+            KeptTurn(
+                request_id=turn.request_id,
+                sources=turn.sources,
+                uuids=tuple(entry.uuid for entry in turn.entries),
+            )
+            for turn in store.turns
+        ),
+        masked=dict(store.masked),
+        digest=_digest(store.turns, store.head, store.masked),
+        head=store.head if change.head is SAME else None,
+        blank=tuple(entry.uuid for entry in entries if _is_redacted(entry.message)),
+        unquoted=tuple(sorted(hidden)),
+        since=since,
+        totals=facts.totals,
+        frame=facts.frame,
+        chosen_model=facts.chosen_model,
+        answered_at=facts.answered_at,
+    )
 
 
-def rebuilt(uuid: str, data: Json, messages: Mapping[str, Message]) -> Checkpoint | None:
-    """Rebuild a checkpoint from a boundary's data and the messages before it; None if they are not all there, or
-    not what it was. A boundary takes the thinking with it.
+def rebuilt(line: TranscriptLine, messages: Mapping[str, Message]) -> Checkpoint | None:
+    """Rebuild a checkpoint from a boundary and the messages before it; None if they are not all there, or not what it
+    was. A boundary takes the thinking with it.
     """
+    boundary = line.event
+    if not isinstance(boundary, Boundary) or boundary.kept is None:
+        return None
+    kept = boundary.kept
+    head = kept.head if boundary.head is SAME else boundary.head
+    masked = dict(kept.masked)
     try:
-        kept = data[KEY]
-        head = data["head"] if "head" in data else kept.get("head")
         turns = tuple(
             Turn(
-                turn["requestId"],
-                tuple(turn["sources"]),
+                turn.request_id,
+                turn.sources,
                 deletions.with_redactions(
-                    (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn["uuids"]),
-                    kept.get("blank", ()),
-                    kept.get("unquoted", ()),
+                    (Entry(one, blocks.without_thinking([messages[one]])[0]) for one in turn.uuids),
+                    kept.blank,
+                    kept.unquoted,
                 ),
             )
-            for turn in kept["turns"]
+            for turn in kept.turns
         )
-        masked = dict(kept["masked"])
-        fits = kept["digest"] == _digest(turns, head, masked)
+        fits = kept.digest == _digest(turns, head, masked)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return None
-    return Checkpoint(uuid, turns, head, masked) if fits else None
+        return None  # a message that was damaged
+    return Checkpoint(line.uuid, turns, head, masked) if fits else None
 
 
 def _is_redacted(message: Message) -> bool:

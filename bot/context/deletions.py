@@ -7,38 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bot.context import blocks, quotes
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
+from bot.contracts.transcript import SAME, Boundary, Injection, Said, TranscriptLine, TurnStart
 
 if TYPE_CHECKING:
     from bot.context.store import Entry
 
 REMOVED = "[message removed]"
 PARTS = 3
-AGAIN = "again"
-"""In the data of a boundary: its summary is the one before, in other words."""
 SENDS = "chat_send"
 """The tool whose input is what people read."""
-
-
-class Line(Protocol):
-    """A transcript line (`bot.history.transcript.TranscriptLine`)."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def ts(self) -> int: ...
-    @property
-    def request_id(self) -> str | None: ...
-    @property
-    def message(self) -> Message | None: ...
-    @property
-    def data(self) -> Json | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +62,19 @@ def ids_of(removal: ArchiveLine) -> set[str]:
     return {str(removal.message_id), *map(str, (removal.meta or {}).get("messageIds", ()))}
 
 
-def tells(wanted: Deletions, line: Line) -> bool:
+def tells(wanted: Deletions, line: TranscriptLine) -> bool:
     """True if a line has to be looked at for these removals: `with_quotes`, `ids_to_redact`, `quoted` and `summed_up` find in the
     others nothing.
     """
-    data = line.data or {}
-    if line.type == "boundary":
-        return not data.keys().isdisjoint({"blank", "unquoted", "head"})
-    if line.request_id in wanted.words | wanted.answers or "sources" in data:
+    event = line.event
+    if isinstance(event, Boundary):
+        return bool(event.blank or event.unquoted or event.head is not SAME)
+    if line.request_id in wanted.words | wanted.answers:
         return True
-    return line.message is not None and bool(quotes.ids(line.message) & wanted.ids)
+    return isinstance(event, Said) and bool(event.sources or quotes.ids(event.message) & wanted.ids)
 
 
-def with_quotes(lines: Iterable[Line], wanted: Deletions) -> Deletions:
+def with_quotes(lines: Iterable[TranscriptLine], wanted: Deletions) -> Deletions:
     """The same with the turns in which somebody quoted what is gone: what they made may tell of it too."""
     turns = dict(wanted.turns)
     for line in lines:
@@ -102,45 +84,44 @@ def with_quotes(lines: Iterable[Line], wanted: Deletions) -> Deletions:
     return replace(wanted, turns=turns)
 
 
-def quoted(lines: Iterable[Line], wanted: Deletions) -> tuple[list[str], int]:
+def quoted(lines: Iterable[TranscriptLine], wanted: Deletions) -> tuple[list[str], int]:
     """The ids of messages that are gone and still quoted, and when the first of them was (ms)."""
     found: dict[str, int] = {}
     for line in lines:
-        if line.type == "boundary":
-            for one in (line.data or {}).get("unquoted", ()):
+        if isinstance(line.event, Boundary):
+            for one in line.event.unquoted:
                 found.pop(one, None)
-        elif line.message is not None:
-            for one in quotes.ids(line.message) & wanted.ids - hidden(line.message):
+        elif isinstance(line.event, Said):
+            for one in quotes.ids(line.event.message) & wanted.ids - hidden(line.event.message):
                 found.setdefault(one, line.ts)
     return sorted(found), min(found.values(), default=0)
 
 
-def ids_to_redact(lines: Iterable[Line], wanted: Deletions) -> tuple[list[str], int]:
+def ids_to_redact(lines: Iterable[TranscriptLine], wanted: Deletions) -> tuple[list[str], int]:
     """The uuids of the messages that have to be blanked and are not yet, and when the first of them was written (ms)."""
     found: dict[str, int] = {}
     first = False
     for line in lines:
-        data = line.data or {}
-        if line.type == "turn_start":
+        event = line.event
+        if isinstance(event, TurnStart):
             first = True
-        elif line.type == "boundary":
-            for uuid in data.get("blank", ()):
+        elif isinstance(event, Boundary):
+            for uuid in event.blank:
                 found.pop(uuid, None)
-        elif line.message is not None and not blocks.is_results(line.message):
-            role = str(line.message["role"])
-            own = [line.request_id or ""] if first or role == "assistant" else []
-            if wanted.names(role, [*own, *data.get("sources", ())]):
+        elif isinstance(event, Said) and not blocks.is_results(event.message):
+            own = [line.request_id or ""] if first or event.role == "assistant" else []
+            if wanted.names(event.role, [*own, *event.sources]):
                 found[line.uuid] = line.ts
-            first = first and role != "user"
+            first = first and event.role != "user"
     return list(found), min(found.values(), default=0)
 
 
-def summed_up(lines: Iterable[Line], since: int) -> bool:
+def summed_up(lines: Iterable[TranscriptLine], since: int) -> bool:
     """True if the newest summary was written at that time (ms) or later: it may tell of what was said then. One that was
-    only put in other words (`AGAIN`) is as old as it was.
+    only put in other words (`again`) is as old as it was.
     """
-    data = ((line.ts, line.data or {}) for line in lines if line.type == "boundary")
-    told = [ts for ts, one in data if "head" in one and AGAIN not in one]
+    found = ((line.ts, line.event) for line in lines if isinstance(line.event, Boundary))
+    told = [ts for ts, one in found if one.head is not SAME and not one.again]
     return bool(told) and told[-1] >= since
 
 
@@ -169,17 +150,16 @@ def hidden(message: Message) -> frozenset[str]:
     return quotes.ids(message, REMOVED)
 
 
-def loaded(data: Json, gone: Deletions) -> Json:
-    """A line of an injection without the words of those older messages that are gone."""
-    if "keys" not in data:
-        return data
-    lines = zip(data["messages"], data["keys"], strict=True)
+def loaded(injection: Injection, gone: Deletions) -> Injection:
+    """An injection without the words of those older messages that are gone."""
+    if len(injection.keys) != len(injection.messages):
+        return injection
     # A key that goes on names another chat, whose messages have the same ids as those of this one.
-    shown = [
+    shown = tuple(
         redacted(one) if not chat and (role, name) in gone.messages else one
-        for one, (_, role, name, *chat) in lines
-    ]
-    return data | {"messages": shown} if shown != data["messages"] else data
+        for one, (_, role, name, *chat) in zip(injection.messages, injection.keys, strict=True)
+    )
+    return replace(injection, messages=shown) if shown != injection.messages else injection
 
 
 def redacted(message: Message) -> Message:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from bot.context import blocks, deletions, prompt
 from bot.context.checkpoint import Checkpoint, rebuilt
-from bot.context.deletions import Line
 from bot.context.repair import call_ids, mended_entries
 from bot.context.store import AgentContextStore, Entry, Turn, stripped_behind, without_thinking
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
+from bot.contracts.transcript import (
+    SAME,
+    Boundary,
+    Event,
+    Injection,
+    Mask,
+    Said,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+    messages,
+)
 
-RESTORED = "restored"
-"""In the data of a boundary: what it leaves (`bot.context.checkpoint`) is just what it names, whatever there was: something
-that had gone is back, or what was never looked at has gone too.
-"""
-CHANGES = frozenset({"boundary", "mask"})
-"""Lines that change what is shown of the history, whatever turn they stand in."""
-TurnStatus = Literal["done", "failed", "stopped", "withdrawn"]
 
-
-def replay(store: AgentContextStore, lines: Iterable[Line], base: Checkpoint | None = None) -> int:
+def replay(store: AgentContextStore, lines: Sequence[TranscriptLine], base: Checkpoint | None = None) -> int:
     """Carry out the lines of a transcript, in order; turns that are not valid are mended (`bot.context.repair`).
     With a `base` the store begins from that boundary, and before it stand lines of the turn that was running.
 
@@ -37,33 +39,33 @@ def replay(store: AgentContextStore, lines: Iterable[Line], base: Checkpoint | N
     turn: Turn | None = None
     injected = False
     mended, calls = 0, set[str]()
-    lines = list(lines)
     known = said(lines)
     for line in lines:
-        data = line.data or {}
-        if line.type == "turn_start":
+        event = line.event
+        if isinstance(event, TurnStart):
             turn = Turn(line.request_id or "", (line.request_id or "",), ())
             injected = False
-        elif line.type in CHANGES:
-            carry_out(store, line, known, base)
+        elif isinstance(event, Boundary | Mask):
+            carry_out(store, line, event, known, base)
             lost = _without_beginning(store)
             # What is gone may be called so again: it makes no difference whether anybody looked that far back.
-            calls = call_ids(store.messages()) if line.type == "boundary" else calls
-            mended = lost + (0 if data.get("reason") == "repair" else mended)
+            calls = call_ids(store.messages()) if isinstance(event, Boundary) else calls
+            mended = lost + (0 if event.reason == "repair" else mended)
             if turn is not None:
-                turn = Turn(turn.request_id, turn.sources, _changed(turn.entries, line, calls))
+                turn = replace(turn, entries=_changed(turn.entries, event, calls))
         elif turn is None or line.request_id != turn.request_id:
             continue
-        elif line.type in {"user", "assistant"} and line.message is not None:
-            turn = _longer(turn, line.uuid, line.message, data)
-        elif line.type == "injection":
+        elif isinstance(event, Said):
+            entries = (*_kept(turn.entries, event), Entry(line.uuid, event.message))
+            turn = Turn(turn.request_id, turn.sources + event.sources, entries)
+        elif isinstance(event, Injection):
             injected = True
-            turn = Turn(turn.request_id, turn.sources, behind(turn.entries, line.type, data))
-        elif line.type == "turn_end":
-            if data.get("status") != "withdrawn":
+            turn = replace(turn, entries=behind(turn.entries, event))
+        elif isinstance(event, TurnEnd):
+            if event.status != "withdrawn":
                 entries = mended_entries(turn.entries, calls)
                 mended += entries != turn.entries
-                store.commit(Turn(turn.request_id, turn.sources, entries), strip_thinking=injected)
+                store.commit(replace(turn, entries=entries), strip_thinking=injected)
             turn = None
     left = turn.entries if turn is not None else ()
     return mended + (mended_entries(left, calls, running=True) != left)
@@ -87,154 +89,145 @@ def _asks(message: Message) -> bool:
 
 
 def carry_out(
-    store: AgentContextStore, line: Line, known: Mapping[str, Message], base: Checkpoint | None = None
+    store: AgentContextStore,
+    line: TranscriptLine,
+    event: Boundary | Mask,
+    known: Mapping[str, Message],
+    base: Checkpoint | None = None,
 ) -> None:
     """Carry out a line that changes the history, as a session of these messages (`said`) tells it."""
-    base = base or _restored(line, known)
+    if isinstance(event, Boundary) and event.restored:
+        base = base or rebuilt(line, known)
     if base is not None and line.uuid == base.uuid:
         base.restore(store)
     else:
-        apply_change(store, line.type, line.data or {})
+        apply_change(store, event)
 
 
-def said(lines: Sequence[Line]) -> dict[str, Message]:
+def said(lines: Iterable[TranscriptLine]) -> dict[str, Message]:
     """The messages of a session by uuid, where one of its lines brings some back; else {}."""
-    if not any(line.type == "boundary" and (line.data or {}).get(RESTORED) for line in lines):
-        return {}
-    return {line.uuid: line.message for line in lines if line.message is not None}
-
-
-def _restored(line: Line, known: Mapping[str, Message]) -> Checkpoint | None:
-    """What a boundary leaves that brings something back, of what was said before it."""
-    data = line.data or {}
-    return rebuilt(line.uuid, data, known) if data.get(RESTORED) else None
-
-
-def _longer(turn: Turn, uuid: str, message: Message, data: Json) -> Turn:
-    more = tuple(data.get("sources", ()))
-    return Turn(turn.request_id, turn.sources + more, (*_kept(turn.entries, data), Entry(uuid, message)))
+    lines = list(lines)
+    restores = any(isinstance(line.event, Boundary) and line.event.restored for line in lines)
+    return messages(lines) if restores else {}
 
 
 @dataclass(slots=True)
 class CutOff:
     """A turn that a crash cut off, as far as its lines tell.
 
-    `entries` are its messages and `facts` what was noted with the last of them (`stopReason`, `cut`, `sources`,
-    `continued`); `on_file` are the uuids of all that were written, also where a longer one took their place; `loaded`
-    are the injected older turns with their times and keys; `written` are the ids in the outbox of what the turn has said,
-    `before` of what it had said when something joined it last. Which tool calls ran is in the journal.
+    `entries` are its messages and `facts` what was noted with the last of them; `on_file` are the uuids of all that were
+    written, also where a longer one took their place; `loaded` are the injected older turns with their times and keys;
+    `written` are the ids in the outbox of what the turn has said, `before` of what it had said when something joined it
+    last. Which tool calls ran is in the journal.
     """
 
     request_id: str
     sources: tuple[str, ...]
     entries: tuple[Entry, ...] = ()
     on_file: set[str] = field(default_factory=set)
-    facts: Json = field(default_factory=dict)
-    loaded: list[Json] = field(default_factory=list)
+    facts: Said | None = None
+    loaded: list[Injection] = field(default_factory=list)
     written: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
 
-    def take(self, line: Line) -> None:
+    def take(self, line: TranscriptLine) -> None:
         """Carry out one line of the turn."""
-        data = line.data or {}
-        if line.type in {"user", "assistant"} and line.message is not None:
-            self.written += tuple(data.get("written", ()))
-            if "sources" in data:
-                self.sources += tuple(data["sources"])
+        event = line.event
+        if isinstance(event, Said):
+            self.written += event.written
+            if event.sources:
+                self.sources += event.sources
                 self.before = self.written
-            self.entries = (*_kept(self.entries, data), Entry(line.uuid, line.message))
+            self.entries = (*_kept(self.entries, event), Entry(line.uuid, event.message))
             self.on_file.add(line.uuid)
-            self.facts = data
-        elif line.type == "injection" or line.type in CHANGES:
-            if line.type == "injection":
-                self.loaded.append(data)
-            self.entries = _changed(self.entries, line, ())
+            self.facts = event
+        elif isinstance(event, Injection | Boundary | Mask):
+            if isinstance(event, Injection):
+                self.loaded.append(event)
+            self.entries = _changed(self.entries, event, ())
 
 
-def cut_off_turn(lines: Iterable[Line]) -> CutOff | None:
+def cut_off_turn(lines: Iterable[TranscriptLine]) -> CutOff | None:
     """The turn that has a beginning and no end, the last one; None where every turn has ended."""
     turn: CutOff | None = None
     for line in lines:
-        if line.type == "turn_start":
+        if isinstance(line.event, TurnStart):
             turn = CutOff(line.request_id or "", (line.request_id or "",))
-        elif line.type == "turn_end":
+        elif isinstance(line.event, TurnEnd):
             turn = None
-        elif turn is not None and (line.type in CHANGES or line.request_id == turn.request_id):
+        elif turn is not None and (
+            isinstance(line.event, Boundary | Mask) or line.request_id == turn.request_id
+        ):
             turn.take(line)
     if turn is not None:
         turn.entries = mended_entries(turn.entries, running=True)
     return turn
 
 
-def ended(lines: Iterable[Line]) -> dict[str, Json]:
+def ended(lines: Iterable[TranscriptLine]) -> dict[str, TurnEnd]:
     """Return the end of each turn, by requestId. Messages that joined a turn end with it; owed words belong to the first."""
-    ends: dict[str, Json] = {}
+    ends: dict[str, TurnEnd] = {}
     joined: list[str] = []
     for line in lines:
-        data = line.data or {}
-        if line.type == "turn_start":
+        event = line.event
+        if isinstance(event, TurnStart):
             joined = []
-        elif line.type == "turn_end" and line.request_id:
-            ends |= {source: {"status": data.get("status", "done")} for source in joined}
-            ends[line.request_id] = data
-        elif line.type == "user":
-            joined += data.get("sources", ())
+        elif isinstance(event, TurnEnd) and line.request_id:
+            ends |= {source: TurnEnd(status=event.status) for source in joined}
+            ends[line.request_id] = event
+        elif isinstance(event, Said) and event.role == "user":
+            joined += event.sources
     return ends
 
 
-def _changed(entries: tuple[Entry, ...], line: Line, calls: Iterable[str]) -> tuple[Entry, ...]:
+def _changed(
+    entries: tuple[Entry, ...], event: Injection | Boundary | Mask, calls: Iterable[str]
+) -> tuple[Entry, ...]:
     """The messages of a turn in which a line changes what stands before them. `calls` were made in turns before it."""
-    data = line.data or {}
-    kept = behind(entries, line.type, data)
-    return mended_entries(kept, set(calls), running=True) if data.get("reason") == "repair" else kept
+    kept = behind(entries, event)
+    return mended_entries(kept, set(calls), running=True) if event.reason == "repair" else kept
 
 
-def _kept(entries: tuple[Entry, ...], data: Json) -> tuple[Entry, ...]:
+def _kept(entries: tuple[Entry, ...], said: Said) -> tuple[Entry, ...]:
     """The messages before one that may stand `instead` of the last of them: an answer that went on is one message."""
-    instead = data.get("instead")
-    return entries[:-1] if instead is not None and entries and entries[-1].uuid == instead else entries
-
-
-def apply_change(store: AgentContextStore, kind: str, data: Json) -> None:
-    """Carry out a line that changes what is shown of the history.
-
-    A boundary is `{"reason": …, "dropped": "all" | [uuid, …], "blank"?: [uuid, …], "unquoted"?: [id, …],
-    "head"?: message | null, "restored"?: true}`; without `head` the summary stays as it is, what is blank stays without what was said in
-    it, and what quotes messages with these ids without their words. A mask is
-    `{"reason": …, "results": {id of the call: words}}`.
-    """
-    dropped = data.get("dropped", ())
-    if data.get("blank") or data.get("unquoted"):
-        store.redact(data.get("blank", ()), data.get("unquoted", ()))
-    if kind == "mask":
-        store.mask(data.get("results", {}))
-    elif dropped == "all":
-        store.clear()
-    elif "head" in data:
-        store.compact(dropped, data["head"])
-    else:
-        store.drop(dropped)
-
-
-def behind(entries: Sequence[Entry], kind: str, data: Json) -> tuple[Entry, ...]:
-    """The messages of the running turn once a line has changed what stands before them, or one of them."""
-    if kind == "mask":
-        calls = set(data.get("results", {}))
-        own = {call for entry in entries for call in blocks.result_ids(entry.message)}
-        return stripped_behind(entries, calls, found=bool(calls - own))[0]
-    return without_thinking(
-        deletions.with_redactions(entries, data.get("blank", ()), data.get("unquoted", ()))
+    return (
+        entries[:-1] if said.instead is not None and entries and entries[-1].uuid == said.instead else entries
     )
 
 
-def loaded(before: Sequence[tuple[int, Message]], data: Json) -> list[tuple[int, Message]]:
+def apply_change(store: AgentContextStore, event: Boundary | Mask) -> None:
+    """Carry out a line that changes what is shown of the history."""
+    if isinstance(event, Mask):
+        store.mask(event.results)
+        return
+    if event.blank or event.unquoted:
+        store.redact(event.blank, event.unquoted)
+    if event.dropped == "all":
+        store.clear()
+    elif event.head is not SAME:
+        store.compact(event.dropped, event.head)
+    else:
+        store.drop(event.dropped)
+
+
+def behind(entries: Sequence[Entry], event: Event) -> tuple[Entry, ...]:
+    """The messages of the running turn once a line has changed what stands before them, or one of them."""
+    if isinstance(event, Mask):
+        own = {call for entry in entries for call in blocks.result_ids(entry.message)}
+        return stripped_behind(entries, event.results, found=bool(event.results.keys() - own))[0]
+    if isinstance(event, Boundary):
+        entries = deletions.with_redactions(entries, event.blank, event.unquoted)
+    return without_thinking(entries)
+
+
+def loaded(before: Sequence[tuple[int, Message]], event: Injection) -> list[tuple[int, Message]]:
     """The injected older turns, with their times, once a line of an injection was carried out: more of them, in time
     order, or only the newest.
     """
-    if "kept" in data:
-        return list(before[len(before) - data["kept"] :])
+    if event.kept is not None:
+        return list(before[len(before) - event.kept :])
     # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
-    more = zip(map(int, data["ts"]), data["messages"], strict=True)
+    more = zip(event.ts, event.messages, strict=True)
     return sorted([*more, *before], key=lambda pair: pair[0])
 
 

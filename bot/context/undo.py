@@ -5,19 +5,18 @@ again, since a turn cannot be taken out of a summary. What is too large then is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from bot.context import deletions, memory
-from bot.context.deletions import Line
+from bot.context import memory
 from bot.context.replay import replay
 from bot.context.store import AgentContextStore, Turn
-from bot.contracts.base import Json, Message
+from bot.contracts.transcript import SAME, Boundary, TranscriptLine
 
 UNDO = "undo"
 """The reason of the boundary that takes a turn back."""
 
 
-def before(turn: Turn, lines: Sequence[Line], cap: int) -> AgentContextStore | None:
+def before(turn: Turn, lines: Sequence[TranscriptLine], cap: int) -> AgentContextStore | None:
     """The history without this turn and without what may tell of it, from the lines of its session; None where nothing
     does, or where it cannot be had: a message that was removed since must not come back.
     """
@@ -41,35 +40,20 @@ def before(turn: Turn, lines: Sequence[Line], cap: int) -> AgentContextStore | N
     return store
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    uuid: str
-    type: str
-    ts: int
-    request_id: str | None
-    message: Message | None
-    data: Json | None
-
-
-def _data(line: Line) -> Json:
-    return (line.data or {}) if line.type == "boundary" else {}
-
-
-def _tells(line: Line) -> bool:
+def _tells(line: TranscriptLine) -> bool:
     """True if something was summed up, or put in the place of a summary."""
-    data = _data(line)
-    return "head" in data and deletions.AGAIN not in data and data.get("reason") != UNDO
+    event = line.event
+    return isinstance(event, Boundary) and event.head is not SAME and not event.again and event.reason != UNDO
 
 
-def _removes(line: Line) -> bool:
-    data = _data(line)
-    return bool(data.get("blank") or data.get("unquoted"))
+def _removes(line: TranscriptLine) -> bool:
+    return isinstance(line.event, Boundary) and bool(line.event.blank or line.event.unquoted)
 
 
-def _without_summary(line: Line) -> Line:
+def _without_summary(line: TranscriptLine) -> TranscriptLine:
     """The line as if nothing had been summed up: what went with a summary stays."""
-    data = _data(line)
-    if "head" not in data:
+    event = line.event
+    if not isinstance(event, Boundary) or event.head is SAME:
         return line
-    left = {"dropped": [] if _tells(line) else data.get("dropped", [])}
-    return _Line(line.uuid, line.type, line.ts, line.request_id, None, {"reason": data.get("reason")} | left)
+    left = Boundary(reason=event.reason, dropped=() if _tells(line) else event.dropped)
+    return replace(line, event=left)

@@ -8,25 +8,17 @@ store can hold.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
-from pydantic import ValidationError
-
-from bot.contracts.base import Frozen, Json, Message
+from bot.contracts.base import Message
 from bot.contracts.environment import OpenFile
-from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import Boundary, Event, Kept, Said, TranscriptLine, TurnEnd, TurnStart, messages
 from bot.history import chain, jsonl, pieces
+from bot.history.transcript_lines import LEAD, parsed
 
-LineType = Literal["turn_start", "user", "assistant", "injection", "turn_end", "boundary", "mask", "meta"]
-
-KEPT = "kept"
-"""Key of the checkpoint in a boundary's data: `turns`, each with the `uuids` of its messages, and `since`, a uuid."""
-_LEAD = b'{"v":1,"uuid":"'
 _BOUNDARY = b'"boundary"'
 _COMPACTED, _PRESERVED = b'"compact_boundary"', b'"preserved'
 _MESSAGE = re.compile(rb'\{"v":\d+,"uuid":"[^"]*","parentUuid":(?:null|"[^"]*"),"type":"(?:user|assistant)"')
@@ -36,24 +28,6 @@ _HEAD = re.compile(
 )
 _TOLD_BY = frozenset({b"turn_start", b"user", b"assistant"})
 _MORE = (b'"sources"', b"quoted_messages")
-
-
-class TranscriptLine(Frozen):
-    """One line. `message` and `data` are kept as they are: order of keys, numbers, all. `session_id` is given by
-    `append` where it is empty. What the types mean is told by whoever replays them.
-    """
-
-    v: int = 1
-    uuid: str
-    parent_uuid: str | None = None
-    type: LineType
-    ts: int
-    chat_key: ChatKey | None
-    """None of what another making wrote, or another grammar of keys."""
-    session_id: str = ""
-    request_id: str | None = None
-    message: Json | None = None
-    data: Json | None = None
 
 
 @dataclass(slots=True)
@@ -76,7 +50,7 @@ class Loaded:
     @property
     def messages(self) -> dict[str, Message]:
         """The messages of the segment, by uuid."""
-        return {uuid: line.message for uuid, line in self.segment.items() if line.message is not None}
+        return messages(self.segment.values())
 
 
 def newest(file: OpenFile, most: int | None = None) -> Loaded:
@@ -100,13 +74,12 @@ def newest(file: OpenFile, most: int | None = None) -> Loaded:
             if all(one.uuid > line.uuid for one in after[:-1]) and not _has_boundary(file, offset):
                 return Loaded(_once(after), unreadable=unreadable[::-1], short=True)
             tail.most = None
-        wanted = _wanted(line)
-        if wanted is None:
+        kept = _kept(line)
+        if kept is None:
             continue
         if any(one.uuid <= line.uuid for one in after[:-1]):
             break  # a line from before the boundary, written once more; or ids of another making
-        since = ((line.data or {}).get(KEPT) or {}).get("since")
-        segment, running = _before(found, wanted, since)
+        segment, running = _before(found, kept)
         if segment is None:
             break
         lines = [*running, *_once(after)]
@@ -126,14 +99,14 @@ class _Tail:
 
     def is_full(self, line: TranscriptLine) -> bool:
         """One line more: whether a turn begins with it, and with that there are more messages than `most`."""
-        data = line.data or {}
-        if line.type == "boundary":
+        event = line.event
+        if isinstance(event, Boundary):
             self.most = None
-        elif line.type == "turn_end" and data.get("status") != "withdrawn":
+        elif isinstance(event, TurnEnd) and event.status != "withdrawn":
             self.ended.add(line.request_id)
-        elif line.message is not None and line.request_id in self.ended:
-            self.messages += "instead" not in data
-        return line.type == "turn_start" and self.most is not None and self.messages > self.most
+        elif isinstance(event, Said) and line.request_id in self.ended:
+            self.messages += event.instead is None
+        return isinstance(event, TurnStart) and self.most is not None and self.messages > self.most
 
 
 def _has_boundary(file: OpenFile, size: int) -> bool:
@@ -180,7 +153,7 @@ def _compacted(raw: bytes, offset: int, found: Iterator[tuple[int, bytes]]) -> i
     of its line, which breaks the chain. 0 where nothing tells. `found` are the lines before `raw`, backwards.
     """
     for at, one in itertools.chain([(offset, raw)], found):
-        if one.startswith(_LEAD):
+        if one.startswith(LEAD):
             return 0  # a line of ours
         if _COMPACTED in one:
             value = jsonl.loads(one) or {}
@@ -198,25 +171,24 @@ def _is_foreign(line: TranscriptLine) -> bool:
 def _in_turns(nodes: Iterable[chain.Node]) -> Iterator[TranscriptLine]:
     """Messages of another making with turns around them, as we would have written them."""
     for turn in chain.turns(nodes):
-        request_id = turn[0].uuid
-
-        def line(kind: LineType, uuid: str, ts: int, turn: str = request_id, **more: Any) -> TranscriptLine:
-            return TranscriptLine(type=kind, uuid=uuid, ts=ts, chat_key=None, request_id=turn, **more)
-
-        yield line("turn_start", f"{request_id}<", turn[0].ts)
+        first, last = turn[0], turn[-1]
+        told: list[tuple[str, int, Event, str | None]] = [(f"{first.uuid}<", first.ts, TurnStart(), None)]
         for node in turn:
-            yield line(node.role or "user", node.uuid, node.ts, parent_uuid=node.parent, message=node.message)
-        yield line("turn_end", f"{request_id}>", turn[-1].ts, data={"status": "done"})
+            said = Said(role=node.role or "user", message=node.message or {})
+            told.append((node.uuid, node.ts, said, node.parent))
+        told.append((f"{first.uuid}>", last.ts, TurnEnd(), None))
+        for uuid, ts, event, parent in told:
+            yield TranscriptLine(uuid=uuid, ts=ts, event=event, request_id=first.uuid, parent_uuid=parent)
 
 
-def turn_end(file: OpenFile, request_id: str) -> Json | None:
+def turn_end(file: OpenFile, request_id: str) -> TurnEnd | None:
     """Return the newest end of a turn; None if it did not end."""
     needle = request_id.encode("utf-8", "replace")
     for _, raw in _backwards(file):
         if needle in raw and b'"turn_end"' in raw:
             line = parsed(raw)
-            if line is not None and line.type == "turn_end" and line.request_id == request_id:
-                return line.data or {}
+            if line is not None and isinstance(line.event, TurnEnd) and line.request_id == request_id:
+                return line.event
     return None
 
 
@@ -244,22 +216,6 @@ def telling(
     return found
 
 
-def parsed(raw: bytes) -> TranscriptLine | None:
-    """One line; None where it is none."""
-    if raw.startswith(_LEAD):
-        # Half the time of what follows, which takes more for JSON.
-        with contextlib.suppress(ValidationError):
-            return TranscriptLine.model_validate_json(raw)
-    value = jsonl.loads(raw)
-    if value is None:
-        return None
-    keyless = ({**value, "chatKey": None},) if isinstance(value.get("chatKey"), str) else ()
-    for one in (value, *keyless):
-        with contextlib.suppress(ValidationError):
-            return TranscriptLine.model_validate(one)
-    return None
-
-
 def is_message(raw: bytes) -> bool:
     """True if a line of ours is a message, by its beginning alone."""
     return _MESSAGE.match(raw) is not None
@@ -267,19 +223,20 @@ def is_message(raw: bytes) -> bool:
 
 def uuid_of(raw: bytes) -> str:
     """The uuid of a line, without a look at the rest where it is one of ours; "" where it has none."""
-    if raw.startswith(_LEAD):
-        return raw[len(_LEAD) : raw.find(b'"', len(_LEAD))].decode("utf-8", "replace")
+    if raw.startswith(LEAD):
+        return raw[len(LEAD) : raw.find(b'"', len(LEAD))].decode("utf-8", "replace")
     return str((jsonl.loads(raw) or {}).get("uuid", ""))
 
 
 def _before(
-    found: Iterator[tuple[int, bytes]], wanted: set[str], since: object
+    found: Iterator[tuple[int, bytes]], kept: Kept
 ) -> tuple[dict[str, TranscriptLine] | None, list[TranscriptLine]]:
     """The lines before a boundary that it names: messages by uuid, None where one is missing, and those from the
     beginning of the running turn on.
     """
     segment: dict[str, TranscriptLine] = {}
     running: list[TranscriptLine] = []
+    wanted, since = {uuid for turn in kept.turns for uuid in turn.uuids}, kept.since
     looking = since is not None
     while wanted or looking:
         raw = next(found, (0, None))[1]
@@ -300,13 +257,9 @@ def _before(
     return segment, _once(running)
 
 
-def _wanted(line: TranscriptLine) -> set[str] | None:
-    """The messages that a boundary leaves; None where it does not say."""
-    kept = (line.data or {}).get(KEPT) if line.type == "boundary" else None
-    try:
-        return {str(uuid) for turn in kept["turns"] for uuid in turn["uuids"]} if kept is not None else None
-    except (KeyError, TypeError):
-        return None
+def _kept(line: TranscriptLine) -> Kept | None:
+    """What a boundary leaves; None where it does not say."""
+    return line.event.kept if isinstance(line.event, Boundary) else None
 
 
 def _once(backwards: list[TranscriptLine]) -> list[TranscriptLine]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.contracts.environment import Disk, OpenFile
+from bot.contracts.transcript import Boundary, Said, TranscriptLine, TurnEnd, TurnStart
 from bot.history import jsonl, pieces, reading
-from bot.history.reading import TranscriptLine
+from bot.history.transcript_lines import parsed
 
 POINTER = "current.json"
 """Names the session that was gone back to. It counts as long as no newer one has begun since."""
@@ -51,7 +52,7 @@ def point_to(disk: Disk, folder: Path, session: str, sessions: Sequence[str]) ->
 def last_ts(file: OpenFile) -> int:
     """The time of the newest line that can be read (ms); 0 where there is none."""
     for raw in pieces.lines_backwards(file):
-        line = reading.parsed(raw) if raw.strip() else None
+        line = parsed(raw) if raw.strip() else None
         if line is not None:
             return line.ts
     return 0
@@ -63,7 +64,7 @@ def outline(file: OpenFile, session: str, *, is_current: bool) -> Outline:
     for raw in pieces.lines(file):
         if reading.is_message(raw):
             count += 1
-            if first is None and (line := reading.parsed(raw)) is not None and line.type == "user":
+            if first is None and (line := parsed(raw)) is not None and line.type == "user":
                 first = line
     return Outline(session, is_current, count, last_ts(file), first)
 
@@ -79,21 +80,18 @@ def points(file: OpenFile) -> list[Point]:
                 continue
         elif not any(kind in raw for kind in (b'"turn_start"', b'"turn_end"', b'"boundary"')):
             continue
-        line = reading.parsed(raw)
-        data = line.data or {} if line is not None else {}
-        if line is None:
-            continue
-        if line.type == "turn_start":
+        line = parsed(raw)
+        event = line.event if line is not None else None
+        if line is not None and isinstance(event, TurnStart):
             sources, uuids = {line.request_id or ""}, set()
-        elif line.type == "turn_end":
-            if uuids and data.get("status") != "withdrawn":
+        elif isinstance(event, TurnEnd):
+            if uuids and event.status != "withdrawn":
                 found.append((Point(frozenset(sources), end), uuids))
             sources, uuids = set(), set()
-        elif line.type == "boundary" and data.get("reason") == "undo":
-            gone = set(data.get("dropped", ()))
-            found = [(point, own) for point, own in found if own.isdisjoint(gone)]
-        else:
-            sources |= set(data.get("sources", ()))
+        elif isinstance(event, Boundary) and event.reason == "undo":
+            found = [(point, own) for point, own in found if own.isdisjoint(event.dropped)]
+        elif isinstance(event, Said):
+            sources.update(event.sources)
     return [point for point, _ in found]
 
 

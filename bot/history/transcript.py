@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 
 from bot import errors
 from bot.batch import Batcher
-from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import TranscriptLine, TurnEnd
 from bot.history import frames, jsonl, names, reading, sessions
-from bot.history.reading import LineType, Loaded, TranscriptLine
+from bot.history.reading import Loaded
 from bot.history.sessions import Outline, Point
-
-__all__ = ["LineType", "Loaded", "Outline", "Point", "Transcript", "TranscriptLine"]
+from bot.history.transcript_lines import dumped
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _COPIED = 1024 * 1024  # bytes of a session that are copied at once
@@ -149,7 +148,7 @@ class Transcript:
             )
         return loaded
 
-    async def ended(self, chat_key: ChatKey, request_id: str) -> Json | None:
+    async def ended(self, chat_key: ChatKey, request_id: str) -> TurnEnd | None:
         """Return the end of a turn of the current session, however long ago; None if it did not end."""
         return await self._asked(self._ended, chat_key, request_id)
 
@@ -234,7 +233,7 @@ class Transcript:
         with closing(found[0]) as file:
             return reading.telling(file, requests, counts)
 
-    def _ended(self, chat_key: ChatKey, request_id: str) -> Json | None:
+    def _ended(self, chat_key: ChatKey, request_id: str) -> TurnEnd | None:
         found = self._opened(chat_key)
         if found is None:
             return None
@@ -313,14 +312,14 @@ class Transcript:
             for begin in range(0, item.end, _COPIED):
                 self._disk.append(scratch, file.read(begin, min(_COPIED, item.end - begin)))
             ended = not item.end or file.read(item.end - 1, 1) == b"\n"
-        line = _dumped(item.line, session)
+        line = dumped(item.line, session)
         self._disk.append(scratch, line if ended else b"\n" + line, sync=True)
         self._disk.rename(scratch, target)
         return session
 
     def _begin(self, chat_key: ChatKey, known: list[str], line: TranscriptLine | None = None) -> str:
         session = self._named(chat_key, known)
-        self._disk.replace(self._path(chat_key, session), _dumped(line, session) if line is not None else b"")
+        self._disk.replace(self._path(chat_key, session), dumped(line, session) if line is not None else b"")
         return session
 
     def _named(self, chat_key: ChatKey, known: list[str]) -> str:
@@ -338,29 +337,13 @@ class Transcript:
             session = line.session_id or current
             if not _SESSION.fullmatch(session):
                 raise ValueError("a session is named by a ULID")
-            by_session.setdefault(session, {}).setdefault(line.uuid, _dumped(line, session))
+            by_session.setdefault(session, {}).setdefault(line.uuid, dumped(line, session))
         for session, lines in by_session.items():
             path = self._path(item.chat_key, session)
             self._files.tail(path)
             fresh = {uuid: raw for uuid, raw in lines.items() if not self._files.has(path, uuid)}
             if fresh:
                 self._files.append(path, list(fresh.values()), fresh)
-
-
-def _dumped(line: TranscriptLine, session: str) -> bytes:
-    fields: Json = {
-        "v": line.v,
-        "uuid": line.uuid,
-        "parentUuid": line.parent_uuid,
-        "type": line.type,
-        "ts": line.ts,
-        "chatKey": str(line.chat_key or ""),
-        "sessionId": session,
-        "requestId": line.request_id,
-        "message": line.message,
-        "data": line.data,
-    }
-    return jsonl.dumps({k: v for k, v in fields.items() if v is not None or k == "parentUuid"})
 
 
 def _after(ulid: str) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
+from bot.contracts.transcript import Said, TranscriptLine
 from bot.history import frames, pieces, reading
-from bot.history.reading import TranscriptLine
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
@@ -43,8 +43,8 @@ def find(disk: Disk, folder: Path, request_id: str) -> FoundTurn | None:
     with closing(disk.open(found)) as opened:
         lines = reading.whole(opened).lines
     for line in lines:
-        told = line.request_id == request_id or request_id in (line.data or {}).get("sources", ())
-        if told and line.chat_key is not None:
+        joined = isinstance(line.event, Said) and request_id in line.event.sources
+        if (joined or line.request_id == request_id) and line.chat_key is not None:
             return FoundTurn(line.request_id or request_id, line.chat_key, found.stem, lines)
     return None
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot.agent import view_changes
 from bot.agent.ledger import Ledger
 from bot.context import checkpoint, replay
 from bot.context.store import AgentContextStore
+from bot.contracts.base import Json, Role
 from bot.contracts.identity import ChatKey
-from bot.history.reading import TranscriptLine
+from bot.contracts.transcript import Boundary, Event, LastingFacts, Said, TranscriptLine, TurnEnd, TurnStart
 from bot.history.transcript import Transcript
 from bot.sizes import size_of
 from bot.system import SystemClock, SystemDisk, UlidSource
@@ -50,7 +50,7 @@ async def session_back(folder: Path, size: int = SIZE, *, most: int = 1_000_000,
         ledger = Ledger(KEY, transcript, ids=ids, clock=SystemClock(), log=MemoryLog())
         store, loaded, base = AgentContextStore(most), await ledger.load(whole=whole, most=most), None
         if loaded.base is not None:
-            base = checkpoint.rebuilt(loaded.base.uuid, loaded.base.data or {}, loaded.messages)
+            base = checkpoint.rebuilt(loaded.base, loaded.messages)
         replay.replay(store, loaded.lines, base)
         if over := store.over_cap():
             store.drop(over)
@@ -93,31 +93,31 @@ def _batches(ids: UlidSource, size: int, *, cut: bool) -> Iterator[list[Transcri
         if not cut and written >= size * BEFORE:
             cut = True
             gone = [entry.uuid for turn in store.turns[:-KEPT_TURNS] for entry in turn.entries]
-            change = view_changes.dropped(gone).data
+            change = Boundary(dropped=tuple(gone))
             store.drop(gone)
-            kept = checkpoint.told(store, change) | {"since": None}
-            batch.append(_line(ids, "boundary", None, data=change | {checkpoint.KEY: kept}))
+            kept = checkpoint.kept(store, change, LastingFacts(), None)
+            batch.append(_line(ids, replace(change, kept=kept), None))
         yield batch
 
 
 def _turn(ids: UlidSource) -> list[TranscriptLine]:
     request_id = ids.ulid()
-    begin = _line(ids, "turn_start", request_id)
+    begin = _line(ids, TurnStart(), request_id)
     call = {"type": "tool_use", "id": f"t{request_id}", "name": "look", "input": {}}
     result = {"type": "tool_result", "tool_use_id": call["id"], "content": WORDS}
-    said = [
+    said: list[tuple[Role, list[Json]]] = [
         ("user", [{"type": "text", "text": "What is it?"}]),
         ("assistant", [call]),
         ("user", [result]),
         ("assistant", [{"type": "text", "text": "It is this. " * 20}]),
     ]
     messages = [
-        _line(ids, role, request_id, message={"role": role, "content": content}) for role, content in said
+        _line(ids, Said(role=role, message={"role": role, "content": content}), request_id)
+        for role, content in said
     ]
-    end = _line(ids, "turn_end", request_id, data={"status": "done"})
+    end = _line(ids, TurnEnd(status="done"), request_id)
     return [begin, *messages, end]
 
 
-def _line(ids: UlidSource, kind: str, request_id: str | None, **more: object) -> TranscriptLine:
-    fields = {"uuid": ids.ulid(), "type": kind, "ts": 1, "chat_key": KEY, "request_id": request_id}
-    return TranscriptLine.model_validate(fields | more)
+def _line(ids: UlidSource, event: Event, request_id: str | None) -> TranscriptLine:
+    return TranscriptLine(uuid=ids.ulid(), ts=1, event=event, chat_key=KEY, request_id=request_id)

@@ -11,6 +11,7 @@ from bot.agent.rebuilding import Call, Part, Rebuilt
 from bot.context import blocks, deletions
 from bot.context.deletions import Deletions
 from bot.contracts.base import Json, Message
+from bot.contracts.transcript import Injection
 from bot.history.tasks import HEAD
 
 Shown = Callable[[str], tuple[list[Message], bool] | None]
@@ -69,11 +70,14 @@ class _Task:
             self._call.facts = line.get(request_log.ANSWERED, self._call.facts)
 
     def _load(self, data: Json) -> None:
-        shown = deletions.loaded(data, self._gone)
-        self.hidden |= shown is not data
-        self._loaded += shown["messages"]
+        told = Injection(
+            messages=tuple(data["messages"]), keys=tuple((ts, *rest) for ts, *rest in data["keys"])
+        )
+        shown = deletions.loaded(told, self._gone)
+        self.hidden |= shown is not told
+        self._loaded += shown.messages
         if self._call is not None:
-            self._call.injected += shown["messages"]
+            self._call.injected += shown.messages
 
     @staticmethod
     def _came(call: Call, said: Sequence[Message]) -> None:

@@ -7,11 +7,12 @@ without a declared epoch, and a new process fills the same store, from the newes
 
 from __future__ import annotations
 
-from bot.agent import view_changes
-from bot.agent.view_changes import ViewChange
-from bot.context import compaction, deletions, memory, replay, undo
+from dataclasses import replace
+
+from bot.context import compaction, deletions, memory, undo
 from bot.context.checkpoint import Checkpoint
-from bot.contracts.base import Json
+from bot.contracts.base import Message
+from bot.contracts.transcript import SAME, Boundary, Same
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import text
 from tests.unit.agent.history_chat import Chat, Crash
@@ -31,7 +32,7 @@ class History(Chat):
         if (
             by_the_provider
             and self.view_changes.frame is not None
-            and self.view_changes.frame["model"] == self.model
+            and self.view_changes.frame.model == self.model
         ):
             self.view_changes.settle(self.system)
             try:
@@ -42,18 +43,18 @@ class History(Chat):
                 raise
             block = self.provider.compactions.sign(SUMMARY, body)
         head = memory.head(SUMMARY, self.rng.choice(["", "a pointer"]), nonce="0a1b2c3d", block=block)
-        self.view_changes.apply("size", view_changes.compacted(border, head))
+        self.view_changes.apply("size", Boundary(dropped=tuple(border), head=head))
         if self.rng.random() < 0.2:
             self.undo()
 
     def undo(self) -> None:
         if self.store.turns:
             turn = self.store.turns[-1]
-            change = view_changes.dropped([entry.uuid for entry in turn.entries])
+            change = Boundary(dropped=tuple(entry.uuid for entry in turn.entries))
             before = undo.before(turn, self.ledger.lines, self.cap)
             if self.store.head is not None and before is not None:
                 Checkpoint("", tuple(before.turns), before.head, before.masked).restore(self.store)
-                change = ViewChange("boundary", change.data | {"head": before.head, replay.RESTORED: True})
+                change = replace(change, head=before.head, restored=True)
             self.view_changes.apply("undo", change)
 
     def remove(self) -> None:
@@ -69,10 +70,10 @@ class History(Chat):
         )
         uuids, since = deletions.ids_to_redact(self.ledger.lines, wanted)
         if uuids:
-            data: Json = {"dropped": [], "blank": uuids}
+            head: Message | Same | None = SAME
             if self.store.head is not None and deletions.summed_up(self.ledger.lines, since):
-                data["head"] = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
-            self.view_changes.apply("deletion", ViewChange("boundary", data))
+                head = self.rng.choice([None, memory.head(SUMMARY, nonce="0a1b2c3d")])
+            self.view_changes.apply("deletion", Boundary(blank=tuple(uuids), head=head))
 
     def elsewhere(self) -> None:
         """A new session, an earlier one, or a copy of this one up to the end of a turn."""

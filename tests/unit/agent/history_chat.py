@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from bot.agent import assistant_text, view_changes
+from bot.agent import assistant_text
 from bot.agent.continuing import joined
-from bot.agent.ledger import FRAME
-from bot.agent.view_changes import ViewChange, ViewChanges
+from bot.agent.view_changes import Tail, ViewChanges
 from bot.context import blocks, checkpoint, repair, replay, view
 from bot.context.checkpoint import Checkpoint
 from bot.context.estimate import Estimator
@@ -19,6 +18,16 @@ from bot.context.store import AgentContextStore, Turn
 from bot.context.validate import loose_thinking
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.contracts.transcript import (
+    Boundary,
+    Injection,
+    Mask,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+    TurnStatus,
+    messages,
+)
 from bot.testing import anthropic_rules as rules
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
@@ -27,7 +36,6 @@ from tests.unit.agent.history_parts import (
     GO_ON,
     STOPS,
     TOOLS,
-    Line,
     Lines,
     Provider,
     Running,
@@ -51,7 +59,7 @@ class Chat:
         self.cap = self.rng.choice([6, 12, 60])
         self.system = [text("You are a cat.")]
         self.model = "one"
-        self.earlier: list[list[Line]] = []
+        self.earlier: list[list[TranscriptLine]] = []
         self.requests = 0
         self.clock = FakeClock()
         self.log = MemoryLog()
@@ -63,37 +71,38 @@ class Chat:
 
     # ------------------------------------------------------------ processes
 
-    def load(self, lines: Sequence[Line], *, damaged: bool = False) -> None:
+    def load(self, lines: Sequence[TranscriptLine], *, damaged: bool = False) -> None:
         """A new process on these lines."""
         self.store = AgentContextStore(self.cap)
         self.damaged = self.damaged or damaged
         base, since = self.base(lines)
         self.ledger = Lines(lines, self.ids, since)
         self.view_changes = ViewChanges(self.store, cast("Any", self.ledger), deps(self))
-        self.view_changes.frame = self.ledger.trail.facts.get(FRAME)
+        self.view_changes.frame = self.ledger.facts.frame
         mended = replay.replay(self.store, lines[since:], base)
         self.declared = -1
         if mended:
             assert self.damaged, "nothing but damage has to be mended"
-            self.view_changes.apply("repair", view_changes.dropped([]))
+            self.view_changes.apply("repair", Boundary())
         elif not self.damaged:
             self.as_from_the_beginning(lines)
         self.cut_off = replay.cut_off_turn(self.ledger.lines[since:])
 
-    def base(self, lines: Sequence[Line]) -> tuple[Checkpoint | None, int]:
+    def base(self, lines: Sequence[TranscriptLine]) -> tuple[Checkpoint | None, int]:
         """What the newest boundary left, and where the lines begin that come behind that."""
         at = next((at for at in reversed(range(len(lines))) if lines[at].type == "boundary"), None)
         if at is None:
             return None, 0
-        line, data = lines[at], lines[at].data or {}
-        messages = {one.uuid: one.message for one in lines[:at] if one.message is not None}
-        base = checkpoint.rebuilt(line.uuid, data, messages)
+        line = lines[at]
+        base = checkpoint.rebuilt(line, messages(lines[:at]))
         assert base is not None or self.damaged, "a boundary names what it leaves"
-        since = data[checkpoint.KEY]["since"]
+        assert isinstance(line.event, Boundary)
+        assert line.event.kept is not None
+        since = line.event.kept.since
         first = next((place for place, one in enumerate(lines[:at]) if one.uuid == since), at)
         return base, 0 if base is None else first
 
-    def as_from_the_beginning(self, lines: Sequence[Line]) -> None:
+    def as_from_the_beginning(self, lines: Sequence[TranscriptLine]) -> None:
         """All lines fill the same store."""
         whole = AgentContextStore(self.cap)
         assert not replay.replay(whole, lines)
@@ -138,7 +147,7 @@ class Chat:
         """Whether the next try is another one (`bot.agent.recovery`)."""
         if self.damaged and "bound to a different conversation" in refused:
             # A turn that is lost is not missed by anybody but what was thought behind it.
-            self.view_changes.apply("thinking", view_changes.dropped([]))
+            self.view_changes.apply("thinking", Boundary())
             return True
         if turn.paused and turn.changed_in_pause and "prefill" in refused:
             self.unpause(turn)
@@ -149,7 +158,7 @@ class Chat:
     def unpause(self, turn: Running) -> None:
         if turn.entries and (rest := assistant_text.without_pause(turn.entries[-1].message)) is not None:
             last = turn.entries.pop()
-            turn.note(rest, {"instead": last.uuid, "stopReason": STOPS["piece"]})
+            turn.note(rest, instead=last.uuid, stop_reason=STOPS["piece"])
 
     def unbroken(self, shown: list[Message], made: ModelRequest) -> None:
         """What was sent last is the beginning of it, where no epoch was declared; no thinking stands behind a change."""
@@ -171,7 +180,7 @@ class Chat:
         self.view_changes.settle(self.system)
         turn = Running(self, f"R{next(self.ids):09}")
         self.view_changes.turn = turn
-        self.ledger.mark("turn_start", turn.request.request_id, {FRAME: self.view_changes.frame})
+        self.ledger.add(TurnStart(frame=self.view_changes.frame), turn.request.request_id)
         turn.note(self.says.person())
         self.go_on(turn)
 
@@ -182,8 +191,8 @@ class Chat:
             return
         turn = Running(self, cut.request_id)
         turn.sources, turn.entries = cut.sources, list(cut.entries)
-        for data in cut.loaded:
-            turn.take(data)
+        for injection in cut.loaded:
+            turn.take(injection)
         self.view_changes.turn = turn
         self.view_changes.settle(self.system)
         last = turn.entries[-1].message
@@ -191,7 +200,7 @@ class Chat:
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
         elif last["role"] == "assistant":
             turn.paused, turn.piece = (
-                cut.facts.get("stopReason") == STOPS[kind] for kind in ("pause", "piece")
+                cut.facts is not None and cut.facts.stop_reason == STOPS[kind] for kind in ("pause", "piece")
             )
             turn.changed_in_pause = True  # perhaps: a change before the crash
             if not turn.paused and not turn.piece:
@@ -201,7 +210,7 @@ class Chat:
 
     def go_on(self, turn: Running) -> None:
         rng = self.rng
-        status = "failed"
+        status: TurnStatus = "failed"
         for _ in range(rng.choice([1, 1, 2, 3, 5])):
             if rng.random() < 0.12:
                 self.change_in_the_middle(turn)
@@ -238,7 +247,7 @@ class Chat:
         if calls:
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
             if rng.random() < 0.2:
-                turn.note(self.says.person(), {"sources": [f"S{next(self.ids)}"]})
+                turn.note(self.says.person(), sources=(f"S{next(self.ids)}",))
         return bool(calls) or turn.piece or turn.paused
 
     def found(self, turn: Running) -> list[Json]:
@@ -252,25 +261,25 @@ class Chat:
         ]
 
     def keep(self, turn: Running, content: list[Json], kind: str) -> None:
-        facts: Json = {"stopReason": STOPS.get(kind, "end_turn")}
+        facts: Json = {"stop_reason": STOPS.get(kind, "end_turn")}
         if turn.piece:
             piece = turn.entries.pop()
             content = joined(piece.message["content"], content)
             facts["instead"] = piece.uuid
         if content:
-            turn.note({"role": "assistant", "content": content}, facts)
+            turn.note({"role": "assistant", "content": content}, **facts)
         if turn.piece:
-            self.view_changes.apply("continuation", ViewChange("tail", {}))
+            self.view_changes.apply("continuation", Tail())
 
-    def end(self, turn: Running, status: str) -> None:
+    def end(self, turn: Running, status: TurnStatus) -> None:
         self.unpause(turn)
         if turn.entries and blocks.tool_uses(turn.entries[-1].message):
             turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))
-        facts = {"status": status}
+        ended = TurnEnd(status=status)
         if turn.loaded and status != "withdrawn":
-            self.view_changes.apply("injection", ViewChange("turn_end", facts))
+            self.view_changes.apply("injection", ended)
         else:
-            self.ledger.mark("turn_end", turn.request.request_id, facts)
+            self.ledger.add(ended, turn.request.request_id)
             self.view_changes.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
         self.view_changes.turn = None
         if status != "withdrawn":
@@ -279,7 +288,7 @@ class Chat:
                 strip_thinking=bool(turn.injected),
             )
             if over := self.store.over_cap():
-                self.view_changes.apply("message_cap", view_changes.dropped(over))
+                self.view_changes.apply("message_cap", Boundary(dropped=tuple(over)))
         self.ledger.safe = len(self.ledger.lines)
 
     def change_in_the_middle(self, turn: Running) -> None:
@@ -288,22 +297,19 @@ class Chat:
         if change == 0:
             self.view_changes.mask_old("overflow", above=0)
         elif change == 1 and (half := self.store.oldest_half()):
-            self.view_changes.apply("overflow", view_changes.dropped(half))
+            self.view_changes.apply("overflow", Boundary(dropped=tuple(half)))
         elif change == 2 and self.store.head is not None:
-            self.view_changes.apply("overflow", view_changes.compacted([], None))
+            self.view_changes.apply("overflow", Boundary(head=None))
         elif change == 3:
             if shorter := blocks.shortened_results(turn.view, 500):
-                self.view_changes.apply("overflow", view_changes.masked(shorter))
+                self.view_changes.apply("overflow", Mask(results=shorter))
         elif change == 4 and turn.loaded:
-            self.view_changes.apply(
-                "overflow", view_changes.injected({"kept": rng.randrange(len(turn.loaded))})
-            )
+            self.view_changes.apply("overflow", Injection(kept=rng.randrange(len(turn.loaded))))
         elif change == 5:
-            self.view_changes.apply("thinking", view_changes.dropped([]))
+            self.view_changes.apply("thinking", Boundary())
         else:
-            messages = [
-                {"role": "user", "content": [text(f"older {at}")]} for at in range(rng.choice([1, 3]))
-            ]
-            times = [rng.randrange(100) for _ in messages]
-            record = {"before": turn.entries[0].uuid, "messages": messages, "ts": sorted(times)}
-            self.view_changes.apply("injection", view_changes.injected(record))
+            older = [{"role": "user", "content": [text(f"older {at}")]} for at in range(rng.choice([1, 3]))]
+            times = tuple(sorted(rng.randrange(100) for _ in older))
+            self.view_changes.apply(
+                "injection", Injection(before=turn.entries[0].uuid, messages=tuple(older), ts=times)
+            )

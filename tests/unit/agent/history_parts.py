@@ -5,17 +5,26 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 from bot.agent.ledger import ParentChain
 from bot.agent.request_log import PrefixBuilder
-from bot.agent.view_changes import ViewChange
-from bot.context import blocks, checkpoint, replay
+from bot.context import blocks, replay
 from bot.context.store import Entry
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
+from bot.contracts.transcript import (
+    Boundary,
+    Event,
+    Injection,
+    LastingFacts,
+    Mask,
+    Said,
+    TranscriptLine,
+    TurnEnd,
+)
 from bot.llm.body import body_of, headers_of
 from bot.testing import anthropic_cache as cache
 from bot.testing import anthropic_rules as rules
@@ -28,48 +37,32 @@ STOPS = {"pause": "pause_turn", "piece": "max_tokens"}
 GO_ON = {"role": "user", "content": [text("Go on.")]}
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the transcript."""
-
-    uuid: str
-    type: str
-    ts: int
-    request_id: str | None
-    message: Message | None
-    data: Json | None
-
-
 class Lines:
     """`Ledger` on a list, of which the lines from `since` on were loaded. `safe` says how many of them are on disk."""
 
-    def __init__(self, lines: Sequence[Line], ids: itertools.count[int], since: int) -> None:
+    def __init__(self, lines: Sequence[TranscriptLine], ids: itertools.count[int], since: int) -> None:
         self.lines = list(lines)
         self.trail = ParentChain()
         self.safe = len(self.lines)
         self._ids = ids
         for line in self.lines[since:]:
-            self.trail.follow(cast("Any", line))
+            self.trail.follow(line)
         self.trail.close()
 
-    def add(
-        self, kind: str, request_id: str | None, *, message: Message | None = None, data: Json | None = None
-    ) -> str:
+    @property
+    def facts(self) -> LastingFacts:
+        return self.trail.facts
+
+    @property
+    def running(self) -> str | None:
+        return self.trail.turn
+
+    def add(self, event: Event, request_id: str | None = None) -> str:
         number = next(self._ids)
-        line = Line(f"{number:09}", kind, number, request_id, message, data)
+        line = TranscriptLine(uuid=f"{number:09}", ts=number, request_id=request_id, event=event)
         self.lines.append(line)
-        self.trail.follow(cast("Any", line))
+        self.trail.follow(line)
         return line.uuid
-
-    def message(self, request_id: str, message: Message, data: Json | None = None) -> str:
-        return self.add(str(message["role"]), request_id, message=message, data=data)
-
-    def mark(self, kind: str, request_id: str | None, data: Json | None = None) -> None:
-        self.add(kind, request_id, data=data)
-
-    def boundary(self, request_id: str | None, data: Json, kept: Json) -> None:
-        kept = kept | {"since": self.trail.turn} | self.trail.facts
-        self.add("boundary", request_id, data=data | {checkpoint.KEY: kept})
 
 
 class Provider:
@@ -119,21 +112,22 @@ class Running:
     def shown(self) -> list[Message]:
         return [*(message for _, message in self.loaded), *self.view]
 
-    def changed(self, change: ViewChange) -> None:
+    def changed(self, change: Boundary | Mask | Injection | TurnEnd) -> None:
         self.changed_in_pause = self.paused
-        if change.line == "turn_end":
+        if isinstance(change, TurnEnd):
             self.loaded = []
-        elif change.line == "injection":
-            self.take(change.data)
-        self.entries = list(replay.behind(self.entries, change.line, change.data))
+        elif isinstance(change, Injection):
+            self.take(change)
+        self.entries = list(replay.behind(self.entries, change))
 
-    def take(self, data: Json) -> None:
-        self.loaded = replay.loaded(self.loaded, data)
-        self.injected += len(data.get("messages", ()))
+    def take(self, injection: Injection) -> None:
+        self.loaded = replay.loaded(self.loaded, injection)
+        self.injected += len(injection.messages)
 
-    def note(self, message: Message, data: Json | None = None) -> None:
-        self.sources += tuple((data or {}).get("sources", ()))
-        uuid = self._chat.ledger.message(self.request.request_id, message, data)
+    def note(self, message: Message, **facts: Any) -> None:
+        said = Said(role=message["role"], message=message, **facts)
+        self.sources += said.sources
+        uuid = self._chat.ledger.add(said, self.request.request_id)
         self.entries.append(Entry(uuid, message))
 
 

@@ -7,6 +7,7 @@ import functools
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from bot.context.memory import SessionMemory
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Quoted
-from bot.history import reading
+from bot.contracts.transcript import LineType, TranscriptLine
+from bot.history import reading, transcript_lines
 from bot.history.memories import Memories, SavedMemory
-from bot.history.transcript import LineType, TranscriptLine
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.shares import one_in
@@ -31,6 +32,7 @@ from tests.unit.agent.test_rebuilding import again
 from tests.unit.agent.test_removing import remove
 from tests.unit.agent.test_resume import ask, killed_while_asking
 from tests.unit.agent.test_turn import Press
+from tests.unit.lines import line
 
 ANSWERS: list[Any] = [
     lambda: reply(text("final")),
@@ -65,9 +67,9 @@ class Read:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines = 0
-        parsed = reading.parsed
+        parsed = transcript_lines.parsed
 
-        def counted(raw: bytes) -> reading.TranscriptLine | None:
+        def counted(raw: bytes) -> TranscriptLine | None:
             self.lines += 1
             return parsed(raw)
 
@@ -83,7 +85,7 @@ async def filled(root: Path, most: int, **more: Any) -> Bench:
 
 def state(bench: Bench) -> Any:
     runtime = bench.pool._runtime(KEY)
-    facts = {name: value for name, value in runtime._ledger.facts.items() if name != "answeredAt"}
+    facts = replace(runtime._ledger.facts, answered_at=None)
     return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime._cut_off
 
 
@@ -164,10 +166,7 @@ async def test_a_history_that_was_mended_keeps_what_the_chat_has_come_to(bench: 
         ("assistant", call),
         ("turn_end", None),
     ]
-    lines = [
-        TranscriptLine(uuid=bench.ids.ulid(), type=kind, ts=1, chat_key=KEY, request_id="R", message=message)
-        for kind, message in said
-    ]
+    lines = [line(bench.ids.ulid(), kind, "R", message, ts=1, chat_key=KEY) for kind, message in said]
     await bench.transcript.append(KEY, lines)
     bench.restart()
     after = await bench.pool.stats(KEY)

@@ -10,6 +10,7 @@ import pytest
 
 from bot.agent.ledger import Ledger
 from bot.agent.request_log import RequestPrefix
+from bot.contracts.transcript import Said, TurnStart
 from tests.unit.agent.conftest import KEY, Bench
 
 
@@ -26,11 +27,11 @@ async def test_a_line_that_comes_while_prompts_are_kept_is_on_file_after_a_flush
         await keep(parts)
 
     monkeypatch.setattr(deps.transcript, "keep", slow)
-    ledger.mark("turn_start", "R1")
+    ledger.add(TurnStart(), "R1")
     ledger.asked("R1", {}, RequestPrefix(shared={"one": "static"}, own={}))
-    ledger.message("R1", {"role": "user", "content": "hi"})
+    ledger.add(Said(role="user", message={"role": "user", "content": "hi"}), "R1")
     await keeping.wait()
-    ledger.message("R1", {"role": "assistant", "content": "hello"})
+    ledger.add(Said(role="assistant", message={"role": "assistant", "content": "hello"}), "R1")
     flushing = asyncio.create_task(ledger.flush())
     gate.set()
     assert await flushing

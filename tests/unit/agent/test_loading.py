@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from bot.agent import view_changes
 from bot.context import deletions
 from bot.contracts.agent import TurnRequest
 from bot.contracts.environment import OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.model import ModelRequest
+from bot.contracts.transcript import Boundary, TranscriptLine
 from bot.history import jsonl, pieces, reading
-from bot.history.transcript import TranscriptLine
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -154,7 +153,7 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     runtime = bench.pool._runtime(KEY)
     await runtime.fill()
     # As an overflow would: the history goes, the turn that was running stays.
-    runtime.view_changes.apply("overflow", view_changes.dropped("all"))
+    runtime.view_changes.apply("overflow", Boundary(dropped="all"))
     await runtime.flush()
     bench.restart()
     await bench.pool.describe(KEY)
@@ -181,7 +180,7 @@ async def test_a_turn_that_goes_on_behind_a_boundary_does_not_reach_over_it(benc
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)
     running = asyncio.create_task(bench.pool.run(request))
     await asked.wait()
-    bench.pool._runtime(KEY).view_changes.apply("overflow", view_changes.dropped("all"))
+    bench.pool._runtime(KEY).view_changes.apply("overflow", Boundary(dropped="all"))
     running.cancel()
     await asyncio.wait([running])
     await bench.pool.flush()
@@ -200,9 +199,9 @@ async def test_what_was_removed_stays_so_and_is_no_reason_to_read_more(bench: Be
     await talk(bench, 3)
     runtime = bench.pool._runtime(KEY)
     gone = runtime.store.turns[1].entries[0].uuid
-    runtime.view_changes.apply("edit", view_changes.ViewChange("boundary", {"dropped": [], "blank": [gone]}))
+    runtime.view_changes.apply("edit", Boundary(blank=(gone,)))
     runtime.view_changes.apply(
-        "undo", view_changes.dropped([one.uuid for one in runtime.store.turns[0].entries])
+        "undo", Boundary(dropped=tuple(one.uuid for one in runtime.store.turns[0].entries))
     )
     await runtime.flush()
     await restarted(bench)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.contracts.model import ModelRequest
+from bot.contracts.transcript import Injection
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
 
@@ -165,8 +166,8 @@ class TestLoadedHistory:
         assert "old 99" not in json.dumps(bench.sent)
         assert "old 99" not in json.dumps(bench.pool._runtime(KEY).store.messages())
         lines = await bench.transcript.load(KEY)
-        (injection,) = [line for line in lines if line.type == "injection"]
-        assert "old 99" in json.dumps(injection.data)
+        (injection,) = [line.event for line in lines if isinstance(line.event, Injection)]
+        assert "old 99" in json.dumps(injection.messages)
         archived = await bench.archive.search(KEY, _query("old 99"))
         assert archived.total == 1
 

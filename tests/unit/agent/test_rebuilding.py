@@ -14,8 +14,9 @@ from bot.agent.rebuilding import Call, Rebuilt, rebuild
 from bot.agent.request_log import PrefixBuilder
 from bot.context.deletions import REMOVED, read_deletions
 from bot.contracts.model import ModelRequest
+from bot.contracts.transcript import Meta, TranscriptLine
 from bot.history import frames, turns
-from bot.history.reading import TranscriptLine
+from bot.history.transcript_lines import parsed
 from bot.llm.body import wire
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk
@@ -80,7 +81,7 @@ async def lines(bench: Bench) -> list[TranscriptLine]:
     await bench.pool.flush()
     found: list[TranscriptLine] = []
     for file in (bench.root / "transcripts").glob("*/*.jsonl"):
-        found += [TranscriptLine.model_validate_json(raw) for raw in file.read_text("utf-8").splitlines()]
+        found += [one for raw in file.read_bytes().splitlines() if (one := parsed(raw)) is not None]
     return sorted(found, key=lambda line: line.uuid)
 
 
@@ -175,9 +176,10 @@ async def test_what_many_requests_begin_with_is_kept_once(bench: Bench) -> None:
         await bench.say("hello")
     kept = sorted((bench.root / "transcripts" / "frames").iterdir())
     assert len(kept) == 2, "the part that all chats share, and the tools"
-    parts = [line.data for line in await lines(bench) if line.data and "parts" in line.data]
+    metas = [line.event for line in await lines(bench) if isinstance(line.event, Meta)]
+    parts = [meta.parts for meta in metas if meta.parts]
     assert len(parts) == 1, "the chat's own part"
-    records = [line.data["asked"] for line in await lines(bench) if line.data and "asked" in line.data]
+    records = [meta.asked for meta in metas if meta.asked]
     assert len({str(record["system"]) for record in records}) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bot.context import deletions
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Belonging
+from bot.contracts.transcript import Injection
 from bot.history.searching import SearchedArchive
 from bot.system import SystemDisk
 from bot.testing.log import MemoryLog
@@ -88,16 +90,16 @@ async def test_lines_of_two_chats_that_are_alike_in_all_but_their_chat_are_both_
 async def test_what_was_removed_here_hides_no_line_of_another_chat(wide: Bench) -> None:
     await said(wide, OTHER, 1_600_000_000_000, "the parcel has come", "7")
     await asked(wide, {"scope": "mine", "keyword": "parcel"})
-    (line,) = [one for one in await wide.transcript.load(KEY) if one.type == "injection"]
+    (event,) = [one.event for one in await wide.transcript.load(KEY) if isinstance(one.event, Injection)]
     here = ArchiveLine.model_validate(
         {
             "ts": 1, "channel": "telegram", "chat_id": "1", "chat_key": KEY, "role": "system", "text": "",
             "message_id": "7", "meta": {"deleted": True},
         }
     )  # fmt: skip
-    shown = deletions.loaded(line.data or {}, deletions.read_deletions([here]))
-    assert "the parcel has come" in json.dumps(shown)
-    own = {**(line.data or {}), "keys": [key[:3] for key in (line.data or {})["keys"]]}
-    assert "parcel" not in json.dumps(deletions.loaded(own, deletions.read_deletions([here]))), (
+    shown = deletions.loaded(event, deletions.read_deletions([here]))
+    assert "the parcel has come" in json.dumps(shown.messages)
+    own = replace(event, keys=tuple(key[:3] for key in event.keys))
+    assert "parcel" not in json.dumps(deletions.loaded(own, deletions.read_deletions([here])).messages), (
         "as it was written before"
     )

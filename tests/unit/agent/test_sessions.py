@@ -10,6 +10,7 @@ import pytest
 from bot import errors
 from bot.agent.sessions import SHORTEST, short
 from bot.contracts.archive import ArchiveLine
+from bot.contracts.transcript import Meta
 from bot.system import SystemDisk
 from bot.testing.disk import Failure, FaultyDisk, Kind
 from bot.testing.model import reply, text, tool_use
@@ -102,12 +103,12 @@ async def test_a_fork_has_what_was_said_up_to_there_and_leaves_the_rest_alone(be
     await restarted(bench)
     assert kept(bench)[-2:] == ["another three", "to another three"]
     lines = await bench.transcript.load(KEY)
-    told = [line.data for line in lines if line.type == "meta" and line.data and "from" in line.data]
-    assert told[0]["from"]["requestId"] == ids[1]
+    told = [line.event.from_ for line in lines if isinstance(line.event, Meta) and line.event.from_]
+    assert told[0]["requestId"] == ids[1]
     await bench.pool.resume(KEY, facts["leftId"])
     await bench.pool.describe(KEY)
     assert kept(bench)[-1] == "to four"
-    assert told[0]["from"]["session"] == await bench.transcript.current(KEY)
+    assert told[0]["session"] == await bench.transcript.current(KEY)
 
 
 async def test_a_fork_some_turns_back_passes_over_what_was_taken_back(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine, HistoryPage, HistoryQuery
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.history.transcript import TranscriptLine
+from bot.contracts.transcript import TranscriptLine
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench, words
 from tests.unit.gateway.outgoing import until

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
+from bot.contracts.transcript import Boundary, LineType, Mask, TranscriptLine
 from tests.shares import examples
-from tests.unit.context.test_store import Line, a_turn, user
+from tests.unit.context.test_store import a_turn, user
+from tests.unit.lines import line
 
 HEAD: Message = {"role": "user", "content": [{"type": "text", "text": "Summary: 要約"}]}
 
@@ -81,35 +83,35 @@ def test_between_changes_the_view_grows_at_its_end_and_is_not_made_anew() -> Non
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_a_replay_of_any_changes_shows_the_same_bytes(seed: int, count: int) -> None:
     rng = random.Random(seed)
-    store, lines = AgentContextStore(rng.choice([8, 60])), list[Line]()
+    store, lines = AgentContextStore(rng.choice([8, 60])), list[TranscriptLine]()
 
-    def change(kind: str, data: Json) -> None:
-        lines.append(Line(f"c{len(lines)}", kind, None, data=data))
+    def change(kind: LineType, data: Json) -> None:
+        lines.append(line(f"c{len(lines)}", kind, None, data=data))
 
     for number in range(count):
         turn = a_turn(number, rng.randrange(4), thinking=rng.random() < 0.7)
         entries = turn.entries
-        lines.append(Line(f"s{number}", "turn_start", turn.request_id))
-        lines += [Line(e.uuid, e.message["role"], turn.request_id, e.message) for e in entries]
+        lines.append(line(f"s{number}", "turn_start", turn.request_id))
+        lines += [line(e.uuid, e.message["role"], turn.request_id, e.message) for e in entries]
         calls = [call for message in store.messages() for call in blocks.result_ids(message)]
         own = [call for entry in entries for call in blocks.result_ids(entry.message)]
         roll = rng.random()
         if roll < 0.3 and (calls or own):
             words = dict.fromkeys(rng.sample(calls + own, min(2, len(calls + own))), f"[masked {number}]")
-            entries = replay.behind(entries, "mask", {"results": words})
+            entries = replay.behind(entries, Mask(results=words))
             store.mask(words)
             change("mask", {"results": words})
         elif roll < 0.45:
             dropped = store.oldest_half()
             head = rng.choice([HEAD, None])
             store.compact(dropped, head)
-            entries = replay.behind(entries, "boundary", {})
+            entries = replay.behind(entries, Boundary())
             change("boundary", {"dropped": dropped, "head": head})
         elif roll < 0.5:
             store.clear()
-            entries = replay.behind(entries, "boundary", {})
+            entries = replay.behind(entries, Boundary())
             change("boundary", {"dropped": "all"})
-        lines.append(Line(f"e{number}", "turn_end", turn.request_id, data={"status": "done"}))
+        lines.append(line(f"e{number}", "turn_end", turn.request_id, data={"status": "done"}))
         store.commit(type(turn)(turn.request_id, turn.sources, entries))
         if dropped := store.over_cap():
             store.drop(dropped)

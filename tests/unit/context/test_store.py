@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from bot.context import blocks, replay, view
 from bot.context.store import AgentContextStore, Entry, Turn
 from bot.contracts.base import Json, Message
+from bot.contracts.transcript import TranscriptLine
 from tests.shares import examples
+from tests.unit.lines import line
 
 SYSTEM: list[Json] = [{"type": "text", "text": "role"}]
 
@@ -135,36 +137,23 @@ def test_halving_gets_strictly_smaller_and_ends(rounds: list[int], cap: int) -> 
     assert all(later <= earlier // 2 for earlier, later in itertools.pairwise(sizes))
 
 
-class Line:
-    def __init__(
-        self,
-        uuid: str,
-        kind: str,
-        request_id: str | None,
-        message: Message | None = None,
-        data: Json | None = None,
-    ) -> None:
-        self.uuid, self.type, self.request_id, self.message, self.data = uuid, kind, request_id, message, data
-        self.ts = 0
-
-
 @settings(derandomize=True, deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), max_size=30), st.integers(2, 20))
 def test_a_replayed_transcript_gives_the_same_bytes_as_the_store_that_was_lost(
     turns: list[tuple[int, bool, bool]], cap: int
 ) -> None:
     store = AgentContextStore(cap)
-    lines: list[Line] = []
+    lines: list[TranscriptLine] = []
     for number, (rounds, thinking, injected) in enumerate(turns):
         turn = a_turn(number, rounds, thinking=thinking)
-        lines.append(Line(f"s{number}", "turn_start", turn.request_id))
-        lines += [Line(e.uuid, e.message["role"], turn.request_id, e.message) for e in turn.entries]
+        lines.append(line(f"s{number}", "turn_start", turn.request_id))
+        lines += [line(e.uuid, e.message["role"], turn.request_id, e.message) for e in turn.entries]
         if injected:
-            lines.append(Line(f"i{number}", "injection", turn.request_id))
-        lines.append(Line(f"e{number}", "turn_end", turn.request_id, data={"status": "done"}))
+            lines.append(line(f"i{number}", "injection", turn.request_id))
+        lines.append(line(f"e{number}", "turn_end", turn.request_id, data={"status": "done"}))
         store.commit(turn, strip_thinking=injected)
         if dropped := store.over_cap():
-            lines.append(Line(f"b{number}", "boundary", None, data={"dropped": dropped}))
+            lines.append(line(f"b{number}", "boundary", None, data={"dropped": dropped}))
             store.drop(dropped)
     again = AgentContextStore(cap)
     replay.replay(again, lines)
@@ -175,23 +164,23 @@ def test_a_replayed_transcript_gives_the_same_bytes_as_the_store_that_was_lost(
 def test_a_turn_that_a_crash_cut_off_and_one_that_was_withdrawn_do_not_come_back() -> None:
     done, cut, refused = a_turn(1), a_turn(2, rounds=1), a_turn(3)
     lines = [
-        Line("s1", "turn_start", "r1"),
-        *(Line(e.uuid, e.message["role"], "r1", e.message) for e in done.entries),
+        line("s1", "turn_start", "r1"),
+        *(line(e.uuid, e.message["role"], "r1", e.message) for e in done.entries),
     ]
-    lines.append(Line("e1", "turn_end", "r1", data={"status": "done"}))
+    lines.append(line("e1", "turn_end", "r1", data={"status": "done"}))
     lines += [
-        Line("s2", "turn_start", "r2"),
-        *(Line(e.uuid, e.message["role"], "r2", e.message) for e in cut.entries),
+        line("s2", "turn_start", "r2"),
+        *(line(e.uuid, e.message["role"], "r2", e.message) for e in cut.entries),
     ]
     lines += [
-        Line("s3", "turn_start", "r3"),
-        *(Line(e.uuid, e.message["role"], "r3", e.message) for e in refused.entries),
+        line("s3", "turn_start", "r3"),
+        *(line(e.uuid, e.message["role"], "r3", e.message) for e in refused.entries),
     ]
-    lines.append(Line("e3", "turn_end", "r3", data={"status": "withdrawn"}))
+    lines.append(line("e3", "turn_end", "r3", data={"status": "withdrawn"}))
     store = AgentContextStore(60)
     replay.replay(store, lines)
     assert [turn.request_id for turn in store.turns] == ["r1"]
-    replay.replay(store, [Line("b", "boundary", None, data={"dropped": "all"})])
+    replay.replay(store, [line("b", "boundary", None, data={"dropped": "all"})])
     assert store.turns == []
 
 

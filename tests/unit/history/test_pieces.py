@@ -15,10 +15,11 @@ from bot.contracts.environment import OpenFile
 from bot.contracts.identity import ChatKey
 from bot.history import jsonl, pieces
 from bot.history.archive import ChatStore
-from bot.history.transcript import Transcript, TranscriptLine
+from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.log import MemoryLog
+from tests.unit.lines import line as told
 
 MB = 1024 * 1024
 NAME = "web%3Achat%3A1"
@@ -124,9 +125,9 @@ async def test_an_append_to_a_large_session_takes_little_memory(tmp_path: Path) 
     try:
         await transcript.append(
             ChatKey.parse("web:chat:1"),
-            [TranscriptLine(uuid="new", type="meta", ts=2, chat_key="web:chat:1")],
+            [told("new", "meta", ts=2, chat_key=ChatKey.parse("web:chat:1"))],
         )
-        again = TranscriptLine(uuid="7", type="meta", ts=2, chat_key="web:chat:1")
+        again = told("7", "meta", ts=2, chat_key=ChatKey.parse("web:chat:1"))
         await transcript.append(ChatKey.parse("web:chat:1"), [again])
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -14,7 +14,8 @@ import pytest
 from bot import errors
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
-from bot.history.transcript import Transcript, TranscriptLine
+from bot.contracts.transcript import Meta, Said, TranscriptLine
+from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
 from bot.testing.disk import Failure, FaultyDisk, When
@@ -52,7 +53,8 @@ def make(folder: Path, clock: FakeClock, log: MemoryLog) -> Make:
 
 
 def line(uuid: str, **fields: Any) -> TranscriptLine:
-    return TranscriptLine(**{"uuid": uuid, "type": "user", "ts": 1, "chat_key": KEY, **fields})
+    event = Said(role="user", message=fields.pop("message", {"text": uuid}))
+    return TranscriptLine(**{"uuid": uuid, "event": event, "ts": 1, "chat_key": KEY, **fields})
 
 
 async def uuids(transcript: Transcript) -> list[str]:
@@ -75,7 +77,7 @@ async def test_lines_stand_in_one_file_a_session_with_the_documented_fields(make
     transcript = make()
     message = {"role": "user", "content": [{"type": "text", "text": "你好 👩‍👩‍👧 שלום"}]}
     session = await transcript.append(
-        KEY, [line("a", message=message, request_id="R"), line("b", parent_uuid="a")]
+        KEY, [line("a", message=message, request_id="R"), line("b", parent_uuid="a", event=Meta())]
     )
     await transcript.close()
     path = folder / "telegram%3Achat%3A-100%3Atopic%3A7" / f"{session}.jsonl"
