@@ -17,7 +17,7 @@ from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_a
 from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
-from bot.context.store import Entry, Turn
+from bot.context.store import Entry, RunningTurn
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
@@ -25,7 +25,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply
-from bot.contracts.transcript import Boundary, Injection, Mask, Said, TurnEnd, TurnStart, TurnStatus
+from bot.contracts.transcript import Boundary, Injection, Said, TurnEnd, TurnStatus
 from bot.llm.log import usage_object
 
 INJECTED_TOKENS = 30_000
@@ -35,10 +35,7 @@ INJECTED_LINE = 20_000
 
 
 class ActiveTurn:
-    """One turn from its user message to its end. Every message is written to the transcript as it is added.
-
-    `entries` is the full truth; `view` is what the model is shown of it.
-    """
+    """One turn from its user message to its end. What happens in it is told to the transcript and to the store at once."""
 
     def __init__(
         self, request: TurnRequest, declared: ViewChanges, upkeep: Upkeep, steps: StepLog, deps: AgentDeps
@@ -48,23 +45,17 @@ class ActiveTurn:
         self.upkeep = upkeep
         self.steps = steps
         self.reply = TrackedReply.of(request, declared.ledger)
-        self.view: list[Message] = []
         self.touched: list[Path] = []
         """Paths of the project that tools have used since the last step."""
         self.owed = ""
         """Words of a stopped turn that nobody has seen yet; "" if none."""
-        self._loaded: list[tuple[int, Message]] = []
-        self._entries: list[Entry] = []
-        self._sources: tuple[str, ...] = (request.request_id,)
         self.view_changes = declared
         self._ledger = declared.ledger
         self._deps = deps
         self._partial = Partial()
-        self._injected_count = 0
-        self._injected_keys: set[tuple[int | str, ...]] = set()
-        self._began = False
+        self._running: RunningTurn | None = None
+        self._resumed = False
         self._ended = False
-        self._cut_off: replay.CutOff | None = None
         self._recorded: Sequence[StepRecord] = ()
         self._late: list[Inbound] = []
 
@@ -74,27 +65,18 @@ class ActiveTurn:
         """
         first = await self._user_message(self.request, self.view_changes.tally.wrong)
         rest = [(one, await self._user_message(self._joining(one))) for one in self.request.also]
-        self._began = True
-        self.view_changes.turn = self
-        chosen = self._ledger.facts.chosen_model
-        self._ledger.add(
-            TurnStart(frame=self.view_changes.frame, chosen_model=chosen), self.request.request_id
-        )
+        self.view_changes.begin_turn(self.request.request_id)
+        self._running = self.store.running
         self._add(first)
         for inbound, message in rest:
             self._join(inbound, message)
 
-    async def resume(self, cut_off: replay.CutOff, recorded: Sequence[StepRecord]) -> None:
-        """Go on with a turn that a crash cut off, as its transcript and its recorded steps tell it."""
-        self._began = True
-        self.view_changes.turn = self
-        self._cut_off = cut_off
+    async def resume(self, cut_off: RunningTurn, recorded: Sequence[StepRecord]) -> None:
+        """Go on with the store's turn, which a crash cut off, as its transcript and its recorded steps tell it."""
+        self.view_changes.resume_turn()
+        self._running = cut_off
+        self._resumed = True
         self._recorded = recorded
-        self._sources = cut_off.sources
-        self._entries = list(cut_off.entries)
-        self._see()
-        for injection in cut_off.loaded:
-            self._take_injection(injection)
         self._ledger.rewind(self._entries[-1].uuid)
         if self.reply is not None:
             self.reply.resume(self.request.begun, cut_off, recorded)
@@ -102,7 +84,7 @@ class ActiveTurn:
         for step in recorded:
             if step.kind == "model" and step.ended_at is None:
                 self.steps.end(step.id, {"error": "interrupted"})
-        self._late = [one for one in self.request.also if one.request_id not in self._sources]
+        self._late = [one for one in self.request.also if one.request_id not in cut_off.sources]
         if self.last_reply() is not None:
             return
         if any(entry.message["role"] == "assistant" for entry in self._entries):
@@ -113,20 +95,18 @@ class ActiveTurn:
 
     def last_reply(self) -> ModelReply | None:
         """Return the reply with which a resumed turn ends, else None. A reply without words stands in no message."""
-        if self._cut_off is None:
+        if not self._resumed or self._running is None:
             return None
-        if self._entries[-1].message["role"] == "assistant":
-            said = self._cut_off.facts
+        said = self._running.last
+        if self._entries[-1].message["role"] == "assistant" and said is not None:
             content = list(self._entries[-1].message["content"])
-            if said is None:
-                return ModelReply(content, None)
             return ModelReply(content, said.stop_reason, cut=frozenset(said.cut))
-        last = silent_answer(self._recorded, self._cut_off.on_file)
+        last = silent_answer(self._recorded, self._running.on_file)
         return ModelReply([], last.get("stopReason")) if last is not None else None
 
     def known_results(self, calls: Sequence[Json]) -> dict[str, Json]:
         """The results of calls of a cut-off step that must not run again: they did run, or may have."""
-        before = self._cut_off.written if self._cut_off is not None else ()
+        before = self._running.written if self._running is not None else ()
         fresh = [one for one in self.request.begun if one.id not in before]
         known = known_results(calls, self._recorded, fresh)
         for step in self._recorded:
@@ -158,7 +138,7 @@ class ActiveTurn:
         # An answer that goes on behind a line of ours is no paused one: that line is not sent back.
         content = blocks.sayable(content, paused=reply.stop_reason == "pause_turn" and not continued)
         uuid: str | None = None
-        piece = self._taken_back() if continued else None
+        piece = self._replaced() if continued else None
         if piece is not None:
             content = joined(assistant_text.begun(piece.message), content) or piece.message["content"]
         if content:
@@ -183,13 +163,13 @@ class ActiveTurn:
 
     def continued(self) -> int:
         """Return how often the last answer of a resumed turn was continued."""
-        said = self._cut_off.facts if self._cut_off is not None else None
+        said = self._running.last if self._running is not None else None
         return said.continued if said is not None else 0
 
     def unpause(self, stop_reason: str | None = None, continued: int = 0) -> None:
         """Drop the calls of the provider's own tools from a paused answer, since they get no result."""
         if (rest := assistant_text.without_pause(self._entries[-1].message)) is not None:
-            instead = self._taken_back().uuid
+            instead = self._replaced().uuid
             self._note(
                 Said(
                     role="assistant",
@@ -218,8 +198,9 @@ class ActiveTurn:
         """Append what the servers of the tools say that the last results have found, and the instructions for what tools
         have touched, where the model does not see them already: those of a history that was cut since come again.
         """
-        seen = [*self.store.view(), *self.view]
-        said = said_by_servers(self.view[-1], self._deps, seen)
+        view = self.view
+        seen = [*self.store.view(), *view]
+        said = said_by_servers(view[-1], self._deps, seen)
         found = await instructions(self.touched, self._deps, seen) if self.touched else None
         self._must_run()
         for message in filter(None, (said, found)):
@@ -265,7 +246,7 @@ class ActiveTurn:
         that an end that is interrupted is an end all the same. `notice` is what the person will be told of it:
         after a crash in between they still are. `wrong` says to the model what went wrong.
         """
-        if not self._began:
+        if self._running is None:
             return
         self._ended = True
         self.steps.failed(status)
@@ -280,14 +261,8 @@ class ActiveTurn:
             )
         self.view_changes.tally.turn(status, wrong)
         ended = TurnEnd(status=status, notice=notice, owed=self.owed, totals=self.view_changes.tally.facts)
-        if self._loaded and status != "withdrawn":
-            self.view_changes.apply("injection", ended)
-        else:
-            self._ledger.add(ended, self.request.request_id)
-        self.view_changes.turn = None
+        self.view_changes.end_turn(ended)
         if status != "withdrawn":
-            turn = Turn(self.request.request_id, self._sources, tuple(self._entries))
-            self.store.commit(turn, strip_thinking=bool(self._injected_count))
             self.view_changes.within_cap(self.upkeep.cut)
         await self._ledger.flush()
 
@@ -308,32 +283,29 @@ class ActiveTurn:
         self.view_changes.apply(reason, Boundary())
         await self._ledger.flush()
 
-    def changed(self, change: Boundary | Mask | Injection | TurnEnd) -> None:
-        """Carry out what an epoch means for this turn (`bot.agent.view_changes.Running`)."""
-        if isinstance(change, TurnEnd):
-            self._loaded = []
-        elif isinstance(change, Injection):
-            self._take_injection(change)
-        self._entries = list(replay.behind(self._entries, change))
-        self._see()
-
     def shown(self) -> list[Message]:
         return [*self.injected, *self.view]
 
-    def _see(self) -> None:
-        self.view = [blocks.masked(entry.message, self.store.masked) for entry in self._entries]
+    @property
+    def view(self) -> list[Message]:
+        """Its own messages, as the model is shown them."""
+        return self.store.current()
+
+    @property
+    def _entries(self) -> tuple[Entry, ...]:
+        return self._running.entries if self._running is not None else ()
 
     # ------------------------------------------------------------ injection (`tools.context.Injection`)
 
     @property
     def injected(self) -> list[Message]:
         """The injected older turns, in time order."""
-        return [message for _, message in self._loaded]
+        return self.store.older()
 
     def room(self) -> int:
         if estimate.tokens(self.injected) >= INJECTED_TOKENS:
             return 0
-        return self._deps.max_injected - self._injected_count
+        return self._deps.max_injected - (self._running.injected if self._running is not None else 0)
 
     def in_view(self, line: ArchiveLine) -> bool:
         meta = line.meta or {}
@@ -341,7 +313,7 @@ class ActiveTurn:
         # ULIDs sort by time: what came in after this message is not history yet.
         if request_id >= self.request.request_id or request_id in self._visible():
             return True
-        if injected_key(line, self.request.chat_key) in self._injected_keys:
+        if self._running is not None and injected_key(line, self.request.chat_key) in self._running.keys:
             return True
         # All other names of a line hold in its own chat alone: platforms count messages from 1 in each.
         if line.chat_key != self.request.chat_key:
@@ -353,7 +325,8 @@ class ActiveTurn:
         return (current and line.role == "user") or replay.line_key(line) in self._visible()
 
     def _visible(self) -> set[str]:
-        return (self.store.sources() | set(self._sources)) - {""}
+        own = self._running.sources if self._running is not None else ()
+        return (self.store.sources() | set(own)) - {""}
 
     async def inject(self, lines: Sequence[ArchiveLine]) -> list[ArchiveLine]:
         self._must_run()
@@ -377,12 +350,6 @@ class ActiveTurn:
         await self._ledger.flush()
         return taken
 
-    def _take_injection(self, injection: Injection) -> None:
-        """Carry out a line of an injection: older turns appear, or only the newest of them stay."""
-        self._loaded = replay.loaded(self._loaded, injection)
-        self._injected_count += len(injection.messages)
-        self._injected_keys.update(injection.keys)
-
     # ------------------------------------------------------------ inside
 
     def undeclared(self) -> tuple[Json, ...]:
@@ -396,7 +363,6 @@ class ActiveTurn:
 
     def _join(self, inbound: Inbound, message: Message) -> None:
         self._deps.log.write("steer", "a message joined the running turn", joined=inbound.request_id)
-        self._sources += (inbound.request_id,)
         said = Said(role="user", message=message, sources=(inbound.request_id,), written=self._written())
         self._note(said)
         if self.reply is not None:
@@ -414,21 +380,17 @@ class ActiveTurn:
     def _now(self) -> int:
         return int(self._deps.clock.now() * 1000)
 
-    def _taken_back(self) -> Entry:
+    def _replaced(self) -> Entry:
         """The last message, in whose place another one comes."""
-        self.view.pop()
-        piece = self._entries.pop()
-        self._ledger.rewind(self._entries[-1].uuid)
+        before, piece = self._entries[-2:]
+        self._ledger.rewind(before.uuid)
         return piece
 
     def _add(self, message: Message) -> None:
         self._note(Said(role="assistant" if message["role"] == "assistant" else "user", message=message))
 
     def _note(self, said: Said) -> str:
-        uuid = self._ledger.add(said, self.request.request_id)
-        self._entries.append(Entry(uuid, said.message))
-        self.view.append(said.message)
-        return uuid
+        return self.view_changes.tell(said)
 
 
 def injected_key(line: ArchiveLine, chat_key: ChatKey) -> tuple[int | str, ...]:

@@ -18,32 +18,32 @@ async def filled(declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> Sequ
     """
     # What the memory tells of a cut depends on all that goes.
     most = deps.max_messages if not upkeep.markdown else None
-    loaded = await declared.ledger.load(most=most)
+    loaded, mended = await _replayed(declared, most)
+    _take_up(declared, deps)
+    if mended:
+        declared.apply("repair", Boundary())
+        loaded, _ = await _replayed(declared, most)
+    elif loaded.short:
+        declared.within_cap(_rest_gone)
+    return loaded.lines
+
+
+async def _replayed(declared: ViewChanges, most: int | None) -> tuple[Loaded, int]:
+    """Fill the store from what is on file; how much of it had to be mended."""
+    store, ledger = declared.store, declared.ledger
+    store.reset()
+    loaded = await ledger.load(most=most)
     base = None
     if loaded.base is not None:
         base = checkpoint.rebuilt(loaded.base, loaded.messages)
         if base is None:
-            loaded = await declared.ledger.load(whole=True)
-    mended = replay.replay(declared.store, loaded.lines, base)
-    if loaded.short and (mended or not declared.store.over_cap()):
-        declared.store.clear()
-        loaded = await declared.ledger.load(whole=True)
-        mended = replay.replay(declared.store, loaded.lines)
-    _take_up(declared, deps)
-    return await _changed(declared, loaded, mended=bool(mended), most=most)
-
-
-async def _changed(
-    declared: ViewChanges, loaded: Loaded, *, mended: bool, most: int | None
-) -> Sequence[TranscriptLine]:
-    """Write down what the store has become other than the lines tell; the lines with that."""
-    if mended:
-        declared.apply("repair", Boundary())
-        return (await declared.ledger.load(whole=loaded.base is None)).lines
-    if loaded.short:
-        declared.within_cap(_rest_gone)
-        return (await declared.ledger.load(most=most)).lines
-    return loaded.lines
+            loaded = await ledger.load(whole=True)
+    mended = replay.replay(store, loaded.lines, base)
+    if loaded.short and (mended or not store.over_cap()):
+        store.reset()
+        loaded = await ledger.load(whole=True)
+        mended = replay.replay(store, loaded.lines)
+    return loaded, mended
 
 
 def _rest_gone(over: Sequence[str]) -> Boundary:

@@ -181,8 +181,8 @@ class Ledger:
         if not await self.flush():
             raise errors.StorageError("the transcript cannot be written")
 
-    def add(self, event: Event, request_id: str | None = None) -> str:
-        """Add an event; returns the uuid of its line. Messages alone are parents; a boundary breaks the chain of them, and a
+    def add(self, event: Event, request_id: str | None = None) -> TranscriptLine:
+        """Add an event; returns its line. Messages alone are parents; a boundary breaks the chain of them, and a
         turn that was withdrawn is a dead branch.
         """
         line = self._line(event, request_id)
@@ -190,7 +190,7 @@ class Ledger:
         self.last = line.uuid
         self._owed.append(line)
         self._begin_writing()
-        return line.uuid
+        return line
 
     def rewind(self, parent: str) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""

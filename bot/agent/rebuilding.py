@@ -14,7 +14,7 @@ from typing import Any
 from bot import errors
 from bot.context import blocks, deletions, repair, replay, view
 from bot.context.deletions import Deletions
-from bot.context.store import AgentContextStore
+from bot.context.store import AgentContextStore, Older
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import (
@@ -86,6 +86,7 @@ def rebuild(lines: Sequence[TranscriptLine], request_id: str, part: Part, gone: 
         if line.type == "turn_start" and line.request_id == request_id:
             store = AgentContextStore(_ANY)
             replay.replay(store, shown[:at])
+            store.apply(line)
             turn = _Turn(store, request_id, lambda name: known.get(name) or part(name), found)
             turn.walk(shown, at + 1)
     judge(found, removed=hidden.any)
@@ -104,6 +105,7 @@ def shown_at(
         if line.type == "turn_start" and line.request_id == request_id:
             store = AgentContextStore(_ANY)
             replay.replay(store, shown[:at])
+            store.apply(line)
             turn = _Turn(store, request_id, lambda _: None, Rebuilt())
             if turn.walk(shown, at + 1, until=uuid):
                 return [message for part in turn.shown() for message in part], hidden.any
@@ -144,8 +146,7 @@ class _Turn:
         self._store = store
         self._part = part
         self._found = found
-        self._told = replay.CutOff(request_id, (request_id,))
-        self._loaded: list[tuple[int, Message]] = []
+        self._request_id = request_id
         self._call: Call | None = None
 
     def walk(self, lines: Sequence[TranscriptLine], start: int, until: str | None = None) -> bool:
@@ -154,12 +155,11 @@ class _Turn:
         """
         known = replay.said(lines)
         for line in lines[start:]:
-            event, own = line.event, line.request_id == self._told.request_id
+            event, own = line.event, line.request_id == self._request_id
             if isinstance(event, TurnStart):
                 return False
             if isinstance(event, Boundary | Mask):
-                replay.carry_out(self._store, line, event, known)
-                self._told.take(line)
+                replay.carry_out(self._store, line, known)
             elif own and isinstance(event, TurnEnd):
                 self._found.status = event.status
                 return False
@@ -173,8 +173,7 @@ class _Turn:
 
     def shown(self) -> tuple[list[Message], list[Message], list[Message]]:
         """What is shown by now: the history, loaded older messages, and the turn itself."""
-        current = [blocks.masked(entry.message, self._store.masked) for entry in self._told.entries]
-        return list(self._store.view()), [message for _, message in self._loaded], current
+        return list(self._store.view()), self._store.older(), self._store.current()
 
     def _meta(self, event: Meta) -> None:
         if event.asked is not None:
@@ -184,10 +183,9 @@ class _Turn:
             self._call.facts = event.answered
 
     def _take(self, line: TranscriptLine) -> None:
-        self._told.take(line)
+        self._store.apply(line)
         call, event = self._call, line.event
         if isinstance(event, Injection):
-            self._loaded = replay.loaded(self._loaded, event)
             if call is not None:
                 call.injected += event.messages
         elif call is None or not isinstance(event, Said):
@@ -242,6 +240,13 @@ def _block(name: str, part: Part, call: Call) -> Any:
     return found
 
 
+def hidden_older(event: Injection, gone: Deletions) -> tuple[Message, ...]:
+    """Older messages without the words of those that are gone."""
+    keys = event.keys or ((),) * len(event.messages)
+    older = (Older(0, message, key) for message, key in zip(event.messages, keys, strict=True))
+    return tuple(one.message for one in deletions.older(older, gone))
+
+
 class _Hidden:
     """The lines of a session without what was removed at somebody's wish, whenever that was."""
 
@@ -269,9 +274,9 @@ class _Hidden:
             else:
                 message = deletions.unquoted(event.message, self._gone.ids)
             return replace(line, event=replace(event, message=message))
-        if isinstance(event, Injection) and (shown := deletions.loaded(event, self._gone)) is not event:
+        if isinstance(event, Injection) and (shown := hidden_older(event, self._gone)) != event.messages:
             self.any = True
-            return replace(line, event=shown)
+            return replace(line, event=replace(event, messages=shown))
         # A summary of what was said may tell of it until the removal was carried out.
         if not isinstance(event, Boundary) or line.uuid >= self._until or not self._since:
             return line

@@ -12,9 +12,10 @@ from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
+from bot.context.store import Older
 from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
-from bot.contracts.transcript import SAME, Boundary, Injection, Same
+from bot.contracts.transcript import SAME, Boundary, Same
 
 
 class Removing:
@@ -52,17 +53,17 @@ class Removing:
             )
             return False
 
-    async def loaded(self, loaded: Sequence[Injection]) -> list[Injection]:
+    async def older(self, shown: Sequence[Older]) -> tuple[Older, ...]:
         """Older messages that a turn had loaded before a crash, without those that were removed meanwhile; without any
         where nobody can say which were.
         """
         try:
             gone = (
-                reading.read_deletions(await self._deps.archive.removals(self._chat_key)) if loaded else None
+                reading.read_deletions(await self._deps.archive.removals(self._chat_key)) if shown else None
             )
         except errors.StorageError:
-            return []
-        return [reading.loaded(one, gone) for one in loaded] if gone is not None else []
+            return ()
+        return reading.older(shown, gone) if gone is not None else ()
 
     async def _take_back(self, wanted: reading.Deletions) -> bool:
         await self._upkeep.take_back(wanted.turns)

@@ -9,7 +9,7 @@ from bot import errors
 from bot.agent.ledger import Ledger
 from bot.agent.steps import WRITTEN, written
 from bot.context import blocks
-from bot.context.replay import CutOff
+from bot.context.store import RunningTurn
 from bot.contracts.agent import PriorReply, Reply, TurnRequest
 from bot.contracts.base import Json, Message
 from bot.contracts.journal import StepRecord
@@ -54,7 +54,9 @@ class TrackedReply:
         sent = self._since(self._told)
         return {WRITTEN: list(sent)} if sent else {}
 
-    def resume(self, begun: Sequence[PriorReply], cut_off: CutOff, recorded: Sequence[StepRecord]) -> None:
+    def resume(
+        self, begun: Sequence[PriorReply], cut_off: RunningTurn, recorded: Sequence[StepRecord]
+    ) -> None:
         """After a crash, with what the outbox, the transcript and the journal have of the turn."""
         self._before = tuple(one.id for one in begun)
         self._noted.update(cut_off.written)

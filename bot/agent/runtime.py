@@ -56,7 +56,6 @@ class AgentRuntime:
         self.upkeep = Upkeep(chat_key, self.view_changes, deps)
         self._frozen: Frozen | None = None
         self._filled = False
-        self._cut_off: replay.CutOff | None = None
         self._ended: dict[str, TurnEnd] = {}
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._stopping = False
@@ -233,14 +232,7 @@ class AgentRuntime:
         while self._task is not None and self._removing.due:
             await asyncio.wait([self._task])
         async with self._filling:
-            if await self._removing.carry_out():
-                await self._cut_anew()
-
-    async def _cut_anew(self) -> None:
-        """The history has changed before the turn that a crash cut off."""
-        await self._ledger.flush()
-        if self._cut_off is not None:
-            self._cut_off = replay.cut_off_turn(await self._deps.transcript.load(self.chat_key))
+            await self._removing.carry_out()
 
     async def fill(self, request: TurnRequest | None = None) -> None:
         """Fill the store after a restart: from the transcript, or from the archive where there is none.
@@ -259,16 +251,16 @@ class AgentRuntime:
                 await self._adopt_archive(request)
             await self.upkeep.load()
             lines = await filling.filled(self.view_changes, self.upkeep, self._deps)
-            self._cut_off = replay.cut_off_turn(lines)
             self._ended = replay.ended(lines)
             self._filled = True
             if await self._removing.attempt() | self.view_changes.within_cap(self.upkeep.cut):
-                await self._cut_anew()
+                await self._ledger.flush()
 
     async def cut_off(self) -> tuple[str, ...]:
         """The requestIds that the turn which a crash cut off was answering; () where none was."""
         await self.fill()
-        return self._cut_off.sources if self._cut_off is not None and self._cut_off.entries else ()
+        running = self.store.running if not self.view_changes.live else None
+        return running.sources if running is not None and running.entries else ()
 
     async def _adopt_archive(self, request: TurnRequest) -> None:
         """Write what the archive remembers as turns of a new transcript, so that the next restart has the same."""
@@ -353,14 +345,13 @@ class AgentRuntime:
 
     async def _begin(self, turn: ActiveTurn, system: list[Json]) -> None:
         """Begin a turn, or go on with it where a crash cut it off."""
-        cut_off, request_id = self._cut_off, turn.request.request_id
+        cut_off, request_id = self.store.running, turn.request.request_id
         again = cut_off is not None and cut_off.request_id == request_id and bool(cut_off.entries)
         recorded = await self._deps.steps.steps(request_id) if again else []
-        self._cut_off = None
         message = "a turn that was cut off goes on" if again else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:
-            cut_off.loaded = await self._removing.loaded(cut_off.loaded)
+            cut_off.older = await self._removing.older(cut_off.older)
             await turn.resume(cut_off, recorded)
             self.view_changes.settle(system)
         else:

@@ -191,12 +191,7 @@ class Upkeep:
         more is cheap: its next turn then begins with little.
         """
         policy, asked = self._deps.compaction, self._view_changes.asked_at
-        if (
-            asked is None
-            or self._compacting is not None
-            or self._view_changes.turn is not None
-            or not self._reads
-        ):
+        if asked is None or self._compacting is not None or self._view_changes.live or not self._reads:
             return
         quiet = self._deps.clock.monotonic() - asked
         due = policy.enabled and policy.idle and IDLE_AFTER <= quiet < IDLE_UNTIL

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 from bot.agent import request_log
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.tally import Tally
-from bot.context import blocks, checkpoint, masking, memory, replay
+from bot.context import blocks, checkpoint, masking, memory
 from bot.context.store import AgentContextStore
-from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json, Message
-from bot.contracts.transcript import Boundary, Injection, Mask, Meta, PrefixDigest, TurnEnd
+from bot.contracts.transcript import Boundary, Injection, Mask, Meta, PrefixDigest, Said, TurnEnd, TurnStart
 from bot.llm import prices
 from bot.tools import excerpt
 
@@ -79,25 +78,12 @@ def in_words(head: Message | None) -> Boundary:
     return Boundary(head=memory.in_plain_words(head), again=True)
 
 
-class Running(Protocol):
-    """The running turn, as far as a change of the view concerns it."""
-
-    @property
-    def request(self) -> TurnRequest: ...
-    def shown(self) -> Sequence[Message]:
-        """Return its messages in view: injected older turns, then its own."""
-        ...
-
-    def changed(self, change: Boundary | Mask | Injection | TurnEnd) -> None:
-        """Apply a change of the messages before it, or of its own."""
-        ...
-
-
 class ViewChanges:
     """Applies every change of a chat's view other than appending."""
 
     def __init__(self, store: AgentContextStore, ledger: Ledger, deps: AgentDeps) -> None:
-        self.turn: Running | None = None
+        self.live = False
+        """True while a turn runs. One that a crash cut off does not until it goes on."""
         self.frame: PrefixDigest | None = None
         """The request prefix of the last request; None if it is not known."""
         self.parts = request_log.NO_PREFIX
@@ -132,7 +118,7 @@ class ViewChanges:
         if self.parts is request_log.NO_PREFIX or before != self.frame:
             self.parts = self._deps.framing.frame(system, tools)
         bound = memory.condensed(self.store.head)
-        shown = bool(len(self.store)) or self.turn is not None or bound
+        shown = bool(len(self.store)) or self.live or bound
         if before != self.frame and shown and (before is not None or bound):
             other = before is not None and before.model != model
             change = replace(in_words(self.store.head), frame=self.frame)
@@ -180,21 +166,17 @@ class ViewChanges:
         """
         messages, before = len(self.store), self.tokens()
         self.tally.epoch()
-        if not isinstance(change, Tail):
-            change = replace(change, reason=reason)
         if isinstance(change, Boundary | Mask):
-            if self.turn is None:
-                # Within a turn its end will tell: what it has asked is counted from the steps until then.
-                change = replace(change, totals=self.tally.facts)
-            replay.apply_change(self.store, change)
+            # Within a turn its end will tell: what it has asked is counted from the steps until then.
+            totals = None if self.live else self.tally.facts
+            change = replace(change, reason=reason, totals=totals)
+            self.store.change(change)
             if isinstance(change, Boundary):
                 kept = checkpoint.kept(self.store, change, self.ledger.facts, self.ledger.running)
                 change = replace(change, kept=kept)
             self.ledger.add(change)
         elif not isinstance(change, Tail):
-            self.ledger.add(change, self.turn.request.request_id if self.turn is not None else None)
-        if self.turn is not None and not isinstance(change, Tail):
-            self.turn.changed(change)
+            self.tell(replace(change, reason=reason))
         after, rest = self.tokens(), self._rest(change)
         cost = prices.prefix_cost(self._deps.model_name, rest, prompt=after)
         kind, told = _TOLD[change.type]
@@ -214,6 +196,32 @@ class ViewChanges:
         if reason in _ANEW and isinstance(change, Boundary):
             self.mask_old(reason)
 
+    def tell(self, event: Said | Injection | TurnEnd) -> str:
+        """Write down an event of the running turn, and carry it out; returns the uuid of its line."""
+        running = self.store.running
+        line = self.ledger.add(event, running.request_id if running is not None else None)
+        self.store.apply(line)
+        return line.uuid
+
+    def begin_turn(self, request_id: str) -> None:
+        """A turn begins."""
+        chosen = self.ledger.facts.chosen_model
+        line = self.ledger.add(TurnStart(frame=self.frame, chosen_model=chosen), request_id)
+        self.store.apply(line)
+        self.live = True
+
+    def resume_turn(self) -> None:
+        """The turn that a crash cut off goes on."""
+        self.live = True
+
+    def end_turn(self, ended: TurnEnd) -> None:
+        """The running turn ends; what it had loaded goes with it."""
+        if self.store.older() and ended.status != "withdrawn":
+            self.apply("injection", ended)
+        else:
+            self.tell(ended)
+        self.live = False
+
     def within_cap(self, cut: Callable[[Sequence[str]], Boundary]) -> bool:
         """Let go what is over the cap of messages, as after a turn, a fork or a crash; whether anything is."""
         if over := self.store.over_cap():
@@ -222,7 +230,7 @@ class ViewChanges:
 
     def note_totals(self) -> None:
         """Write down what the chat has come to, where the end of a running turn will not do so."""
-        if self.turn is None:
+        if not self.live:
             self.ledger.add(Meta(totals=self.tally.facts))
 
     def tokens(self) -> int:
@@ -230,7 +238,9 @@ class ViewChanges:
         return self._frame_tokens + self._deps.estimator.messages(self._deps.model_name, self._shown())
 
     def _shown(self) -> list[Message]:
-        return [*self.store.view(), *(self.turn.shown() if self.turn is not None else ())]
+        if not self.live:
+            return list(self.store.view())
+        return [*self.store.view(), *self.store.older(), *self.store.current()]
 
     def _rest(self, change: ViewChange) -> int:
         """Tokens from the first changed place on: the next request writes them to the cache anew."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from bot.context import blocks, quotes
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.base import Json, Message
-from bot.contracts.transcript import SAME, Boundary, Injection, Said, TranscriptLine, TurnStart
+from bot.contracts.transcript import SAME, Boundary, Said, TranscriptLine, TurnStart
 
 if TYPE_CHECKING:
-    from bot.context.store import Entry
+    from bot.context.store import Entry, Older
 
 REMOVED = "[message removed]"
 PARTS = 3
@@ -150,16 +150,12 @@ def hidden(message: Message) -> frozenset[str]:
     return quotes.ids(message, REMOVED)
 
 
-def loaded(injection: Injection, gone: Deletions) -> Injection:
-    """An injection without the words of those older messages that are gone."""
-    if len(injection.keys) != len(injection.messages):
-        return injection
+def older(shown: Iterable[Older], gone: Deletions) -> tuple[Older, ...]:
+    """Older messages in view, without the words of those that are gone."""
     # A key that goes on names another chat, whose messages have the same ids as those of this one.
-    shown = tuple(
-        redacted(one) if not chat and (role, name) in gone.messages else one
-        for one, (_, role, name, *chat) in zip(injection.messages, injection.keys, strict=True)
+    return tuple(
+        one._replace(message=redacted(one.message)) if one.key[1:] in gone.messages else one for one in shown
     )
-    return replace(injection, messages=shown) if shown != injection.messages else injection
 
 
 def redacted(message: Message) -> Message:

@@ -1,20 +1,30 @@
 """`AgentContextStore`: the short-term history of one conversation, capped, cut between turns.
 
 It keeps whole turns and what the view of them derives from: the summary that stands for what was compacted away, and
-the words that stand for old tool results. It changes in few ways only, each a line of the transcript: a finished turn
-is appended (`turn_end`), a part of it goes, with or without a summary (`boundary`), results are shown in other words
-(`mask`). Live turns and the replay of a transcript use the same methods, so that a store that was filled again after a
-restart is the store that was lost, byte for byte.
+the words that stand for old tool results; and the turn that runs, or that a crash cut off. It changes by `apply` alone,
+by an event of the transcript. A live turn and the replay of a transcript apply the same events, so that a store that was
+filled again after a restart is the store that was lost, byte for byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bot.context import blocks
 from bot.context.deletions import with_redactions
 from bot.contracts.base import Message
+from bot.contracts.transcript import (
+    SAME,
+    Boundary,
+    Injection,
+    Mask,
+    Said,
+    TranscriptLine,
+    TurnEnd,
+    TurnStart,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,73 @@ class Turn:
     entries: tuple[Entry, ...]
 
 
+class Older(NamedTuple):
+    """A message of older turns that is shown before the running one."""
+
+    ts: int
+    message: Message
+    key: tuple[int | str, ...]
+    """The line that it is (`bot.agent.active.injected_key`); () where that was not noted."""
+
+
+@dataclass(slots=True)
+class RunningTurn:
+    """The turn that has begun and not ended, as far as its lines tell. Which tool calls ran is in the journal."""
+
+    request_id: str
+    sources: tuple[str, ...]
+    entries: tuple[Entry, ...] = ()
+    last: Said | None = None
+    """What was noted with the last of its messages."""
+    on_file: set[str] = field(default_factory=set)
+    """The uuids of all its messages, also where a longer one took their place."""
+    written: tuple[str, ...] = ()
+    """The ids in the outbox of what it has said."""
+    before: tuple[str, ...] = ()
+    """The same when something joined it last."""
+    older: tuple[Older, ...] = ()
+    """Older messages in view, in time order."""
+    injected: int = 0
+    """How many of those were ever loaded."""
+    keys: set[tuple[int | str, ...]] = field(default_factory=set)
+    """The lines that they were."""
+
+    def say(self, uuid: str, said: Said) -> None:
+        """Add a message. One that stands `instead` of the last takes its place: an answer that went on is one message."""
+        kept = self.entries
+        if said.instead is not None and kept and kept[-1].uuid == said.instead:
+            kept = kept[:-1]
+        self.entries = (*kept, Entry(uuid, said.message))
+        self.last = said
+        self.on_file.add(uuid)
+        self.written += said.written
+        if said.sources:
+            self.sources += said.sources
+            self.before = self.written
+
+    def inject(self, event: Injection) -> None:
+        """Show older messages, or only the newest of them. What stands behind them loses its thinking."""
+        if event.kept is not None:
+            self.older = self.older[len(self.older) - event.kept :]
+        else:
+            keys = event.keys or ((),) * len(event.messages)
+            more = map(Older, event.ts, event.messages, keys)
+            # Stable, and what is loaded later is as a rule older: lines of one moment keep their order.
+            self.older = tuple(sorted([*more, *self.older], key=lambda one: one.ts))
+        self.injected += len(event.messages)
+        self.keys.update(event.keys)
+        self.entries = without_thinking(self.entries)
+
+    def change(self, event: Boundary | Mask) -> None:
+        """What stands before its messages has changed, or one of them."""
+        if isinstance(event, Mask):
+            own = {call for entry in self.entries for call in blocks.result_ids(entry.message)}
+            found = bool(event.results.keys() - own)
+            self.entries = stripped_behind(self.entries, event.results, found=found)[0]
+        else:
+            self.entries = without_thinking(with_redactions(self.entries, event.blank, event.unquoted))
+
+
 class AgentContextStore:
     """The history of one chatKey as whole turns, at most `max_messages` API messages between turns."""
 
@@ -45,6 +122,8 @@ class AgentContextStore:
         """The message that stands for what was compacted away."""
         self.masked: dict[str, str] = {}
         """Masks in place of tool results, by id of the call."""
+        self.running: RunningTurn | None = None
+        self._current: list[Message] | None = None
         self._shown: list[Message] | None = []
         self._view: tuple[Message, ...] | None = ()
 
@@ -66,14 +145,49 @@ class AgentContextStore:
             self._view = tuple(self._shown)
         return self._view
 
+    def current(self) -> list[Message]:
+        """Return the messages of the running turn in view, without those of older turns; [] if none runs."""
+        if self._current is None:
+            entries = self.running.entries if self.running is not None else ()
+            self._current = [blocks.masked(entry.message, self.masked) for entry in entries]
+        return list(self._current)
+
+    def older(self) -> list[Message]:
+        """Return the messages of older turns that the running one has loaded."""
+        return [one.message for one in self.running.older] if self.running is not None else []
+
+    def apply(self, line: TranscriptLine) -> None:
+        """Carry out a line of the transcript. Those of a turn that does not run change nothing."""
+        event, running = line.event, self.running
+        if isinstance(event, TurnStart):
+            self.running = RunningTurn(line.request_id or "", (line.request_id or "",))
+            self._current = None
+        elif isinstance(event, Boundary | Mask):
+            self.change(event)
+        elif running is None or running.request_id != line.request_id:
+            return
+        elif isinstance(event, Said):
+            running.say(line.uuid, event)
+            if self._current is not None and event.instead is None:
+                self._current.append(event.message)
+            else:
+                self._current = None
+        elif isinstance(event, Injection):
+            self._current = None
+            running.inject(event)
+        elif isinstance(event, TurnEnd):
+            self.running = self._current = None
+            if event.status != "withdrawn":
+                turn = Turn(running.request_id, running.sources, running.entries)
+                # Its view had older messages that now are gone.
+                self.commit(_stripped(turn) if running.injected else turn)
+
     def sources(self) -> set[str]:
         """The requestIds of every inbound whose turn is kept."""
         return {source for turn in self.turns for source in turn.sources}
 
-    def commit(self, turn: Turn, *, strip_thinking: bool = False) -> None:
-        """Append a finished turn. `strip_thinking`: its view had injections that now are gone."""
-        if strip_thinking:
-            turn = _stripped(turn)
+    def commit(self, turn: Turn) -> None:
+        """Append a finished turn."""
         if turn.entries:
             self.turns.append(turn)
             if self._shown is not None:
@@ -121,6 +235,23 @@ class AgentContextStore:
         self.turns = kept
         self._shown = None
 
+    def change(self, event: Boundary | Mask) -> None:
+        """Carry out a change of the history, and of the running turn behind it."""
+        self._current = None
+        if self.running is not None:
+            self.running.change(event)
+        if isinstance(event, Mask):
+            self.mask(event.results)
+            return
+        if event.blank or event.unquoted:
+            self.redact(event.blank, event.unquoted)
+        if event.dropped == "all":
+            self.clear()
+        elif event.head is not SAME:
+            self.compact(event.dropped, event.head)
+        else:
+            self.drop(event.dropped)
+
     def redact(self, uuids: Collection[str], unquoted: Collection[str] = ()) -> None:
         """Take what was said out of these entries, and what is quoted of messages with these ids; they stay where they
         are.
@@ -155,6 +286,11 @@ class AgentContextStore:
         self.head = None
         self.masked = {}
         self._shown = None
+
+    def reset(self) -> None:
+        """Begin as a new store."""
+        self.clear()
+        self.running = self._current = None
 
     def _unmask(self, message: Message) -> None:
         for call in blocks.result_ids(message):

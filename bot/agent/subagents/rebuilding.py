@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from bot.agent import rebuilding, request_log
 from bot.agent.rebuilding import Call, Part, Rebuilt
-from bot.context import blocks, deletions
+from bot.context import blocks
 from bot.context.deletions import Deletions
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import Injection
@@ -73,11 +73,11 @@ class _Task:
         told = Injection(
             messages=tuple(data["messages"]), keys=tuple((ts, *rest) for ts, *rest in data["keys"])
         )
-        shown = deletions.loaded(told, self._gone)
-        self.hidden |= shown is not told
-        self._loaded += shown.messages
+        shown = rebuilding.hidden_older(told, self._gone)
+        self.hidden |= shown != told.messages
+        self._loaded += shown
         if self._call is not None:
-            self._call.injected += shown.messages
+            self._call.injected += shown
 
     @staticmethod
     def _came(call: Call, said: Sequence[Message]) -> None:

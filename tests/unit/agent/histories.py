@@ -112,7 +112,7 @@ class History(Chat):
         """So many things happen."""
         for _ in range(steps):
             try:
-                if self.cut_off is not None:
+                if self.cut_off:
                     self.resumed()
                 else:
                     self.something()

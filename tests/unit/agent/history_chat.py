@@ -14,7 +14,7 @@ from bot.agent.view_changes import Tail, ViewChanges
 from bot.context import blocks, checkpoint, repair, replay, view
 from bot.context.checkpoint import Checkpoint
 from bot.context.estimate import Estimator
-from bot.context.store import AgentContextStore, Turn
+from bot.context.store import AgentContextStore
 from bot.context.validate import loose_thinking
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
@@ -24,7 +24,6 @@ from bot.contracts.transcript import (
     Mask,
     TranscriptLine,
     TurnEnd,
-    TurnStart,
     TurnStatus,
     messages,
 )
@@ -84,9 +83,11 @@ class Chat:
         if mended:
             assert self.damaged, "nothing but damage has to be mended"
             self.view_changes.apply("repair", Boundary())
+            self.store.reset()
+            replay.replay(self.store, self.ledger.lines)
         elif not self.damaged:
             self.as_from_the_beginning(lines)
-        self.cut_off = replay.cut_off_turn(self.ledger.lines[since:])
+        self.cut_off = self.store.running is not None
 
     def base(self, lines: Sequence[TranscriptLine]) -> tuple[Checkpoint | None, int]:
         """What the newest boundary left, and where the lines begin that come behind that."""
@@ -124,7 +125,7 @@ class Chat:
     def request(self, turn: Running | None, tail: Sequence[Message] = (), **more: Any) -> Json:
         """What would be sent now; the provider takes it as it is."""
         current = [*turn.view, *tail] if turn is not None else []
-        loaded = [message for _, message in turn.loaded] if turn is not None else []
+        loaded = turn.older if turn is not None else []
         history = self.store.view()
         made = view.render(
             model=self.model, max_tokens=100, system=self.system, tools=TOOLS, history=history, injected=loaded,
@@ -157,8 +158,7 @@ class Chat:
 
     def unpause(self, turn: Running) -> None:
         if turn.entries and (rest := assistant_text.without_pause(turn.entries[-1].message)) is not None:
-            last = turn.entries.pop()
-            turn.note(rest, instead=last.uuid, stop_reason=STOPS["piece"])
+            turn.note(rest, instead=turn.entries[-1].uuid, stop_reason=STOPS["piece"])
 
     def unbroken(self, shown: list[Message], made: ModelRequest) -> None:
         """What was sent last is the beginning of it, where no epoch was declared; no thinking stands behind a change."""
@@ -178,31 +178,27 @@ class Chat:
     def turn(self) -> None:
         """A turn of a few steps, or what is left of one that was cut off; it may crash anywhere."""
         self.view_changes.settle(self.system)
-        turn = Running(self, f"R{next(self.ids):09}")
-        self.view_changes.turn = turn
-        self.ledger.add(TurnStart(frame=self.view_changes.frame), turn.request.request_id)
+        turn = Running(self)
+        self.view_changes.begin_turn(f"R{next(self.ids):09}")
         turn.note(self.says.person())
         self.go_on(turn)
 
     def resumed(self) -> None:
         """Go on with the turn that a crash cut off."""
-        cut, self.cut_off = self.cut_off, None
+        self.cut_off, cut = False, self.store.running
         if cut is None or not cut.entries:
             return
-        turn = Running(self, cut.request_id)
-        turn.sources, turn.entries = cut.sources, list(cut.entries)
-        for injection in cut.loaded:
-            turn.take(injection)
-        self.view_changes.turn = turn
+        turn = Running(self)
+        self.view_changes.resume_turn()
         self.view_changes.settle(self.system)
         last = turn.entries[-1].message
         if calls := blocks.tool_uses(last):
             turn.note({"role": "user", "content": [self.says.result(call) for call in calls]})
         elif last["role"] == "assistant":
             turn.paused, turn.piece = (
-                cut.facts is not None and cut.facts.stop_reason == STOPS[kind] for kind in ("pause", "piece")
+                cut.last is not None and cut.last.stop_reason == STOPS[kind] for kind in ("pause", "piece")
             )
-            turn.changed_in_pause = True  # perhaps: a change before the crash
+            turn.changed_before = True  # perhaps: a change before the crash
             if not turn.paused and not turn.piece:
                 self.end(turn, "done")
                 return
@@ -263,7 +259,7 @@ class Chat:
     def keep(self, turn: Running, content: list[Json], kind: str) -> None:
         facts: Json = {"stop_reason": STOPS.get(kind, "end_turn")}
         if turn.piece:
-            piece = turn.entries.pop()
+            piece = turn.entries[-1]
             content = joined(piece.message["content"], content)
             facts["instead"] = piece.uuid
         if content:
@@ -275,20 +271,12 @@ class Chat:
         self.unpause(turn)
         if turn.entries and blocks.tool_uses(turn.entries[-1].message):
             turn.note(blocks.interrupted_results(turn.entries[-1].message, "interrupted"))
-        ended = TurnEnd(status=status)
-        if turn.loaded and status != "withdrawn":
-            self.view_changes.apply("injection", ended)
-        else:
-            self.ledger.add(ended, turn.request.request_id)
+        loaded = bool(turn.older) and status != "withdrawn"
+        self.view_changes.end_turn(TurnEnd(status=status))
+        if not loaded:
             self.view_changes.tally.epoch()  # a turn that is withdrawn leaves the view as one whose messages were loaded
-        self.view_changes.turn = None
-        if status != "withdrawn":
-            self.store.commit(
-                Turn(turn.request.request_id, turn.sources, tuple(turn.entries)),
-                strip_thinking=bool(turn.injected),
-            )
-            if over := self.store.over_cap():
-                self.view_changes.apply("message_cap", Boundary(dropped=tuple(over)))
+        if status != "withdrawn" and (over := self.store.over_cap()):
+            self.view_changes.apply("message_cap", Boundary(dropped=tuple(over)))
         self.ledger.safe = len(self.ledger.lines)
 
     def change_in_the_middle(self, turn: Running) -> None:
@@ -303,8 +291,8 @@ class Chat:
         elif change == 3:
             if shorter := blocks.shortened_results(turn.view, 500):
                 self.view_changes.apply("overflow", Mask(results=shorter))
-        elif change == 4 and turn.loaded:
-            self.view_changes.apply("overflow", Injection(kept=rng.randrange(len(turn.loaded))))
+        elif change == 4 and turn.older:
+            self.view_changes.apply("overflow", Injection(kept=rng.randrange(len(turn.older))))
         elif change == 5:
             self.view_changes.apply("thinking", Boundary())
         else:

@@ -7,23 +7,18 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from bot.agent.ledger import ParentChain
 from bot.agent.request_log import PrefixBuilder
-from bot.context import blocks, replay
-from bot.context.store import Entry
+from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.contracts.transcript import (
-    Boundary,
     Event,
-    Injection,
     LastingFacts,
-    Mask,
     Said,
     TranscriptLine,
-    TurnEnd,
 )
 from bot.llm.body import body_of, headers_of
 from bot.testing import anthropic_cache as cache
@@ -57,12 +52,12 @@ class Lines:
     def running(self) -> str | None:
         return self.trail.turn
 
-    def add(self, event: Event, request_id: str | None = None) -> str:
+    def add(self, event: Event, request_id: str | None = None) -> TranscriptLine:
         number = next(self._ids)
         line = TranscriptLine(uuid=f"{number:09}", ts=number, request_id=request_id, event=event)
         self.lines.append(line)
         self.trail.follow(line)
-        return line.uuid
+        return line
 
 
 class Provider:
@@ -94,41 +89,42 @@ class Provider:
 class Running:
     """The running turn (`bot.agent.active.ActiveTurn`, without anybody to answer)."""
 
-    def __init__(self, chat: Any, request_id: str) -> None:
-        self.request = cast("Any", SimpleNamespace(request_id=request_id))
-        self.sources: tuple[str, ...] = (request_id,)
-        self.entries: list[Entry] = []
-        self.loaded: list[tuple[int, Message]] = []
-        self.injected = 0
+    def __init__(self, chat: Any) -> None:
         self.piece = False
-        self.paused = False
-        self.changed_in_pause = False
+        self.changed_before = False
+        self._paused_at: int | None = None
         self._chat = chat
+        self._store: AgentContextStore = chat.store
+
+    @property
+    def paused(self) -> bool:
+        return self._paused_at is not None
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._paused_at = self._epochs() if paused else None
+
+    @property
+    def changed_in_pause(self) -> bool:
+        return self.changed_before or self._paused_at != self._epochs()
+
+    def _epochs(self) -> int:
+        return int(self._chat.view_changes.tally.facts["epochs"])
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self._store.running.entries if self._store.running is not None else ()
 
     @property
     def view(self) -> list[Message]:
-        return [blocks.masked(entry.message, self._chat.store.masked) for entry in self.entries]
+        return self._store.current()
 
-    def shown(self) -> list[Message]:
-        return [*(message for _, message in self.loaded), *self.view]
-
-    def changed(self, change: Boundary | Mask | Injection | TurnEnd) -> None:
-        self.changed_in_pause = self.paused
-        if isinstance(change, TurnEnd):
-            self.loaded = []
-        elif isinstance(change, Injection):
-            self.take(change)
-        self.entries = list(replay.behind(self.entries, change))
-
-    def take(self, injection: Injection) -> None:
-        self.loaded = replay.loaded(self.loaded, injection)
-        self.injected += len(injection.messages)
+    @property
+    def older(self) -> list[Message]:
+        return self._store.older()
 
     def note(self, message: Message, **facts: Any) -> None:
-        said = Said(role=message["role"], message=message, **facts)
-        self.sources += said.sources
-        uuid = self._chat.ledger.add(said, self.request.request_id)
-        self.entries.append(Entry(uuid, message))
+        self._chat.view_changes.tell(Said(role=message["role"], message=message, **facts))
 
 
 def deps(chat: Any) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bot.contracts.agent import TurnRequest
 from bot.contracts.archive import HistoryQuery
 from bot.contracts.model import ModelReply, Usage
-from bot.contracts.transcript import Event, TurnEnd
+from bot.contracts.transcript import Event, TranscriptLine, TurnEnd
 from bot.history.memories import Memories
 from bot.system import SystemDisk
 from bot.testing.model import reply, text, tool_use
@@ -47,8 +47,10 @@ async def test_what_a_cut_off_turn_had_asked_is_counted_once_it_goes_on(bench: B
     bench.model.answers.extend([priced(reply(tool_use("skills_list"))), RuntimeError("the power goes")])
     ledger_add = runtime._ledger.add
 
-    def no_end(event: Event, request_id: str | None = None) -> str:
-        return "" if isinstance(event, TurnEnd) else ledger_add(event, request_id)
+    def no_end(event: Event, request_id: str | None = None) -> TranscriptLine:
+        if isinstance(event, TurnEnd):
+            return TranscriptLine(uuid="", ts=0, event=event)
+        return ledger_add(event, request_id)
 
     runtime._ledger.add = no_end  # type: ignore[method-assign]
     request = TurnRequest(inbound.request_id, KEY, inbound=inbound, reply=bench.chat)

@@ -86,7 +86,7 @@ async def filled(root: Path, most: int, **more: Any) -> Bench:
 def state(bench: Bench) -> Any:
     runtime = bench.pool._runtime(KEY)
     facts = replace(runtime._ledger.facts, answered_at=None)
-    return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime._cut_off
+    return runtime.store.turns, runtime.store.head, runtime.store.masked, facts, runtime.store.running
 
 
 async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gives(
@@ -108,7 +108,7 @@ async def test_what_is_read_of_a_session_without_a_boundary_is_what_all_of_it_gi
         assert state(short) == state(whole)
         monkeypatch.undo()
         for bench in (short, whole):
-            if (cut_off := bench.pool._runtime(KEY)._cut_off) is not None:
+            if (cut_off := bench.pool._runtime(KEY).store.running) is not None:
                 assert await bench.pool.cut_off(KEY) == (cut_off.sources if cut_off.entries else ())
             await bench.pool.flush()
             await as_from_the_beginning(bench)

@@ -161,7 +161,7 @@ async def test_a_crash_behind_a_boundary_within_a_turn_loses_nothing_of_the_turn
     assert loaded.base is not None
     assert loaded.lines[0].type == "turn_start"
     await as_from_the_beginning(bench)
-    cut_off = bench.pool._runtime(KEY)._cut_off
+    cut_off = bench.pool._runtime(KEY).store.running
     assert cut_off is not None
     assert len(cut_off.entries) == 4
 

@@ -254,17 +254,17 @@ async def as_from_the_beginning(bench: Bench) -> None:
     for line in lines:
         trail.follow(line)
     trail.close()
-    assert (store.turns, store.head, store.masked) == (
+    assert (store.turns, store.head, store.masked, store.running) == (
         runtime.store.turns,
         runtime.store.head,
         runtime.store.masked,
+        runtime.store.running,
     )
     assert (trail.tip, trail.turn, trail.facts) == (
         runtime._ledger._trail.tip,
         runtime._ledger._trail.turn,
         runtime._ledger.facts,
     )
-    assert replay.cut_off_turn(lines) == runtime._cut_off
 
 
 async def crashed(bench: Bench, rng: random.Random, number: int) -> None:

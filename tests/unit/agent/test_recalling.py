@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.context import deletions
+from bot.context.store import Older
 from bot.contracts.archive import ArchiveLine
 from bot.contracts.identity import ChatKey
 from bot.contracts.recall import Belonging
@@ -97,9 +97,9 @@ async def test_what_was_removed_here_hides_no_line_of_another_chat(wide: Bench) 
             "message_id": "7", "meta": {"deleted": True},
         }
     )  # fmt: skip
-    shown = deletions.loaded(event, deletions.read_deletions([here]))
-    assert "the parcel has come" in json.dumps(shown.messages)
-    own = replace(event, keys=tuple(key[:3] for key in event.keys))
-    assert "parcel" not in json.dumps(deletions.loaded(own, deletions.read_deletions([here])).messages), (
+    older = list(map(Older, event.ts, event.messages, event.keys))
+    assert "the parcel has come" in json.dumps(deletions.older(older, deletions.read_deletions([here])))
+    own = [one._replace(key=one.key[:3]) for one in older]
+    assert "parcel" not in json.dumps(deletions.older(own, deletions.read_deletions([here]))), (
         "as it was written before"
     )

@@ -182,9 +182,9 @@ async def test_a_running_turn_ends_first_and_is_blanked_then(bench: Bench) -> No
     inbound = bench.inbound("my secret is 鯨")
     turn = asyncio.create_task(bench.say("my secret is 鯨"))
     await began.wait()
-    running = bench.pool._runtime(KEY).view_changes.turn
+    running = bench.pool._runtime(KEY).store.running
     assert running is not None
-    await remove(bench, inbound.message_id or "", running.request.request_id, forget=False)
+    await remove(bench, inbound.message_id or "", running.request_id, forget=False)
     removal = asyncio.create_task(bench.pool.forget(KEY))
     await asyncio.sleep(0)
     assert bench.pool._runtime(KEY)._removing.due

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from bot.context import blocks, replay
 from bot.context.store import AgentContextStore
-from bot.contracts.base import Json, Message
-from bot.contracts.transcript import Boundary, LineType, Mask, TranscriptLine
+from bot.contracts.base import Message
+from bot.contracts.transcript import Boundary, Event, Mask, Said, TranscriptLine, TurnEnd, TurnStart
+from bot.history.transcript_lines import dumped, parsed
 from tests.shares import examples
 from tests.unit.context.test_store import a_turn, user
-from tests.unit.lines import line
 
 HEAD: Message = {"role": "user", "content": [{"type": "text", "text": "Summary: 要約"}]}
 
@@ -85,39 +85,34 @@ def test_a_replay_of_any_changes_shows_the_same_bytes(seed: int, count: int) -> 
     rng = random.Random(seed)
     store, lines = AgentContextStore(rng.choice([8, 60])), list[TranscriptLine]()
 
-    def change(kind: LineType, data: Json) -> None:
-        lines.append(line(f"c{len(lines)}", kind, None, data=data))
+    def happens(event: Event, request_id: str | None = None) -> None:
+        lines.append(TranscriptLine(uuid=f"{len(lines)}", ts=0, request_id=request_id, event=event))
+        store.apply(lines[-1])
 
     for number in range(count):
         turn = a_turn(number, rng.randrange(4), thinking=rng.random() < 0.7)
-        entries = turn.entries
-        lines.append(line(f"s{number}", "turn_start", turn.request_id))
-        lines += [line(e.uuid, e.message["role"], turn.request_id, e.message) for e in entries]
+        happens(TurnStart(), turn.request_id)
+        for entry in turn.entries:
+            happens(Said(role=entry.message["role"], message=entry.message), turn.request_id)
         calls = [call for message in store.messages() for call in blocks.result_ids(message)]
-        own = [call for entry in entries for call in blocks.result_ids(entry.message)]
+        own = [call for entry in turn.entries for call in blocks.result_ids(entry.message)]
         roll = rng.random()
         if roll < 0.3 and (calls or own):
-            words = dict.fromkeys(rng.sample(calls + own, min(2, len(calls + own))), f"[masked {number}]")
-            entries = replay.behind(entries, Mask(results=words))
-            store.mask(words)
-            change("mask", {"results": words})
+            words = rng.sample(calls + own, min(2, len(calls + own)))
+            happens(Mask(results=dict.fromkeys(words, f"[masked {number}]")))
         elif roll < 0.45:
-            dropped = store.oldest_half()
-            head = rng.choice([HEAD, None])
-            store.compact(dropped, head)
-            entries = replay.behind(entries, Boundary())
-            change("boundary", {"dropped": dropped, "head": head})
+            happens(Boundary(dropped=tuple(store.oldest_half()), head=rng.choice([HEAD, None])))
         elif roll < 0.5:
-            store.clear()
-            entries = replay.behind(entries, Boundary())
-            change("boundary", {"dropped": "all"})
-        lines.append(line(f"e{number}", "turn_end", turn.request_id, data={"status": "done"}))
-        store.commit(type(turn)(turn.request_id, turn.sources, entries))
+            happens(Boundary(dropped="all"))
+        happens(TurnEnd(status="done"), turn.request_id)
         if dropped := store.over_cap():
-            store.drop(dropped)
-            change("boundary", {"dropped": dropped})
+            happens(Boundary(dropped=tuple(dropped)))
     again = AgentContextStore(60)
-    replay.replay(again, lines)
+    replay.replay(again, [line for raw in map(stored, lines) if (line := parsed(raw)) is not None])
     assert json.dumps(again.view()) == json.dumps(store.view())
     assert json.dumps(again.messages()) == json.dumps(store.messages())
     assert (again.head, again.masked) == (store.head, store.masked)
+
+
+def stored(line: TranscriptLine) -> bytes:
+    return dumped(line, "s")

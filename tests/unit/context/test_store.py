@@ -145,13 +145,19 @@ def test_a_replayed_transcript_gives_the_same_bytes_as_the_store_that_was_lost(
     store = AgentContextStore(cap)
     lines: list[TranscriptLine] = []
     for number, (rounds, thinking, injected) in enumerate(turns):
+        began = len(lines)
         turn = a_turn(number, rounds, thinking=thinking)
         lines.append(line(f"s{number}", "turn_start", turn.request_id))
         lines += [line(e.uuid, e.message["role"], turn.request_id, e.message) for e in turn.entries]
         if injected:
-            lines.append(line(f"i{number}", "injection", turn.request_id))
+            lines.append(
+                line(
+                    f"i{number}", "injection", turn.request_id, data={"messages": [user("older")], "ts": [1]}
+                )
+            )
         lines.append(line(f"e{number}", "turn_end", turn.request_id, data={"status": "done"}))
-        store.commit(turn, strip_thinking=injected)
+        for one in lines[began:]:
+            store.apply(one)
         if dropped := store.over_cap():
             lines.append(line(f"b{number}", "boundary", None, data={"dropped": dropped}))
             store.drop(dropped)
