@@ -43,6 +43,7 @@
     │   └── CommandFailed           a command ended in another exit code than 0
     ├── StorageError                disk or journal cannot write
     ├── IllegalTransition           a state machine was told something that cannot follow: a mistake of ours
+    ├── SummedUp                    a summary tells of the turn that was to be taken back
     └── TurnStopped                 the person stopped the turn
 
 Each carries its data as attributes; the text of an error is for the operator. What a person reads is
@@ -404,6 +405,15 @@ class StorageError(ShipmateError):
 
 class IllegalTransition(ShipmateError):
     """A state machine was told something that cannot follow."""
+
+
+class SummedUp(ShipmateError):
+    """A summary tells of the turn that was to be taken back."""
+
+    person = (
+        "I have summed up our conversation since that message, and nothing can be taken out of a summary. `/new` begins "
+        "without it; what you say next can be taken back again."
+    )
 
 
 class TurnStopped(ShipmateError):

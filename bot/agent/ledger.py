@@ -147,7 +147,7 @@ class Ledger:
         """Begin an empty transcript; the old one stays on disk. Raises `errors.StorageError`; nothing has changed
         then.
         """
-        await self._settled()
+        await self.settled()
         chosen = LastingFacts(chosen_model=self.facts.chosen_model)
         first = None
         if chosen.chosen_model is not None:
@@ -159,7 +159,7 @@ class Ledger:
         """Write down which model was chosen for the chat; None is that of ship.json. Raises `errors.StorageError`;
         nothing was chosen then.
         """
-        await self._settled()
+        await self.settled()
         line = self._line(Meta(reason="model", chosen_model=model or ""), None)
         await self._transcript.append(self._chat_key, [line])
         self._trail.follow(line)
@@ -169,15 +169,16 @@ class Ledger:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
         `errors.StorageError`; nothing has changed then.
         """
-        await self._settled()
+        await self.settled()
         await self._transcript.resume(self._chat_key, session, self._line(event, None))
 
     async def fork(self, point: Point, event: Meta) -> str:
         """The same for a new session, a copy of the current one up to a point; returns its id."""
-        await self._settled()
+        await self.settled()
         return await self._transcript.fork(self._chat_key, point, self._line(event, None))
 
-    async def _settled(self) -> None:
+    async def settled(self) -> None:
+        """Wait until every line is on disk. Raises `errors.StorageError` if the disk refuses."""
         if not await self.flush():
             raise errors.StorageError("the transcript cannot be written")
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from bot import errors
-from bot.agent import filling, showing, undoing
+from bot.agent import filling, showing
 from bot.agent.active import ActiveTurn
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
@@ -18,7 +18,7 @@ from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
 from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChanges
-from bot.context import blocks, prompt, replay
+from bot.context import blocks, prompt, replay, undo
 from bot.context.assembly import Frozen
 from bot.context.store import AgentContextStore
 from bot.contracts.agent import Reply, TurnOutcome, TurnRequest
@@ -213,10 +213,15 @@ class AgentRuntime:
         await self.upkeep.stop()
         if not self.store.turns:
             return None
-        entries = self.store.turns[-1].entries
+        turn = self.store.turns[-1]
+        if self.store.head is not None:
+            await self._ledger.settled()
+            lines = await self._deps.transcript.load(self.chat_key)
+            if undo.summed_up(turn, lines, self.upkeep.covers):
+                raise errors.SummedUp
+        entries = turn.entries
         await self.upkeep.undo([entry.uuid for entry in entries])
-        await undoing.take_back(self.chat_key, self.view_changes, self._deps)
-        self.view_changes.within_cap(self.upkeep.cut)
+        self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in entries)))
         await self._ledger.flush()
         return self._deps.redact(showing.said(entries[0].message))
 

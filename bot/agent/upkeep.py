@@ -19,7 +19,7 @@ from bot.agent.forks import Prefix
 from bot.agent.incoming import fresh_nonce
 from bot.agent.recollection import Recollection
 from bot.agent.view_changes import Reason, ViewChanges
-from bot.context import blocks, compaction, estimate, memory
+from bot.context import blocks, compaction, estimate, memory, undo
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
@@ -117,6 +117,11 @@ class Upkeep:
         """The memory as it is now; "" where there is none."""
         return self._known.markdown if self._known is not None else ""
 
+    @property
+    def covers(self) -> str | None:
+        """The newest entry that the memory knows of."""
+        return self._covers
+
     async def undo(self, gone: Collection[str]) -> None:
         """These are taken back: a memory that knows of them gives way to the one before, or to none, and is written
         anew without them once enough is new. Raises `errors.StorageError`.
@@ -206,7 +211,7 @@ class Upkeep:
             return Boundary(dropped=tuple(over))
         keep = min(compaction.CUT_KEEPS, self._deps.compaction.keep_tokens)
         more = compaction.covered(self._store.turns, self._border(keep), self._covers)
-        return self._change(more if len(more) > len(over) else over, self._known.markdown, "memory")
+        return self._change(more if len(more) > len(over) else over, self._known.markdown, undo.MEMORY)
 
     async def compact(self, focus: str) -> Json:
         """Compact because a person asks for it; with a `focus`, by a summary that keeps it above all.
@@ -285,7 +290,7 @@ class Upkeep:
         part = self._tokens(self._messages(known))
         if part < ENOUGH * self._tokens(self._messages(dropped)):
             return None
-        return self._change(known, self._known.markdown, "memory")
+        return self._change(known, self._known.markdown, undo.MEMORY)
 
     async def _from_summary(self, dropped: Sequence[str], focus: str, current: Sequence[Message]) -> Boundary:
         """The change in which a summary stands for it, which is the memory from now on."""

@@ -192,7 +192,10 @@ class Commands:
         return kept or "I have nothing of this conversation in mind yet."
 
     async def _undo(self, inbound: Inbound) -> str:
-        said = await self._agent.undo(inbound.chat_key)
+        try:
+            said = await self._agent.undo(inbound.chat_key)
+        except errors.SummedUp as error:
+            return error.person
         if said is None:
             return "There is no message of this conversation in my mind that I could take back."
         return f"I have forgotten the message “{said}” and my answer. What I did for it stays done, and both stay on file."

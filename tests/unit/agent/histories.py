@@ -7,10 +7,7 @@ without a declared epoch, and a new process fills the same store, from the newes
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bot.context import compaction, deletions, memory, undo
-from bot.context.checkpoint import Checkpoint
 from bot.contracts.base import Message
 from bot.contracts.transcript import SAME, Boundary, Same
 from bot.testing import anthropic_rules as rules
@@ -50,12 +47,9 @@ class History(Chat):
     def undo(self) -> None:
         if self.store.turns:
             turn = self.store.turns[-1]
-            change = Boundary(dropped=tuple(entry.uuid for entry in turn.entries))
-            before = undo.before(turn, self.ledger.lines, self.cap)
-            if self.store.head is not None and before is not None:
-                Checkpoint("", tuple(before.turns), before.head, before.masked).restore(self.store)
-                change = replace(change, head=before.head, restored=True)
-            self.view_changes.apply("undo", change)
+            if self.store.head is not None and undo.summed_up(turn, self.ledger.lines, None):
+                return
+            self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in turn.entries)))
 
     def remove(self) -> None:
         if not self.store.turns:

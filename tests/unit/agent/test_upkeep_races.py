@@ -147,3 +147,16 @@ async def test_a_compact_that_hangs_ends_with_the_truth(bench: Bench, answers: A
     assert await asked == {"how": "failed"}
     assert shown(bench) == before
     assert not bench.pool._runtime(KEY).busy
+
+
+async def test_a_turn_that_the_memory_does_not_know_is_taken_back_behind_a_cut(
+    bench: Bench, answers: Answers
+) -> None:
+    bench.configure(soft_tokens=100_000, max_messages=18)
+    runtime = bench.pool._runtime(KEY)
+    while runtime.store.head is None:
+        await talk(bench, 1)
+    assert runtime.upkeep.covers not in {entry.uuid for entry in runtime.store.turns[-1].entries}
+    head = runtime.store.head
+    assert await bench.pool.undo(KEY) is not None
+    assert runtime.store.head == head
