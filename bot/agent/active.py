@@ -8,13 +8,13 @@ from pathlib import Path
 
 from bot import errors, text
 from bot.agent import assistant_text
+from bot.agent.compactor import Compactor
 from bot.agent.continuing import joined
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
-from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import Reason, ViewChanges
 from bot.context import blocks, estimate, prompt, replay
 from bot.context.store import Entry, RunningTurn
@@ -38,11 +38,16 @@ class ActiveTurn:
     """One turn from its user message to its end. What happens in it is told to the transcript and to the store at once."""
 
     def __init__(
-        self, request: TurnRequest, declared: ViewChanges, upkeep: Upkeep, steps: StepLog, deps: AgentDeps
+        self,
+        request: TurnRequest,
+        declared: ViewChanges,
+        compactor: Compactor,
+        steps: StepLog,
+        deps: AgentDeps,
     ) -> None:
         self.request = request
         self.store = declared.store
-        self.upkeep = upkeep
+        self.compactor = compactor
         self.steps = steps
         self.reply = TrackedReply.of(request, declared.ledger)
         self.touched: list[Path] = []
@@ -263,7 +268,7 @@ class ActiveTurn:
         ended = TurnEnd(status=status, notice=notice, owed=self.owed, totals=self.view_changes.tally.facts)
         self.view_changes.end_turn(ended)
         if status != "withdrawn":
-            self.view_changes.within_cap(self.upkeep.cut)
+            self.view_changes.within_cap(self.compactor.cut)
         await self._ledger.flush()
 
     def _keep_partial(self) -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.agent.deps import AgentDeps
-from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChanges
 from bot.context import checkpoint, replay
 from bot.contracts.transcript import Boundary, TranscriptLine
 from bot.history.reading import Loaded
 
 
-async def filled(declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> Sequence[TranscriptLine]:
+async def filled(declared: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequence[TranscriptLine]:
     """Carry out the transcript: from the newest boundary on whose rest is there as it was; where there is none, the newest
-    turns, if the older ones would be cut at once; else all of it. Returns the lines.
+    turns, if the older ones would be cut at once; else all of it, as where a memory is `known`. Returns the lines.
     """
     # What the memory tells of a cut depends on all that goes.
-    most = deps.max_messages if not upkeep.markdown else None
+    most = deps.max_messages if not known else None
     loaded, mended = await _replayed(declared, most)
     _take_up(declared, deps)
     if mended:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from bot import errors, text
 from bot.agent.deps import AgentDeps
 from bot.agent.tally import Tally
+from bot.agent.view_changes import ViewChanges
 from bot.context import blocks, compaction, memory, repair, view
 from bot.context.memory import MemoryInvalid, SessionMemory
 from bot.contracts.base import Json, Message
@@ -50,6 +51,17 @@ class Summary:
 
     words: str
     block: Json | None = None
+
+
+def prefix_of(
+    view_changes: ViewChanges, current: Sequence[Message] = (), stand_in: Sequence[Json] = ()
+) -> Prefix:
+    """The beginning of a chat's next request; with `stand_in` for a system prompt that is not known."""
+    history, tally = view_changes.store.view(), view_changes.tally
+    if view_changes.system:
+        return Prefix(view_changes.system, history, current, tally)
+    # What was thought, or summed up, behind another system prompt would be refused.
+    return in_words(Prefix(stand_in, history, current, tally))
 
 
 def request(

@@ -117,12 +117,12 @@ class AgentPool:
         """Compact what has been quiet for so long that it is about to leave the provider's cache."""
         for runtime in list(self._runtimes.values()):
             if not runtime.at_work:
-                runtime.upkeep.look()
+                runtime.compactor.look()
 
     async def close(self) -> None:
         """Give up what goes on beside the turns, then write what the disk refused."""
         for runtime in list(self._runtimes.values()):
-            await runtime.upkeep.stop()
+            await runtime.stop_background()
         await self.flush()
 
     async def flush(self) -> None:

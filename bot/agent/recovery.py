@@ -72,7 +72,7 @@ async def ask(
     Raises `HistoryCleared` or `TurnTooLarge` where nothing helps, and any other `errors.ModelError` as it came.
     """
     tries = _Tries(continuation.max_tokens)
-    await turn.upkeep.before_asking(turn.shown())
+    await turn.compactor.before_asking(turn.shown())
     while True:
         request = view.render(
             model=deps.model_name,
@@ -158,7 +158,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: Continu
         turn.steps.failed(type(error).__name__)
         raise
     deps.learn(request, reply)
-    turn.upkeep.answered(reply.usage)
+    turn.compactor.answered(reply.usage)
     turn.view_changes.tally.asked(reply.usage, reply.cost_usd)
     return reply
 

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Sequence
 
 from bot import errors
+from bot.agent.compactor import Compactor
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
-from bot.agent.upkeep import Upkeep
+from bot.agent.memory_writer import MemoryWriter
 from bot.agent.view_changes import ViewChanges
 from bot.context import deletions as reading
 from bot.context import memory
@@ -21,11 +22,19 @@ from bot.contracts.transcript import SAME, Boundary, Same
 class Removing:
     """The removals of one chat. They are carried out between turns: `due` until they are."""
 
-    def __init__(self, chat_key: ChatKey, declared: ViewChanges, upkeep: Upkeep, deps: AgentDeps) -> None:
+    def __init__(
+        self,
+        chat_key: ChatKey,
+        declared: ViewChanges,
+        memory: MemoryWriter,
+        compactor: Compactor,
+        deps: AgentDeps,
+    ) -> None:
         self.due = True
         self._chat_key = chat_key
         self._view_changes = declared
-        self._upkeep = upkeep
+        self._memory = memory
+        self._compactor = compactor
         self._deps = deps
 
     async def carry_out(self) -> bool:
@@ -66,13 +75,15 @@ class Removing:
         return reading.older(shown, gone) if gone is not None else ()
 
     async def _take_back(self, wanted: reading.Deletions) -> bool:
-        await self._upkeep.take_back(wanted.turns)
+        await self._compactor.stop()
+        await self._memory.take_back(wanted.turns)
         await self._written()
         lines = await self._deps.transcript.telling(
             self._chat_key, wanted.words | wanted.answers, functools.partial(reading.tells, wanted)
         )
         wanted = reading.with_quotes(lines, wanted)
-        await self._upkeep.take_back(wanted.turns)
+        await self._compactor.stop()
+        await self._memory.take_back(wanted.turns)
         uuids, since = reading.ids_to_redact(lines, wanted)
         ids, quoted_since = reading.quoted(lines, wanted)
         if uuids or ids:
@@ -83,12 +94,13 @@ class Removing:
             self._view_changes.apply("deletion", Boundary(blank=tuple(uuids), unquoted=tuple(ids), head=head))
             await self._written()
         # Once more: what was written in between may have seen it.
-        await self._upkeep.take_back(wanted.turns, redacted=True)
+        await self._compactor.stop()
+        await self._memory.take_back(wanted.turns, redacted=True)
         return bool(uuids or ids)
 
     def _head(self) -> Message | None:
         """What stands for what was compacted away: the memory without what was removed, where there is one."""
-        words = self._upkeep.markdown
+        words = self._memory.markdown
         return memory.head(words, nonce=fresh_nonce(self._deps)) if words else None
 
     async def _written(self) -> None:

@@ -9,15 +9,17 @@ from typing import Any
 from bot import errors
 from bot.agent import filling, showing
 from bot.agent.active import ActiveTurn
+from bot.agent.compactor import Compactor
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.ledger import Ledger
+from bot.agent.memory_writer import MemoryWriter
 from bot.agent.recovery import HistoryCleared, TurnTooLarge
 from bot.agent.removing import Removing
 from bot.agent.steps import StepLog
 from bot.agent.turn import Refused, take_turn
-from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import ViewChanges
+from bot.agent.waiting import ends_within
 from bot.context import blocks, prompt, replay, undo
 from bot.context.assembly import Frozen
 from bot.context.store import AgentContextStore
@@ -53,7 +55,8 @@ class AgentRuntime:
         self._deps = deps = deps.of_chat()
         self._ledger = Ledger(chat_key, deps.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
         self.view_changes = ViewChanges(self.store, self._ledger, deps)
-        self.upkeep = Upkeep(chat_key, self.view_changes, deps)
+        self.memory = MemoryWriter(chat_key, self.view_changes, deps)
+        self.compactor = Compactor(chat_key, self.view_changes, self.memory, deps)
         self._frozen: Frozen | None = None
         self._filled = False
         self._ended: dict[str, TurnEnd] = {}
@@ -63,7 +66,7 @@ class AgentRuntime:
         self._steps: set[asyncio.Task[bool]] = set()
         self._left: set[asyncio.Task[Any]] = set()
         self._filling = asyncio.Lock()
-        self._removing = Removing(chat_key, self.view_changes, self.upkeep, deps)
+        self._removing = Removing(chat_key, self.view_changes, self.memory, self.compactor, deps)
 
     @property
     def owes(self) -> bool:
@@ -77,7 +80,7 @@ class AgentRuntime:
 
     @property
     def busy(self) -> bool:
-        return self.at_work or self.upkeep.busy
+        return self.at_work or self.compactor.busy or self.memory.busy
 
     @property
     def at_work(self) -> bool:
@@ -112,7 +115,7 @@ class AgentRuntime:
     async def reset(self) -> int:
         """An empty store and a new transcript."""
         await self.fill()
-        await self.upkeep.forget()
+        await self.leave()
         await self._ledger.new_session()
         count = len(self.store)
         self.view_changes.tally.wrong = []
@@ -121,6 +124,16 @@ class AgentRuntime:
         self._frozen = None
         self._filled = True
         return count
+
+    async def leave(self) -> None:
+        """Another session becomes the current one: what is remembered is about this one. Raises `errors.StorageError`."""
+        await self.stop_background()
+        await self.memory.forget()
+
+    async def stop_background(self) -> None:
+        """Give up what goes on beside the turns; nothing is lost by it."""
+        await self.memory.stop()
+        await self.compactor.stop()
 
     @property
     def chosen(self) -> str | None:
@@ -141,7 +154,7 @@ class AgentRuntime:
                     "model", "the provider does not say whether it has the model", cause=str(error)
                 )
         await self.fill(TurnRequest(request_id, self.chat_key))
-        await self.upkeep.stop()
+        await self.stop_background()
         await self._ledger.choose(model)
         self._switch(model)
         return await self.describe() | {"asked": asked}
@@ -160,7 +173,8 @@ class AgentRuntime:
             before=before,
         )
         if deps.model_name != before:
-            self._frozen, self.upkeep.system, self.view_changes.asked_at = None, (), None
+            self._frozen = None
+            self.view_changes.forget_prefix()
 
     async def describe(self) -> Json:
         """As `contracts.agent.Agent.describe`."""
@@ -179,11 +193,12 @@ class AgentRuntime:
     async def compact(self, focus: str) -> Json:
         """As `contracts.agent.Agent.compact`."""
         await self.fill()
-        if not self.upkeep.system:
+        stand_in: list[Json] = []
+        if not self.view_changes.system:
             # Not what the next turn will have: nobody knows yet from where it comes.
-            self.upkeep.stand_in = await self._system(TurnRequest("", self.chat_key))
+            stand_in = await self._system(TurnRequest("", self.chat_key))
             self._frozen = None
-        return await self.upkeep.compact(focus)
+        return await self.compactor.compact(focus, stand_in)
 
     async def stats(self) -> Json:
         """As `contracts.agent.Agent.stats`."""
@@ -210,17 +225,17 @@ class AgentRuntime:
     async def undo(self) -> str | None:
         """As `contracts.agent.Agent.undo`."""
         await self.fill()
-        await self.upkeep.stop()
+        await self.stop_background()
         if not self.store.turns:
             return None
         turn = self.store.turns[-1]
         if self.store.head is not None:
             await self._ledger.settled()
             lines = await self._deps.transcript.load(self.chat_key)
-            if undo.summed_up(turn, lines, self.upkeep.covers):
+            if undo.summed_up(turn, lines, self.memory.covers):
                 raise errors.SummedUp
         entries = turn.entries
-        await self.upkeep.undo([entry.uuid for entry in entries])
+        await self.memory.undo([entry.uuid for entry in entries])
         self.view_changes.apply("undo", Boundary(dropped=tuple(entry.uuid for entry in entries)))
         await self._ledger.flush()
         return self._deps.redact(showing.said(entries[0].message))
@@ -254,11 +269,11 @@ class AgentRuntime:
                 if request is None:
                     return
                 await self._adopt_archive(request)
-            await self.upkeep.load()
-            lines = await filling.filled(self.view_changes, self.upkeep, self._deps)
+            await self.memory.load()
+            lines = await filling.filled(self.view_changes, self._deps, known=bool(self.memory.markdown))
             self._ended = replay.ended(lines)
             self._filled = True
-            if await self._removing.attempt() | self.view_changes.within_cap(self.upkeep.cut):
+            if await self._removing.attempt() | self.view_changes.within_cap(self.compactor.cut):
                 await self._ledger.flush()
 
     async def cut_off(self) -> tuple[str, ...]:
@@ -293,7 +308,7 @@ class AgentRuntime:
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         deps = self._deps
         steps = StepLog(request.request_id, deps.steps, self._steps, clock=deps.clock, log=deps.log)
-        turn = ActiveTurn(request, self.view_changes, self.upkeep, steps, deps)
+        turn = ActiveTurn(request, self.view_changes, self.compactor, steps, deps)
         began = deps.clock.monotonic()
         status: TurnStatus = "done"
         unknown = False
@@ -304,8 +319,8 @@ class AgentRuntime:
             end = self._ended.get(request.request_id) or await self._ledger.ended(request.request_id)
             if end is not None:
                 return await self._ended_before(request, end)
-            await self.upkeep.before_turn(request.request_id)
-            system = self.upkeep.system = await self._system(request)
+            await self.compactor.before_turn(request.request_id)
+            system = await self._system(request)
             await self._begin(turn, system)
             outcome = await self._work(turn, system)
             wrong = UNANSWERED if outcome.notice else None
@@ -333,7 +348,7 @@ class AgentRuntime:
         if unknown:
             await self._back_to_default()
         else:
-            self.upkeep.turn_ended()
+            self.compactor.turn_ended()
         self._log_end(outcome, began)
         return outcome
 
@@ -406,12 +421,7 @@ class AgentRuntime:
         """True if a task ends within this time; after it, it goes on by itself."""
         self._left.add(task)
         task.add_done_callback(self._let_go)
-        patience = asyncio.create_task(self._deps.clock.sleep(seconds))
-        try:
-            await asyncio.wait([task, patience], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            patience.cancel()
-        return task.done()
+        return await ends_within(seconds, task, self._deps.clock)
 
     def _let_go(self, task: asyncio.Task[Any]) -> None:
         self._left.discard(task)

@@ -56,7 +56,7 @@ class Sessions:
             return {"how": "ambiguous" if found else "unknown"}
         if found[0] == current:
             return {"how": "here"}
-        await self._leave()
+        await self._runtime.leave()
         await self._runtime.view_changes.ledger.resume(found[0], self._begun("resume", {"session": current}))
         return self._done("an earlier session goes on", found[0], current, known)
 
@@ -72,16 +72,12 @@ class Sessions:
             return {"how": "unknown", "turns": len(points)}
         known = await self._transcript.sessions(self._chat_key)
         current = await self._transcript.current(self._chat_key)
-        await self._leave()
+        await self._runtime.leave()
         origin = {"session": current, "requestId": min(points[at].sources)}
         session = await self._runtime.view_changes.ledger.fork(points[at], self._begun("fork", origin))
         return self._done("a fork of the session begins", session, current, known) | {
             "left": len(points) - 1 - at
         }
-
-    async def _leave(self) -> None:
-        """What is remembered is about the session that is left. Raises `errors.StorageError`."""
-        await self._runtime.upkeep.forget()
 
     def _begun(self, reason: str, origin: Json) -> Meta:
         """What the chat has come to, and which model was chosen for it, is told in the session that goes on: it is the

@@ -96,7 +96,8 @@ class ViewChanges:
         """The messages of the newest request of a turn; () where none is known."""
         self.tally = Tally()
         self._frame_tokens = 0
-        self._system: Sequence[Json] = ()
+        self.system: Sequence[Json] = ()
+        """The system prompt of the newest request; () where none is known, as after a restart."""
         self.store = store
         self.ledger = ledger
         self._deps = deps
@@ -110,7 +111,7 @@ class ViewChanges:
         """A turn is about to ask, with this before its messages: what has changed there since the last one, and what
         costs nothing while the cache is cold, is done now.
         """
-        self._system = system
+        self.system = system
         tools, model = self._deps.declared(), self._deps.model_name
         self.tools = tools
         self._frame_tokens = self._deps.estimator.frame(model, system, tools)
@@ -134,7 +135,7 @@ class ViewChanges:
         before = self._deps.estimator.frame(self._deps.model_name, (), self.tools)
         if self._deps.estimator.frame(self._deps.model_name, (), self._deps.declared()) >= before:
             return False
-        self.settle(self._system)
+        self.settle(self.system)
         return True
 
     def mask_old(self, reason: Reason, *, above: int | None = None, hides: float = 0) -> bool:
@@ -227,6 +228,15 @@ class ViewChanges:
         if over := self.store.over_cap():
             self.apply("message_cap", cut(over))
         return bool(over)
+
+    def note_read(self) -> None:
+        """A fork reads what the next request begins with: it stays in the provider's cache for as long again."""
+        if self.system:
+            self.asked_at = self._deps.clock.monotonic()
+
+    def forget_prefix(self) -> None:
+        """Another model answers: nobody has a prompt for it yet, and no cache holds this chat."""
+        self.system, self.asked_at = (), None
 
     def note_totals(self) -> None:
         """Write down what the chat has come to, where the end of a running turn will not do so."""

@@ -135,6 +135,11 @@ class AgentContextStore:
         """The kept messages, oldest first: the whole of them, whatever is shown."""
         return [entry.message for turn in self.turns for entry in turn.entries]
 
+    @property
+    def newest(self) -> str | None:
+        """The uuid of the newest entry of the history."""
+        return self.turns[-1].entries[-1].uuid if self.turns else None
+
     def view(self) -> tuple[Message, ...]:
         """Return the messages in view: the summary, then the rest with their masks. Grows at its end, between changes."""
         if self._shown is None:

@@ -273,15 +273,15 @@ async def test_of_lines_of_another_making_all_are_looked_at_for_removals(bench: 
 async def test_what_is_removed_while_its_turn_is_filled_goes_once_that_is_over(bench: Bench) -> None:
     await bench.say("hello")
     bench.restart()
-    upkeep = bench.pool._runtime(KEY).upkeep
-    load, loading, go_on = upkeep.load, asyncio.Event(), asyncio.Event()
+    memory = bench.pool._runtime(KEY).memory
+    load, loading, go_on = memory.load, asyncio.Event(), asyncio.Event()
 
     async def slowly() -> None:
         loading.set()
         await go_on.wait()
         await load()
 
-    upkeep.load = slowly  # type: ignore[method-assign]
+    memory.load = slowly  # type: ignore[method-assign]
     first, gone = bench.inbound("look"), bench.inbound("and at this")
     asked = TurnRequest(first.request_id, KEY, inbound=first, reply=bench.chat, also=(gone,))
     running = asyncio.create_task(bench.pool.run(asked))

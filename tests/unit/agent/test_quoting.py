@@ -111,10 +111,10 @@ async def test_lines_of_the_memory_from_a_turn_that_quoted_it_go(bench: Bench) -
     bench.model.answers += [reply(text("yes"))]
     await bench.say("remember this", context=(WHALE,))
     runtime = bench.pool._runtime(KEY)
-    await runtime.upkeep._keep(memory.read(MEMORY), None)
-    assert "鯨" in runtime.upkeep.markdown
+    await runtime.memory.keep(memory.read(MEMORY), None)
+    assert "鯨" in runtime.memory.markdown
     await remove(bench, "41")
-    assert "鯨" not in runtime.upkeep.markdown
+    assert "鯨" not in runtime.memory.markdown
 
 
 async def test_a_person_who_writes_such_a_block_loses_no_more_than_it_says(bench: Bench) -> None:

@@ -44,8 +44,8 @@ async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", 
 
 
 async def idle(bench: Bench) -> None:
-    upkeep = bench.pool._runtime(KEY).upkeep
-    for task in (upkeep._extracting, upkeep._compacting):
+    runtime = bench.pool._runtime(KEY)
+    for task in (runtime.memory._writing, runtime.compactor._compacting):
         if task is not None:
             await asyncio.wait([task])
 
@@ -229,7 +229,7 @@ async def test_the_memory_and_the_summary_lose_what_may_come_from_it(bench: Benc
     assert "鯨" in json.dumps(runtime.store.head, ensure_ascii=False)
     await remove(bench, "1", first)
     assert "鯨" not in json.dumps(runtime.store.view(), ensure_ascii=False)
-    assert "鯨" not in runtime.upkeep.markdown
+    assert "鯨" not in runtime.memory.markdown
     kept = await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY)
     assert kept is None or "鯨" not in kept.markdown
     bench.restart()
@@ -256,9 +256,9 @@ async def test_what_a_summary_brought_back_with_its_conversation_loses_it_too(
         await bench.say(f"again {number} {LONG}")
         await idle(bench)
     runtime = bench.pool._runtime(KEY)
-    assert "鯨" in runtime.upkeep.markdown
+    assert "鯨" in runtime.memory.markdown
     await remove(bench, "1", first)
-    assert "鯨" not in runtime.upkeep.markdown
+    assert "鯨" not in runtime.memory.markdown
     assert "鯨" not in json.dumps(runtime.store.view(), ensure_ascii=False)
 
 
@@ -279,7 +279,7 @@ async def test_a_line_that_was_written_anew_again_and_again_still_knows_where_it
     assert kept is not None
     assert max(map(len, kept.written)) == provenance.MOST
     await remove(bench, "1", first)
-    assert "鯨" not in bench.pool._runtime(KEY).upkeep.markdown
+    assert "鯨" not in bench.pool._runtime(KEY).memory.markdown
 
 
 async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
@@ -290,16 +290,16 @@ async def test_the_memory_keeps_what_was_known_before(bench: Bench) -> None:
         await bench.say(f"message {number} {LONG}")
     runtime = bench.pool._runtime(KEY)
     await idle(bench)
-    assert "red" in runtime.upkeep.markdown
+    assert "red" in runtime.memory.markdown
     answers.memory = reply(text(SessionMemory(facts=("the ship is red", "the secret is 鯨")).markdown))
     await bench.say("my secret is 鯨")
     last = request_ids(bench)[-1]
     for number in range(3):
         await bench.say(f"more {number} {LONG}")
     await idle(bench)
-    assert "鯨" in runtime.upkeep.markdown
+    assert "鯨" in runtime.memory.markdown
     await remove(bench, "4", last)
-    assert runtime.upkeep.markdown.split("\n## ")[0] == "## Facts\n- the ship is red\n"
+    assert runtime.memory.markdown.split("\n## ")[0] == "## Facts\n- the ship is red\n"
 
 
 async def test_a_memory_that_is_written_after_a_removal_outlives_a_restart(bench: Bench) -> None:
@@ -315,14 +315,14 @@ async def test_a_memory_that_is_written_after_a_removal_outlives_a_restart(bench
     await idle(bench)
     bench.restart()
     await bench.pool._runtime(KEY).fill()
-    assert "red" in bench.pool._runtime(KEY).upkeep.markdown
+    assert "red" in bench.pool._runtime(KEY).memory.markdown
     path = bench.root / "memory" / "telegram%3Achat%3A1" / "session.md"
     path.write_text(SessionMemory(facts=("an operator was here",)).markdown, encoding="utf-8")
     bench.restart()
     await bench.pool._runtime(KEY).fill()
-    assert "an operator was here" in bench.pool._runtime(KEY).upkeep.markdown
+    assert "an operator was here" in bench.pool._runtime(KEY).memory.markdown
     await remove(bench, "a1", first, role="assistant")
-    assert bench.pool._runtime(KEY).upkeep.markdown == "", (
+    assert bench.pool._runtime(KEY).memory.markdown == "", (
         "the answer of that turn was in view, and may be told"
     )
 

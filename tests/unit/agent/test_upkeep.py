@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent import upkeep
+from bot.agent import compactor
 from bot.context import estimate, memory
 from bot.context.budget import Budget
 from bot.context.compaction import Policy
@@ -38,10 +38,10 @@ def answers(bench: Bench) -> Answers:
 
 async def settled(bench: Bench) -> None:
     """Wait for what goes on beside the turns."""
-    keeper = bench.pool._runtime(KEY).upkeep
+    memory, compactor = bench.pool._runtime(KEY).memory, bench.pool._runtime(KEY).compactor
     async with asyncio.timeout(5):
-        while keeper.busy:
-            await asyncio.wait([task for task in (keeper._extracting, keeper._compacting) if task])
+        while memory.busy or compactor.busy:
+            await asyncio.wait([task for task in (memory._writing, compactor._compacting) if task])
             await asyncio.sleep(0)
 
 
@@ -165,10 +165,10 @@ async def test_it_waits_no_longer_than_fifteen_seconds(bench: Bench, answers: An
     for _ in range(20):
         await asyncio.sleep(0)
     assert bench.clock.sleeping
-    await bench.clock.advance(upkeep.WAIT_SECONDS)
+    await bench.clock.advance(compactor.WAIT_SECONDS)
     assert (await compacting)["how"] == "summary"
     await bench.pool.close()
-    assert not bench.pool._runtime(KEY).upkeep.busy
+    assert not bench.pool._runtime(KEY).busy
 
 
 async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Bench, answers: Answers) -> None:
@@ -176,7 +176,7 @@ async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Benc
     answers.hold["compaction"] = asyncio.Event()
     for number in range(6):
         await bench.say(f"message {number} {LONG}")
-        if bench.pool._runtime(KEY).upkeep._compacting:
+        if bench.pool._runtime(KEY).compactor._compacting:
             break
     await answers.begun["compaction"].wait()
     saying = asyncio.create_task(bench.say("are you there?", archive=False))
@@ -184,7 +184,7 @@ async def test_the_next_turn_waits_for_a_compaction_but_not_for_ever(bench: Benc
         await asyncio.sleep(0)
     assert bench.clock.sleeping
     assert not saying.done()
-    await bench.clock.advance(upkeep.WAIT_SECONDS)
+    await bench.clock.advance(compactor.WAIT_SECONDS)
     await saying
     assert bench.chat.seen[-1] == "echo: are you there?"
     assert not epochs(bench), "the history is whole"
@@ -314,7 +314,7 @@ async def test_what_the_last_turn_had_loaded_does_not_count_for_the_next(
     await talk(bench, 4)
     bench.model.known = ModelFacts(window=40_000)
     await bench.deps.windows.ask(bench.model, "scripted")
-    bench.pool._runtime(KEY).upkeep.answered(Usage(input_tokens=39_000))
+    bench.pool._runtime(KEY).compactor.answered(Usage(input_tokens=39_000))
     await bench.say("next")
     assert answers.forks("compaction") == 0
 
@@ -331,11 +331,11 @@ async def test_after_a_restart_head_memory_and_next_request_are_the_same(
     await talk(bench, 12)
     assert epochs(bench)
     runtime = bench.pool._runtime(KEY)
-    before = (json.dumps(shown(bench)), runtime.upkeep._known, runtime.upkeep._covers)
+    before = (json.dumps(shown(bench)), runtime.memory.known, runtime.memory.covers)
     bench.restart()
     again = bench.pool._runtime(KEY)
     await again.fill()
-    assert (json.dumps(shown(bench)), again.upkeep._known, again.upkeep._covers) == before
+    assert (json.dumps(shown(bench)), again.memory.known, again.memory.covers) == before
 
 
 async def test_a_person_may_ask_for_it_after_a_restart(bench: Bench, answers: Answers) -> None:
@@ -366,14 +366,14 @@ async def test_a_memory_that_cannot_be_written_is_remembered_all_the_same(
 ) -> None:
     (bench.root / "memory").write_text("in the way")
     await talk(bench, 4)
-    assert bench.pool._runtime(KEY).upkeep._known == MEMORY
+    assert bench.pool._runtime(KEY).memory.known == MEMORY
     assert any(entry.message == "the memory could not be written" for entry in bench.log.entries)
 
 
 async def test_a_new_conversation_does_not_remember_the_old_one(bench: Bench, answers: Answers) -> None:
     await talk(bench, 5)
     await bench.pool.reset(KEY)
-    assert bench.pool._runtime(KEY).upkeep._known is None
+    assert bench.pool._runtime(KEY).memory.known is None
     assert await Memories(bench.root / "memory", disk=SystemDisk()).load(KEY) is None
 
 
@@ -382,7 +382,7 @@ async def test_a_memory_that_cannot_be_read_is_as_good_as_none(bench: Bench, ans
     await memories.save(KEY, SavedMemory("not a memory", "x"))
     await bench.say("hi")
     assert bench.chat.seen == ["echo: hi"]
-    assert bench.pool._runtime(KEY).upkeep._known is None
+    assert bench.pool._runtime(KEY).memory.known is None
 
 
 async def test_a_stop_of_the_process_gives_up_what_goes_on(bench: Bench, answers: Answers) -> None:

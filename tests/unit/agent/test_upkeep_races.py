@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
-from bot.agent import upkeep
+from bot.agent import compactor
 from bot.context.compaction import Policy
 from bot.context.memory import SessionMemory
 from bot.history.memories import Memories
@@ -38,7 +38,7 @@ async def pushed(bench: Bench, task: asyncio.Task[Any] | None) -> None:
     """Wait for a task, and let the time pass that somebody in there waits for."""
     while task is not None and not task.done():
         if bench.clock.sleeping:
-            await bench.clock.advance(upkeep.WAIT_SECONDS)
+            await bench.clock.advance(compactor.WAIT_SECONDS)
         await asyncio.sleep(0)
 
 
@@ -64,15 +64,15 @@ async def test_a_memory_that_hangs_keeps_no_compaction_away_and_does_not_come_la
     answers.hold["memory"] = asyncio.Event()
     for number in range(7):
         await pushed(bench, asyncio.create_task(bench.say(f"message {number} {LONG}")))
-    keeper = bench.pool._runtime(KEY).upkeep
-    await pushed(bench, keeper._compacting)
+    runtime = bench.pool._runtime(KEY)
+    await pushed(bench, runtime.compactor._compacting)
     assert answers.forks("compaction")
     assert {epoch["reason"] for epoch in epochs(bench)} == {"size"}
-    covers = keeper._covers
+    covers = runtime.memory.covers
     assert covers is not None
     answers.hold["memory"].set()
     await settled(bench)
-    assert keeper._covers == covers, "what the summary knows is newer"
+    assert runtime.memory.covers == covers, "what the summary knows is newer"
 
 
 async def test_what_is_taken_back_goes_out_of_the_memory(bench: Bench, answers: Answers) -> None:
@@ -128,7 +128,7 @@ async def test_a_second_compact_ends_the_first_that_hangs(bench: Bench, answers:
     both = [asyncio.create_task(bench.pool.compact(KEY, "the 船")) for _ in range(2)]
     await answers.begun["compaction"].wait()
     await ran()
-    await bench.clock.advance(upkeep.WAIT_SECONDS)
+    await bench.clock.advance(compactor.WAIT_SECONDS)
     await ran()
     assert bench.pool._runtime(KEY).busy, "the second one is at work"
     answers.hold["compaction"].set()
@@ -143,7 +143,7 @@ async def test_a_compact_that_hangs_ends_with_the_truth(bench: Bench, answers: A
     before = shown(bench)
     asked = asyncio.create_task(bench.pool.compact(KEY, "the 船"))
     await answers.begun["compaction"].wait()
-    await bench.clock.advance(upkeep.LONGEST_SECONDS)
+    await bench.clock.advance(compactor.LONGEST_SECONDS)
     assert await asked == {"how": "failed"}
     assert shown(bench) == before
     assert not bench.pool._runtime(KEY).busy
@@ -156,7 +156,7 @@ async def test_a_turn_that_the_memory_does_not_know_is_taken_back_behind_a_cut(
     runtime = bench.pool._runtime(KEY)
     while runtime.store.head is None:
         await talk(bench, 1)
-    assert runtime.upkeep.covers not in {entry.uuid for entry in runtime.store.turns[-1].entries}
+    assert runtime.memory.covers not in {entry.uuid for entry in runtime.store.turns[-1].entries}
     head = runtime.store.head
     assert await bench.pool.undo(KEY) is not None
     assert runtime.store.head == head
