@@ -14,8 +14,8 @@ from bot.agent.incoming import fresh_nonce
 from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
 from bot.agent.subagents.child import Child, Root
-from bot.agent.subagents.findings import Result, Status
 from bot.agent.subagents.limits import Allowance, LimitReached
+from bot.agent.subagents.merging import Result, Status
 from bot.agent.subagents.record import Start
 from bot.agent.subagents.report import Order, Report
 from bot.context import blocks, prompt

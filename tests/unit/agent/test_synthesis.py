@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -44,13 +45,19 @@ def several(model: Routed, many: int, *more: Any) -> None:
 async def test_several_become_one_with_what_they_agree_on_and_where_they_conflict(
     bench: Bench, work: Any
 ) -> None:
-    model: Routed = work(say(priced(text("Three disks [1] [3]."), tokens=500, usd=0.02)), fast_model="quick")
+    found = {
+        "view": "Three disks [1] [3].",
+        "agreements": ["three disks [1, 3]"],
+        "conflicts": ["[1] three ↔ [2] four"],
+    }
+    answer = f"```json\n{json.dumps(found, ensure_ascii=False)}\n```"
+    model: Routed = work(say(priced(text(answer), tokens=500, usd=0.02)), fast_model="quick")
     several(model, 3)
     await bench.say("How many disks?")
     (request,) = model.syntheses
     assert (request.model, request.tools) == ("quick", ())
     assert request.max_tokens == merging.LEAST_TOKENS + 3 * merging.EACH_TOKENS
-    for words in ("3 investigations", "## Result 2: Blick 2", "Task: look at 2", "Confidence: 3/5", "Tokens: 50",
+    for words in ("3 investigations", "## Result 2: Blick 2", "Task: look at 2", "Failed calls: 0", "Tokens: 50",
                   "- the server has 4 disks", "only Caro knows this 秘"):  # fmt: skip
         assert words in request.messages[0]["content"][0]["text"]
     results = told(bench)
@@ -59,9 +66,8 @@ async def test_several_become_one_with_what_they_agree_on_and_where_they_conflic
     assert own.startswith("- the server has 3 disks")
     assert together == (
         "Three disks [1] [3].\n\n"
-        "Agreement:\n- the server has 3 disks [1, 3]\n"
-        "Conflicts:\n- [1] the server has 3 disks ↔ [2] the server has 4 disks\n"
-        "- [2] the server has 4 disks ↔ [3] the server has 3 disks\n"
+        "Agreement:\n- three disks [1, 3]\n\n"
+        "Conflicts:\n- [1] three ↔ [2] four\n\n"
         "Coverage: 3 of 3 tasks came to their end."
     )
     stats = await bench.pool.stats(KEY)
@@ -91,11 +97,7 @@ async def test_where_the_fast_model_fails_they_stand_side_by_side_with_their_lab
         several(model, 2)
         assert (await bench.say("go")).status == "done"
         content = told(bench)[-1]["content"]
-        assert (
-            "1. Blick 1 (confidence 3/5)\n  - the server has 3 disks\n  - only Anna knows this 秘\n2. Blick 2"
-            in content
-        )
-        assert "[1] the server has 3 disks ↔ [2] the server has 4 disks" in content
+        assert "1. Blick 1\n2. Blick 2\n\nCoverage: 2 of 2 tasks came to their end." in content
     assert len(bench.log.of("synthesis")) == 3
 
 
@@ -126,7 +128,7 @@ async def test_it_keeps_to_the_budget_of_the_turn(bench: Bench, work: Any) -> No
     await bench.say("go")
     assert "limit" not in told(bench)[0]["content"]
     assert model.syntheses == []
-    assert "1. Blick 1 (confidence 3/5)\n  - x" in told(bench)[-1]["content"]
+    assert "1. Blick 1\n2. Blick 2" in told(bench)[-1]["content"]
 
 
 async def test_many_results_stay_within_what_the_fast_model_is_given_and_may_say(
@@ -144,3 +146,10 @@ async def test_many_results_stay_within_what_the_fast_model_is_given_and_may_say
     assert request.max_tokens == merging.MOST_TOKENS
     assert len(request.messages[0]["content"][0]["text"]) < 20 * (merging.CONTENT + 1_000)
     assert "all of it" in told(bench)[-1]["content"]
+
+
+async def test_an_answer_of_another_form_is_the_view(bench: Bench, work: Any) -> None:
+    model: Routed = work(say(reply(text("Three disks, {as it seems}."))))
+    several(model, 2)
+    await bench.say("go")
+    assert "together\n\nThree disks, {as it seems}.\n\nCoverage: 2 of 2" in told(bench)[-1]["content"]
