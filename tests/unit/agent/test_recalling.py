@@ -99,7 +99,7 @@ async def test_what_was_removed_here_hides_no_line_of_another_chat(wide: Bench) 
     )  # fmt: skip
     older = list(map(Older, event.ts, event.messages, event.keys))
     assert "the parcel has come" in json.dumps(deletions.older(older, deletions.read_deletions([here])))
-    own = [one._replace(key=one.key[:3]) for one in older]
+    own = [Older(one.ts, one.message, one.key[:3]) for one in older]
     assert "parcel" not in json.dumps(deletions.older(own, deletions.read_deletions([here]))), (
         "as it was written before"
     )
