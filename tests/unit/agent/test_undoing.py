@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.context.store import AgentContextStore
 from bot.testing.model import reply, text
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.test_random import Judged, restarted
@@ -36,8 +37,12 @@ async def summed_up(bench: Bench) -> None:
     assert (await bench.pool.compact(KEY, "all of it"))["how"] in {"summary", "provider"}
 
 
+def store(bench: Bench) -> AgentContextStore:
+    return bench.pool._runtime(KEY).store
+
+
 def shown(bench: Bench) -> str:
-    return json.dumps(list(bench.pool._runtime(KEY).store.view()), ensure_ascii=False)
+    return json.dumps(list(store(bench).view()), ensure_ascii=False)
 
 
 async def holds(bench: Bench) -> None:
@@ -65,26 +70,26 @@ async def test_what_came_after_a_summary_is_taken_back_one_by_one_and_the_summar
     await talked(chat, "one", "two", "three", "four")
     await summed_up(chat)
     await talked(chat, "five", "six")
-    before = chat.pool._runtime(KEY).store.head
+    before = store(chat).head
     for said in ("six", "five"):
         assert await chat.pool.undo(KEY) == said
         await restarted(chat)
     assert '"five"' not in shown(chat)
     with pytest.raises(errors.SummedUp):
         await chat.pool.undo(KEY)
-    assert chat.pool._runtime(KEY).store.head == before
+    assert store(chat).head == before
     await holds(chat)
 
 
 async def test_it_is_refused_after_a_restart_too_until_a_removal_takes_the_summary(chat: Bench) -> None:
     await talked(chat, "one", "two", "three", "four", "five")
-    turn = chat.pool._runtime(KEY).store.turns[-1].request_id
+    turn = store(chat).turns[-1].request_id
     await summed_up(chat)
     await restarted(chat)
     with pytest.raises(errors.SummedUp):
         await chat.pool.undo(KEY)
     await remove(chat, "5", turn)
-    assert chat.pool._runtime(KEY).store.head is None
+    assert store(chat).head is None
     await chat.pool.undo(KEY)
-    assert turn not in {one.request_id for one in chat.pool._runtime(KEY).store.turns}
+    assert turn not in {one.request_id for one in store(chat).turns}
     await holds(chat)
