@@ -150,12 +150,12 @@ async def chat(root: Path) -> int:
 
 def link(root: Path) -> str:
     """`shipmate link`: a new link to the web chat of this folder, for its operator. Raises `errors.ShipmateError`."""
-    own = importlib.import_module(f"{discovery.PACKAGE}.web.own")
+    state = importlib.import_module(f"{discovery.PACKAGE}.web.state")
     home = root / config.HOME
     if not instance.is_held(home):
         raise errors.TryLater("Shipmate is not running here. Start it with: shipmate run")
     try:
-        return str(own.invite(home))
+        return str(state.create_link(home))
     except (OSError, LookupError):
         raise errors.ConfigError(
             "channels.web: the web chat is not running; expected channels.web.enabled true"

@@ -19,11 +19,11 @@ from bot import shutdown_signals
 
 async def main():
     stop = asyncio.Event()
-    with stops.at_once():
+    with shutdown_signals.at_once():
         print("begun", flush=True)
         if "early" in sys.argv:
             sys.stdin.readline()
-        with stops.draining(stop, seconds=float(sys.argv[1])):
+        with shutdown_signals.draining(stop, seconds=float(sys.argv[1])):
             print("draining", flush=True)
             await stop.wait()
             print("stopped", flush=True)
@@ -49,7 +49,9 @@ def life(*words: str, wait_for: str, number: int = signal.SIGTERM) -> tuple[int,
         assert process.stdout is not None
         lines: list[str] = []
         while not lines or lines[-1] != wait_for:
-            lines.append(process.stdout.readline().strip())
+            line = process.stdout.readline()
+            assert line, f"the process ended after {lines}"
+            lines.append(line.strip())
         process.send_signal(number)
         lines += process.stdout.read().split()  # while its input stays open
         return process.wait(20), lines
