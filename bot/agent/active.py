@@ -14,7 +14,6 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce, instructions, said_by_servers, user_message
 from bot.agent.partial import Partial
 from bot.agent.reply import TrackedReply
-from bot.agent.request_log import spent
 from bot.agent.steps import INTERRUPTED, StepLog, known_results, shown, silent_answer
 from bot.agent.upkeep import Upkeep
 from bot.agent.view_changes import Reason, ViewChange, ViewChanges
@@ -28,6 +27,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import StepRecord
 from bot.contracts.model import ModelReply
+from bot.llm.log import spent
 
 INJECTED_TOKENS = 30_000
 """Estimated tokens that injected history may take in one run."""
@@ -132,13 +132,12 @@ class ActiveTurn:
                 self.steps.end(step.id, known[step.id])
         return {name: shown(result) for name, result in known.items()}
 
-    def asks(self, told: Json) -> Partial:
-        """The model is asked (`bot.agent.request_log`); returns what collects the answer. Raises `errors.TurnStopped`."""
+    def asks(self, model: str) -> Partial:
+        """The model is asked; returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
         self.view_changes.asked_at = self._deps.clock.monotonic()
-        self.steps.begin(told["step"], "model", told["model"])
-        self._ledger.asked(self.request.request_id, told, self.view_changes.parts)
+        self.steps.begin(self._deps.ids.ulid(), "model", model)
         return self._partial
 
     def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
@@ -149,7 +148,6 @@ class ActiveTurn:
         """
         self._must_run()
         if reply.stop_reason == "refusal":
-            self._ledger.silent(self.request.request_id, reply)
             self.steps.answered(reply, None, self._ledger.flush())
             return []
         content = blocks.redacted(reply.content, self._deps.redact)
@@ -165,8 +163,6 @@ class ActiveTurn:
             facts |= {"instead": piece.uuid, "continued": continued}
         if content:
             uuid = self._note({"role": "assistant", "content": content}, facts)
-        else:
-            self._ledger.silent(self.request.request_id, reply)
         self._partial = Partial()
         self.steps.answered(reply, uuid, self._ledger.flush())
         return [block for block in content if block.get("type") == "tool_use"]

@@ -116,7 +116,7 @@ class AgentRuntime:
         await self.upkeep.forget()
         await self._ledger.new_session()
         count = len(self.store)
-        self.view_changes.tally.wrong = []
+        self.view_changes.tally.anew()
         self.view_changes.apply("new", view_changes.dropped("all"))
         await self._ledger.flush()
         self._frozen = None

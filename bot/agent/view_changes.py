@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bot.agent import request_log
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.tally import KEY, Tally
@@ -14,7 +13,7 @@ from bot.context import blocks, checkpoint, deletions, masking, memory, replay
 from bot.context.store import AgentContextStore
 from bot.contracts.agent import TurnRequest
 from bot.contracts.base import Json, Message
-from bot.llm import prices
+from bot.llm import body, prices
 from bot.tools import excerpt
 
 Reason = Literal[
@@ -125,8 +124,6 @@ class ViewChanges:
         self.turn: Running | None = None
         self.frame: Json | None = None
         """The request prefix by model and digest; None if it is not known."""
-        self.parts = request_log.NO_PREFIX
-        """The same, as it is kept."""
         self.asked_at: float | None = None
         """Time of the last request (monotonic seconds); None if none is known."""
         self.tools: tuple[Json, ...] = ()
@@ -153,9 +150,7 @@ class ViewChanges:
         tools, model = self._deps.declared(), self._deps.model_name
         self.tools = tools
         self._frame_tokens = self._deps.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, {"model": model, "digest": self._deps.framing.digest(system, tools)}
-        if self.parts is request_log.NO_PREFIX or before != self.frame:
-            self.parts = self._deps.framing.frame(system, tools)
+        before, self.frame = self.frame, {"model": model, "digest": body.prefix_digest(system, tools)}
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.turn is not None or bound
         if before != self.frame and shown and (before is not None or bound):

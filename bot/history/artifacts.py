@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,14 +93,6 @@ class ArtifactStore:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
         return artifact_id
 
-    async def note(self, artifact_id: str, chat_key: ChatKey, lines: Sequence[Json]) -> None:
-        """As `contracts.artifacts.Artifacts.note`."""
-        raw = b"".join(map(jsonl.dumps, lines))
-        try:
-            await asyncio.to_thread(self._note, self._path(chat_key, artifact_id), raw)
-        except OSError as error:
-            raise errors.StorageError(f"an artifact cannot be written: {error}") from error
-
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
         """As `contracts.artifacts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
         one grapheme, however small the limit, but at the end.
@@ -156,29 +148,19 @@ class ArtifactStore:
                 # It is kept all the same; the next one tries again.
                 self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
 
-    def _note(self, path: Path, raw: bytes) -> None:
-        with jsonl.locked(self._folder):
-            if self._disk.size(path):
-                self._disk.append(beside(path), raw)
-
     def _make_room(self, newest: Path) -> None:
         paths = [path for path in self._all(newest.parent) if path != newest]
-        noted = {name for name in self._disk.names(newest.parent) if name.endswith(_BESIDE)}
-        sizes = {path: self._size(path, noted) for path in paths}
-        total = sum(sizes.values()) + self._size(newest, noted)
+        sizes = {path: self._disk.size(path) for path in paths}
+        total = sum(sizes.values()) + self._disk.size(newest)
         for place, path in enumerate(paths):
             if len(paths) - place < CHAT_COUNT and total <= CHAT_BYTES:
                 return
             self._drop(path)
             total -= sizes[path]
 
-    def _size(self, path: Path, noted: Collection[str]) -> int:
-        more = beside(path)
-        return self._disk.size(path) + (self._disk.size(more) if more.name in noted else 0)
-
     def _drop(self, path: Path) -> None:
-        # What stands beside it first: by itself nobody would find it again.
-        self._disk.remove(beside(path))
+        # What earlier versions wrote beside it goes first: by itself nobody would find it again.
+        self._disk.remove(path.with_suffix(_BESIDE))
         self._disk.remove(path)
 
     def _all(self, folder: Path) -> list[Path]:
@@ -232,11 +214,6 @@ class ArtifactStore:
             return await asyncio.to_thread(opened)
         except OSError as error:
             raise errors.StorageError(f"an artifact cannot be read: {error}") from error
-
-
-def beside(path: Path) -> Path:
-    """Return the path of the notes beside an artifact."""
-    return path.with_suffix(_BESIDE)
 
 
 def what_of(disk: Disk, path: Path) -> Json:

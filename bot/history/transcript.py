@@ -6,18 +6,18 @@ import asyncio
 import functools
 import heapq
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
-from bot.history import frames, jsonl, names, reading, sessions
+from bot.history import jsonl, names, reading, sessions
 from bot.history.reading import LineType, Loaded, TranscriptLine
 from bot.history.sessions import Outline, Point
 
@@ -70,7 +70,6 @@ class Transcript:
         self._ids = ids
         self._log = log
         self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
-        self._kept: set[str] = set()
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
 
     async def append(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
@@ -161,17 +160,6 @@ class Transcript:
         """True if this chat has a transcript, be its current session empty."""
         return bool(await self.sessions(chat_key))
 
-    async def keep(self, parts: Mapping[str, Any]) -> None:
-        """Keep what many requests of many chats begin with, once each, under its digest. Raises `errors.StorageError`."""
-        new = {name: part for name, part in parts.items() if name not in self._kept}
-        if not new:
-            return
-        try:
-            await asyncio.to_thread(self._keep, new)
-        except OSError as error:
-            raise errors.StorageError(f"the transcript cannot be written: {error}") from error
-        self._kept |= new.keys()
-
     async def close(self) -> None:
         """Write what waits."""
         await self._writer.close()
@@ -257,12 +245,6 @@ class Transcript:
         return self._folder / names.encode(chat_key)
 
     # Writing, on the writer's thread.
-
-    def _keep(self, parts: Mapping[str, Any]) -> None:
-        for name, part in parts.items():
-            path = frames.path(self._folder, name)
-            if not self._disk.size(path):
-                self._disk.replace(path, frames.dumps(part))
 
     def _work(self, batch: list[_Item]) -> list[str | errors.StorageError]:
         try:

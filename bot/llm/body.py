@@ -54,9 +54,10 @@ def wire(request: ModelRequest) -> bytes:
     return b"".join((before[:-1], b',"tools":', _TOOLS(request.tools), b",", after[1:]))
 
 
-def digest(request: ModelRequest) -> str | None:
-    """Digest of the request's bytes; None for a request that cannot be sent."""
-    try:
-        return hashlib.sha256(wire(request)).hexdigest()
-    except (ValueError, TypeError):
-        return None
+_DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools), ensure_ascii=False))
+
+
+def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
+    """Digest of what stands before the messages of a request: what is kept of it tells whether it has changed."""
+    dumped = f"[{json.dumps(list(system), ensure_ascii=False)}, {_DUMPED(tools)}]"
+    return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]

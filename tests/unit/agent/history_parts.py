@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from bot.agent.ledger import ParentChain
-from bot.agent.request_log import PrefixBuilder
 from bot.agent.view_changes import ViewChange
 from bot.context import blocks, checkpoint, replay
 from bot.context.store import Entry
@@ -143,7 +142,7 @@ def deps(chat: Any) -> Any:
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
         registry=registry, model_name=chat.model, estimator=chat.estimator, clock=chat.clock, log=chat.log,
-        redact=str, framing=PrefixBuilder(str), mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
+        redact=str, mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
         declared=lambda: TOOLS,
     )  # fmt: skip
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bot.agent import pool
 from bot.agent.pool import OVERHEAD, AgentPool
+from bot.agent.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
@@ -54,6 +56,22 @@ async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
     assert len(bench.pool) == 20
     assert bench.pool._weight == sum(bench.pool._weights.values()) == 20 * (OVERHEAD + 64)
     assert len(bench.pool._weights) == 20
+
+
+async def test_the_newest_requests_that_are_in_memory_count(bench: Bench) -> None:
+    one, words = await one_weighs(bench), LONG + "x" * 200_000
+    model = RecordedModel(bench.model, bench.requests, ids=bench.ids, redact=str)
+    bench.pool = AgentPool(replace(bench.deps, model=model), budget=one + 900_000)
+    keys = [ChatKey("telegram", str(number)) for number in range(1, 4)]
+    for number in range(1, 4):
+        await say(bench, number, words)
+        await bench.requests.close()
+        await say(bench, number, "and?")
+        await bench.requests.close()
+    assert len(bench.pool) == 2, "their messages alone would all fit"
+    assert [bench.requests.held(key) > 200_000 for key in keys] == [False, True, True]
+    bench.pool.evict(-1)
+    assert [bench.requests.held(key) for key in keys] == [0, 0, 0]
 
 
 async def test_a_conversation_is_weighed_when_it_has_changed_and_not_each_time_somebody_looks(

@@ -1,22 +1,25 @@
-"""What was asked of the model is made again from what is on disk: the same bytes, for every call of every turn."""
+"""What was asked of the model is on disk: the same bytes, for every request of every turn."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from bot.agent.rebuilding import Call, Rebuilt, rebuild
-from bot.agent.request_log import PrefixBuilder
-from bot.context.deletions import REMOVED, read_deletions
-from bot.contracts.model import ModelRequest
-from bot.history import frames, turns
+from bot import errors
+from bot.agent import rerunning
+from bot.agent.recorded_turn import Call, RecordedTurn
+from bot.cli import recorded
+from bot.cli.recorded import Found
+from bot.context.deletions import REMOVED
+from bot.history import requests, turns
 from bot.history.reading import TranscriptLine
-from bot.llm.body import wire
+from bot.llm.body import prefix_digest, wire
 from bot.llm.client import AnthropicModel
 from bot.system import SystemClock, SystemDisk
 from bot.testing import anthropic_script as say
@@ -58,21 +61,22 @@ async def model(server: Listening) -> AsyncIterator[AnthropicModel]:
     await client.close()
 
 
-def find(bench: Bench, request_id: str) -> turns.FoundTurn:
+def turn_of(bench: Bench, request_id: str) -> turns.FoundTurn:
     found = turns.find(DISK, bench.root / "transcripts", request_id)
     assert found is not None
     return found
 
 
-async def again(bench: Bench, request_id: str) -> Rebuilt:
-    found = find(bench, request_id)
-    gone = read_deletions(await bench.archive.removals(KEY))
-    return rebuild(
-        found.lines,
-        found.request_id,
-        lambda name: frames.read(DISK, bench.root / "transcripts", name),
-        gone,
-    )
+async def find(bench: Bench, name: str) -> Found:
+    """What is recorded of a turn or a task."""
+    await bench.pool.flush()
+    await bench.requests.close()
+    return recorded.find(bench.root / "transcripts", name)
+
+
+async def again(bench: Bench, name: str) -> RecordedTurn:
+    """The requests of its own conversation with the model."""
+    return (await find(bench, name)).turn
 
 
 async def lines(bench: Bench) -> list[TranscriptLine]:
@@ -85,10 +89,18 @@ async def lines(bench: Bench) -> list[TranscriptLine]:
 
 
 async def calls(bench: Bench) -> list[Call]:
-    """Every call of every turn."""
+    """Every request of every turn and its tasks, and of what was done beside them."""
     begun = [line.request_id or "" for line in await lines(bench) if line.type == "turn_start"]
-    made = [call for one in dict.fromkeys(begun) if one for call in (await again(bench, one)).calls]
-    return sorted(made, key=lambda call: str(call.record["step"]))
+    made: list[Call] = []
+    for one in dict.fromkeys(begun):
+        with contextlib.suppress(errors.NotFound):  # as a turn that came from an archive
+            found = await find(bench, one)
+            made += [call for part in (found, *found.tasks) for call in part.calls]
+    return sorted(made, key=lambda call: call.record.id)
+
+
+def bodies(made: Sequence[Call]) -> list[bytes | None]:
+    return [call.record.body for call in made]
 
 
 async def request_ids(bench: Bench) -> list[str]:
@@ -131,20 +143,19 @@ async def test_each_body_is_made_again_as_the_provider_got_it(
     await bench.say("new")
     made = await calls(bench)
     kinds = {line.type for line in await lines(bench)}
-    assert {"injection", "mask", "boundary", "meta"} <= kinds
-    asked_for_summary = server.heard.index(next(raw for raw in server.heard if b"</analysis>" in raw))
-    del server.heard[asked_for_summary]
-    assert [call.body for call in made] == server.heard
-    assert all(call.exact and not call.wrong for call in made)
+    assert {"injection", "mask", "boundary"} <= kinds
+    assert bodies(made) == server.heard
+    assert all(call.exact for call in made)
+    assert [call.record.purpose for call in made].count("compaction") == 1
 
 
 @pytest.mark.parametrize("seed", one_in(2, range(8)))
-async def test_random_conversations_are_made_again(tmp_path: Path, seed: int) -> None:
+async def test_random_conversations_are_recorded(tmp_path: Path, seed: int) -> None:
+    """With memories and summaries."""
     bench = ShortBench(tmp_path)
     await converse(bench, random.Random(seed), 8)
-    sent = [wire(one) for one in bench.model.requests if one.purpose == "turn"]
     made = await calls(bench)
-    assert [call.body for call in made] == sent
+    assert bodies(made) == [wire(one) for one in bench.model.requests]
     assert all(call.exact for call in made)
     await bench.close()
 
@@ -159,99 +170,70 @@ async def test_what_a_call_came_to_stands_beside_it(bench: Bench) -> None:
     await bench.say("bad")
     first, second = await request_ids(bench)
     turn = await again(bench, joined)
-    assert find(bench, joined).request_id == first
-    assert [(call.facts or {})["stopReason"] for call in turn.calls] == ["tool_use", "end_turn"]
+    assert turn_of(bench, joined).request_id == first
+    answers = [call.record.answer or {} for call in turn.calls]
+    assert [one["stopReason"] for one in answers] == ["tool_use", "end_turn"]
     assert [len(call.results) for call in turn.calls] == [1, 0]
     assert [one["content"][-1]["text"] for one in turn.joined] == ["and more"]
-    assert turn.status == "done"
-    assert all((call.facts or {})["usage"]["inputTokens"] == 0 for call in turn.calls)
-    refused = await again(bench, second)
-    assert refused.status == "withdrawn"
-    assert [((call.facts or {})["stopReason"], call.answer) for call in refused.calls] == [("refusal", None)]
+    assert all(one["usage"]["inputTokens"] == 0 for one in answers)
+    (refused,) = (await again(bench, second)).calls
+    assert refused.answer is None
+    assert (refused.record.answer or {})["stopReason"] == "refusal"
 
 
-async def test_what_many_requests_begin_with_is_kept_once(bench: Bench) -> None:
-    for _ in range(3):
-        await bench.say("hello")
-    kept = sorted((bench.root / "transcripts" / "frames").iterdir())
-    assert len(kept) == 2, "the part that all chats share, and the tools"
-    parts = [line.data for line in await lines(bench) if line.data and "parts" in line.data]
-    assert len(parts) == 1, "the chat's own part"
-    records = [line.data["asked"] for line in await lines(bench) if line.data and "asked" in line.data]
-    assert len({str(record["system"]) for record in records}) == 1
-
-
-async def test_what_is_not_on_file_is_named(bench: Bench) -> None:
+async def test_an_answer_that_goes_on_is_one_answer(bench: Bench) -> None:
+    bench.model.answers.extend([reply(text("to be "), stop_reason="max_tokens"), reply(text("continued"))])
     await bench.say("hello")
-    (request_id,) = await request_ids(bench)
-    kept = sorted((bench.root / "transcripts" / "frames").iterdir())
-    kept[0].write_bytes(kept[0].read_bytes().replace(b"the", b"The", 1))
-    kept[1].unlink()
-    (call, *_) = (await again(bench, request_id)).calls
-    assert not call.exact
-    assert any("held a secret or was changed" in words for words in call.wrong) or call.request is None
-    assert any("not on file" in words for words in call.wrong)
+    assert rerunning.recorded(await again(bench, (await request_ids(bench))[0])).answer == "to be continued"
 
 
-async def test_lines_that_are_lost_make_a_difference(bench: Bench) -> None:
-    await bench.say("one")
-    await bench.say("two")
-    first, second = await request_ids(bench)
-    found = find(bench, second)
-    left = [line for line in found.lines if not (line.request_id == first and line.type == "assistant")]
-
-    def part(name: str) -> Any:
-        return frames.read(DISK, bench.root / "transcripts", name)
-
-    call = rebuild(left, second, part, read_deletions([])).calls[0]
-    assert not call.exact
-    assert "messages were sent" in call.wrong[0]
+def on_disk(bench: Bench) -> bytes:
+    """All that the files of recorded requests say."""
+    found = []
+    for file in (bench.root / "transcripts").glob("*/*.requests"):
+        for name in {json.loads(raw).get("requestId") for raw in file.read_bytes().splitlines()}:
+            of = requests.find(DISK, bench.root / "transcripts", name or "")
+            assert of is not None
+            found += [(one.body or b"") + json.dumps(one.answer).encode() for one in of.requests]
+            found.append(json.dumps(of.tasks).encode())
+        found.append(file.read_bytes())
+    return b"".join(found)
 
 
-async def test_words_that_were_removed_do_not_come_back(bench: Bench) -> None:
+async def test_words_that_were_removed_are_erased(bench: Bench) -> None:
+    bench.model.answers.append(reply(text("Hello")))
+    await bench.say("hello")
     for words in ("my secret is plum", "next"):
-        bench.model.answers.append(reply(text("I see")))
+        bench.model.answers.append(reply(text("I see, plum")))
         await bench.say(words)
-    first, second = await request_ids(bench)
-    await remove(bench, "1", first)
+    first, second, third = await request_ids(bench)
+    await find(bench, third)
+    assert b"plum" in on_disk(bench)
+    await remove(bench, "2", second)
     await bench.say("last")
     last = (await request_ids(bench))[-1]
-    for request_id in (first, second):
+    assert [call.record.wrong for call in (await again(bench, first)).calls] == [None]
+    for request_id in (second, third):
         for call in (await again(bench, request_id)).calls:
-            assert b"plum" not in call.body
-            assert REMOVED.encode() in call.body
-            assert not call.exact
-            assert call.wrong == ["words were removed from this conversation since"]
+            assert (call.exact, call.record.body, call.answer) == (False, None, None)
+            assert call.record.wrong == requests.REMOVED
     assert all(call.exact for call in (await again(bench, last)).calls)
+    assert REMOVED.encode() in ((await again(bench, last)).calls[0].record.body or b"")
 
 
-async def test_a_turn_that_nobody_knows(bench: Bench) -> None:
-    await bench.say("hello")
-    await bench.pool.flush()
-    folder = bench.root / "transcripts"
-    assert turns.find(DISK, folder, "01" + "0" * 24) is None
-    assert turns.find(DISK, folder, "../etc") is None
+async def test_a_restart_erases_nothing_more(bench: Bench) -> None:
+    """What was asked since the removal stays, however often the chat comes back."""
+    await bench.say("my secret is plum")
+    (first,) = await request_ids(bench)
+    await remove(bench, "1", first)
+    for words in ("one", "two"):
+        await bench.say(words)
+        bench.restart()
+    made = await calls(bench)
+    assert [call.record.wrong for call in made] == [*[requests.REMOVED] * 2, *[None] * 4]
 
 
-def test_secrets_are_not_kept_with_a_prompt() -> None:
-    found = PrefixBuilder(lambda words: words.replace("hunter22", "[redacted]")).frame(
-        [text("say hunter22"), text("own hunter22")],
-        [{"name": "a", "description": "hunter22"}],
-    )
-    kept = str({**found.shared, **found.own})
-    assert "hunter22" not in kept
-    assert kept.count("[redacted]") == 3
-
-
-def test_what_cannot_be_written_has_no_digest() -> None:
-    from bot.llm.body import digest
-
-    bad = ModelRequest("m", 1, (), ({"role": "user", "content": "\ud800"},))
-    assert digest(bad) is None
-    assert digest(ModelRequest("m", 1, (), ())) == digest(ModelRequest("m", 1, (), ()))
-
-
-async def test_neither_do_those_that_were_loaded_or_summed_up(bench: Bench) -> None:
+async def test_neither_do_those_that_were_loaded_or_summed_up_stay(bench: Bench) -> None:
     bench.configure(max_messages=40)
     for number in range(24):
         await bench.store(
@@ -266,15 +248,37 @@ async def test_neither_do_those_that_were_loaded_or_summed_up(bench: Bench) -> N
     assert (await bench.pool.compact(KEY))["how"] == "summary"
     bench.model.answers.append(reply(text("so it is")))
     await bench.say("and then?")
-    loads, later = [one for one in await request_ids(bench) if one and one[:2] != "00"][0::4]
-    loaded, after = (await again(bench, loads)).calls[1], (await again(bench, later)).calls[0]
-    assert loaded.exact
-    assert after.exact
-    assert b"\\n- the plum" in after.body
-    gone = next(name for name in ("m2", "m3") if f"früher {name[1:]}!".encode() in loaded.body)
-    await remove(bench, gone, "")
+    assert all(call.exact for call in await calls(bench))
+    loads = next(one for one in await request_ids(bench) if one and one[:2] != "00")
+    assert b"the plum" in on_disk(bench)
     await remove(bench, "1", loads)
-    loaded, after = (await again(bench, loads)).calls[1], (await again(bench, later)).calls[0]
-    assert f"früher {gone[1:]}!".encode() not in loaded.body
-    assert b"the plum" not in loaded.body + after.body
-    assert loaded.wrong == after.wrong == ["words were removed from this conversation since"]
+    await remove(bench, "m3", f"00{3:024}")
+    await find(bench, loads)
+    assert b"plum" not in on_disk(bench)
+    assert "früher 3!".encode() not in on_disk(bench)
+
+
+async def test_a_turn_that_nobody_knows(bench: Bench) -> None:
+    await bench.say("hello")
+    await bench.pool.flush()
+    for name in ("01" + "0" * 24, "../etc"):
+        assert turns.find(DISK, bench.root / "transcripts", name) is None
+        with pytest.raises(errors.NotFound):
+            await find(bench, name)
+
+
+async def test_secrets_are_not_recorded_with_a_prompt(bench: Bench) -> None:
+    (bench.root / "Agent.md").write_text("Say hunter22.", encoding="utf-8")
+    bench.configure(redact=lambda words: words.replace("hunter22", "[redacted]"))
+    await bench.say("hello")
+    call = (await again(bench, (await request_ids(bench))[0])).calls[0]
+    assert "hunter22" in json.dumps(bench.model.requests[0].system)
+    assert b"hunter22" not in on_disk(bench)
+    assert (call.exact, call.record.wrong) == (False, requests.REDACTED)
+    assert b"Say [redacted]." in (call.record.body or b"")
+
+
+def test_what_stands_before_the_messages_has_a_digest() -> None:
+    tools = [{"name": "a"}]
+    assert prefix_digest([text("a")], tools) == prefix_digest([text("a")], list(tools))
+    assert prefix_digest([text("a")], tools) != prefix_digest([text("b")], tools)
