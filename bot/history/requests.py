@@ -38,6 +38,7 @@ MOST_WAITING = 500
 """Records that wait for a disk; those beyond are given up."""
 _CONTEXT = 16 * 1024  # bytes on either side of where bodies part that the compression knows already
 _LEVEL = 1
+_PIECE = 3 * 256 * 1024  # bytes that base64 takes at once; of three make four
 _END = ".requests"
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _NAME = re.compile(rb'\{"v":1,"(?:id|of|begun)":"([^"]*)"')
@@ -200,11 +201,10 @@ class RequestLog:
         return 0
 
     def _note(self, item: _Noted) -> None:
-        said: Json = {}
+        raw = jsonl.dumps(item.line)
         if item.said is not None:
-            packed = zlib.compress(jsonl.dumps({"content": item.said()}), _LEVEL)
-            said["said"] = base64.b64encode(packed).decode()
-        self._append(self._chat(item.chat_key, item.name), item.line | said)
+            raw = _with(raw, "said", zlib.compress(jsonl.dumps({"content": item.said()}), _LEVEL))
+        self._append(self._chat(item.chat_key, item.name), raw)
 
     def _record(self, asked: Asked) -> None:
         try:
@@ -230,7 +230,7 @@ class RequestLog:
         else:
             line |= {"base": base.id, "cut": [head, base.head, shared]}
             packed = _packed(kept[:head] + kept[head + shared :], base.body, base.head + shared)
-        self._append(chat, line | {"body": base64.b64encode(packed).decode()})
+        self._append(chat, _with(jsonl.dumps(line), "body", packed))
         if asked.purpose == "turn" or asked.task is not None:
             chat.keep(asked.task, _Base(asked.id, kept, head, base.chain + 1 if base is not None else 0))
 
@@ -254,8 +254,8 @@ class RequestLog:
         self._chats[chat_key] = chat
         return chat
 
-    def _append(self, chat: _Chat, line: Json) -> None:
-        raw = (b"" if chat.ended else b"\n") + jsonl.dumps(line)
+    def _append(self, chat: _Chat, raw: bytes) -> None:
+        raw = (b"" if chat.ended else b"\n") + raw
         self._disk.append(chat.path, raw)
         chat.size, chat.ended = chat.size + len(raw), True
 
@@ -269,6 +269,12 @@ class RequestLog:
             self._disk.replace(path, b"".join(_erased(raws, item.ranges)))
             changed += 1
         return changed
+
+
+def _with(raw: bytes, key: str, packed: bytes) -> bytes:
+    """A line with packed bytes behind its other fields. Of large ones a piece at a time: meanwhile the event loop goes on."""
+    parts = (base64.b64encode(packed[at : at + _PIECE]) for at in range(0, len(packed), _PIECE))
+    return b"".join((raw[:-2], b',"', key.encode(), b'":"', *parts, b'"}\n'))
 
 
 def _closest(body: bytes, head: int, bases: Collection[_Base]) -> tuple[_Base | None, int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from bot.contracts.base import Json
+from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache
 
@@ -35,23 +35,36 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
     return dict(COMPACTION) if begins or request.summarize is not None else {}
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def _dumps(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
+_MESSAGES = 32  # dumped at once
 _TOOLS = IdentityCache[Sequence[Json], bytes](_dumps)
 """They are the same object in request after request, and the larger part of most."""
 
 
 def wire(request: ModelRequest) -> bytes:
-    """The bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON."""
-    body = body_of(request)
-    if not request.tools:
-        return _dumps(body)
-    rest = {"messages", "compaction", "stream"}
-    before = _dumps({key: body[key] for key in body if key not in {"tools", *rest}})
-    after = _dumps({key: body[key] for key in body if key in rest})
-    return b"".join((before[:-1], b',"tools":', _TOOLS(request.tools), b",", after[1:]))
+    """The bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON. Of a
+    large one some messages at a time: on another thread it lets the event loop go on in between.
+    """
+    fields = [
+        b'"tools":' + _TOOLS(request.tools)
+        if key == "tools"
+        else b'"messages":[' + b",".join(_several(value)) + b"]"
+        if key == "messages"
+        else _dumps({key: value})[1:-1]
+        for key, value in body_of(request).items()
+    ]
+    return b"{" + b",".join(fields) + b"}"
+
+
+def _several(messages: Sequence[Message]) -> Iterator[bytes]:
+    for at in range(0, len(messages), _MESSAGES):
+        yield _dumps(messages[at : at + _MESSAGES])[1:-1]
 
 
 _DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools), ensure_ascii=False))
