@@ -143,7 +143,7 @@ def assemble(
             artifacts=services.artifacts,
             servers=mcp,
             reserve=services.reserve,
-            lanes=parts.lanes,
+            scheduler=parts.scheduler,
             clock=clock,
             log=log,
         ),
