@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any
+from contextlib import AsyncExitStack
+from typing import Any, Self
 
 import aiohttp
 import pytest
@@ -17,8 +18,19 @@ from tests.contracts.web_rig import Stream
 ALL = ["once", "chat", "always", "deny"]
 
 
-async def opened(session: aiohttp.ClientSession, page: str) -> Stream:
-    return Stream(await session.get(f"{page}/api/events"))
+class Tabs(AsyncExitStack):
+    """The open pages of one browser; each is closed with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.browser = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    async def __aenter__(self) -> Self:
+        await self.enter_async_context(self.browser)
+        return await super().__aenter__()
+
+    async def open(self, page: str) -> Stream:
+        return Stream(await self.enter_async_context(self.browser.get(f"{page}/api/events")))
 
 
 async def until_question(stream: Stream) -> dict[str, Any]:
@@ -55,34 +67,32 @@ async def test_an_operator_decides_in_any_tab_over_a_reload_or_a_kill_and_all_se
     world.config["permissions"] = {"ask": ["skills_list"]}
     await world.start()
     page = world.process.ready_line.split()[2]
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+    async with Tabs() as tabs:
+        session = tabs.browser
         async with session.get(link(world)) as answer:
             assert answer.status == 200
         world.model.answer(tool_use("skills_list", {}))
         world.model.answer("Here they are.")
-        first = await opened(session, page)
+        first = await tabs.open(page)
         await say(session, page, "which skills?", "m1")
         asked = await until_question(first)
         assert asked["choices"] == ALL
         await world.sent()
         if killed:
-            first.response.close()
             await world.process.kill()
             await world.start()
             page = world.process.ready_line.split()[2]
-            first = await opened(session, page)
+            first = await tabs.open(page)
             assert (await until_question(first))["id"] == asked["id"]
-        second = await opened(session, page)
+        second = await tabs.open(page)
         again = await until_question(second)
         assert (again["id"], again["choices"], again["text"]) == (asked["id"], ALL, asked["text"])
         await say(session, page, f"/approve {again['approval']} once", "m2")
         for tab in (first, second):
             said = await until_ended(tab, asked["id"])
             assert re.search(r"\n✅ Allowed by web:[0-9a-f]{16}, \d\d:\d\d UTC\.$", said)
-        third = await opened(session, page)
+        third = await tabs.open(page)
         _, history = await third.next()
-        for tab in (first, second, third):
-            tab.response.close()
         assert not any("approval" in message for message in history["messages"])
         await world.turns(1)
 
@@ -96,10 +106,11 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
     page = world.process.ready_line.split()[3]
     world.telegram.say("/whoami", chat_id=2002)
     await world.telegram.until(lambda: len(world.texts(2002)) == 1)
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+    async with Tabs() as tabs:
+        session = tabs.browser
         world.model.answer(tool_use("skills_list", {}))
         world.model.answer("Here they are.")
-        tab = await opened(session, page)
+        tab = await tabs.open(page)
         await say(session, page, "which skills?", "m1")
         asked = await until_question(tab)
         assert asked["choices"] == []
@@ -110,7 +121,7 @@ async def test_who_may_not_decide_sees_no_buttons_until_the_link_is_opened(world
         name, _ = await tab.next()
         while name != "reload":
             name, _ = await tab.next()
-        fresh = await opened(session, page)
+        fresh = await tabs.open(page)
         assert (await until_question(fresh))["choices"] == ALL
         await say(session, page, f"/deny {asked['approval']}", "m2")
         assert "⛔ Denied by web:" in await until_ended(fresh, asked["id"])

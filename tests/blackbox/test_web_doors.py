@@ -167,6 +167,8 @@ async def test_a_new_link_is_printed_while_it_runs_and_of_two_who_open_it_one_ge
     async with browser() as one, browser() as two:
         answers = await asyncio.gather(*(session.get(link, allow_redirects=False) for session in (one, two)))
         assert sorted(answer.status for answer in answers) == [303, 410]
+        for answer in answers:
+            answer.release()
 
 
 async def test_a_cookie_that_a_program_has_planted_is_not_made_an_operators(world: World, page: str) -> None:
