@@ -25,7 +25,6 @@ BROAD = {
 
 UNFORMATTED = {
     "bot/gateway/approvals.py": 1,
-    "bot/gateway/jobs/cron.py": 1,
     "bot/gateway/jobs/service.py": 1,
     "bot/gateway/operations/losses.py": 1,
     "bot/gateway/turns.py": 5,
