@@ -16,7 +16,7 @@ from bot import text as texts
 from bot.history.stemming import stem
 from bot.history.words import ASKING, ASKING_CJK, ASKING_PHRASES, NOISE, PARTICLES
 
-VERSION = 3
+VERSION = 4
 """Grows with every change of what a text's tokens are: an index of another version is made anew."""
 LONGEST_TEXT = 200_000
 """Characters of a line that are looked at."""
