@@ -74,7 +74,7 @@ class TrackedReply:
         known.update(new)
         return new
 
-    async def send(self, words: str) -> list[Sent]:
+    async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         # Before the outbox has it: a message that is in there without the call that made it would go out after a
         # crash, and the model, asked again, would send it once more.
         self.begun = words
@@ -82,7 +82,7 @@ class TrackedReply:
         self.begun, self.attempted = "", True
         try:
             async with asyncio.timeout(LONGEST):
-                sent = await self._inner.send(words)
+                sent = await self._inner.send(words, step_id)
         except asyncio.CancelledError:
             self.settled = True  # it goes out by itself
             raise

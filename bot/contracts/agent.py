@@ -15,8 +15,9 @@ from bot.contracts.outbound import Sent
 class Reply(Protocol):
     """The way back to the chat that asked. The destination is fixed; the model cannot name one."""
 
-    async def send(self, text: str) -> list[Sent]:
-        """Deliver one message (in parts where it is long). Cancelled, what is left of it goes out by itself.
+    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
+        """Deliver one message (in parts where it is long). Cancelled, what is left of it goes out by itself. `step_id` is the
+        tool call that says it, None where no call does.
 
         Raises `errors.DeliveryFailed`.
         """
@@ -26,12 +27,14 @@ class Reply(Protocol):
 @dataclass(frozen=True, slots=True)
 class PriorReply:
     """A message of a turn that its outbox has, by its id there. `ids` are those by which people see its parts, or an own
-    one while it waits for its platform; without any it may be in the chat, unless it has `failed`.
+    one while it waits for its platform; without any it may be in the chat, unless it has `failed`. `step_id` is the tool
+    call that said it, where that is known.
     """
 
     id: str
     ids: tuple[str, ...] = ()
     failed: bool = False
+    step_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

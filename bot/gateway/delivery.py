@@ -107,6 +107,7 @@ class Delivery:
         kind: Kind = "reply",
         owed: bool = False,
         begun: Callable[[Sequence[str]], object] = _unheard,
+        step_id: str | None = None,
     ) -> list[Sent]:
         """Deliver one message, in parts where it is long. Raises `errors.DeliveryFailed`.
 
@@ -114,9 +115,9 @@ class Delivery:
         and a notice that is `owed` to who wrote, is repeated and says so where nobody can tell whether it arrived;
         where the platform lets it out only later it goes out by itself: `errors.DeliveryDeferred`. So does a reply
         that comes after it in the same chat, and what is cancelled before it is in the chat. `begun` hears the ids that it
-        has in the outbox, before it is there.
+        has in the outbox, before it is there. `step_id` is the tool call that says it.
         """
-        submitted = asyncio.ensure_future(self._submitted(to, words, kind, begun, owed=owed))
+        submitted = asyncio.ensure_future(self._submitted(to, words, kind, begun, owed=owed, step_id=step_id))
         try:
             return await self.outbox.outcome(await asyncio.shield(submitted))
         except asyncio.CancelledError:
@@ -132,7 +133,14 @@ class Delivery:
             await self.outbox.leave(await submitted)
 
     async def _submitted(
-        self, to: Address, words: str, kind: Kind, begun: Callable[[Sequence[str]], object], *, owed: bool
+        self,
+        to: Address,
+        words: str,
+        kind: Kind,
+        begun: Callable[[Sequence[str]], object],
+        *,
+        owed: bool,
+        step_id: str | None,
     ) -> Batch:
         await self.outbox.load()
         missed = self.outbox.missed(to.chat_key) if owed or kind == "reply" else []
@@ -142,7 +150,7 @@ class Delivery:
         if not parts:
             raise errors.DeliveryFailed("there is nothing to send: the text is blank")
         replaces = await self._previews.take(to) if kind == "reply" else None
-        batch = self.outbox.submit(to, parts, kind=kind, owed=owed, replaces=replaces)
+        batch = self.outbox.submit(to, parts, kind=kind, owed=owed, replaces=replaces, step_id=step_id)
         begun([row.id for row in batch.rows])
         if missed:
             await self.outbox.told(batch, missed)
@@ -254,12 +262,12 @@ class ChatReply:
         self.written: list[str] = []
         """The ids in the outbox of all that was to be sent."""
 
-    async def send(self, words: str) -> list[Sent]:
+    async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         told = len(self._below)
         if told:
             words = f"{words}\n\n" + "\n".join(self._below)
         try:
-            sent = await self._delivery.send(self._to, words, begun=self.written.extend)
+            sent = await self._delivery.send(self._to, words, begun=self.written.extend, step_id=step_id)
         except errors.DeliveryDeferred:
             await self._settled(told)
             raise

@@ -170,7 +170,9 @@ class Screen:
     def __init__(self) -> None:
         self._ids = itertools.count(1)
 
-    async def send(self, text: str, *, after: Awaitable[object] | None = None) -> list[Sent]:
+    async def send(
+        self, text: str, step_id: str | None = None, *, after: Awaitable[object] | None = None
+    ) -> list[Sent]:
         if after is not None:
             await after
         return [Sent(str(next(self._ids)))]

@@ -49,22 +49,22 @@ class CheckedReply:
         self._log = log
         self._corrected = False
 
-    async def send(self, words: str) -> list[Sent]:
+    async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""
         if len(words) <= SHORT and not reading.claims(words, self._person()):
-            return await self._inner.send(words)
+            return await self._inner.send(words, step_id)
         looking = asyncio.ensure_future(self._unfounded(words))
         try:
             found = await asyncio.shield(looking)
         except asyncio.CancelledError:
             # What has come this far goes out, as from any reply; nobody is there any more who could correct it.
-            await self._inner.send(self._marked(words, await looking))
+            await self._inner.send(self._marked(words, await looking), step_id)
             raise
         if found and self._done.calling and not self._corrected:
             self._corrected = True
             self._note(found, "corrected")
             raise errors.ClaimUnfounded(text.preview(found[0].sentence, SHOWN))
-        return await self._inner.send(self._marked(words, found))
+        return await self._inner.send(self._marked(words, found), step_id)
 
     def _marked(self, words: str, found: Sequence[Claim]) -> str:
         """A reply, with a note below it where something was `found`."""

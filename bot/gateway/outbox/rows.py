@@ -30,6 +30,7 @@ def prior_replies(rows: Sequence[OutboxRow]) -> tuple[PriorReply, ...]:
             name,
             tuple(row.message_id or row.id for row in same if row.message_id or row.deferred),
             all(row.state == "failed" for row in same),
+            same[0].step_id,
         )
         for name, same in messages.items()
     )

@@ -263,11 +263,12 @@ class OutboxWorker:
         kind: OutboundKind = "reply",
         owed: bool = False,
         replaces: str | None = None,
+        step_id: str | None = None,
     ) -> Batch:
         """Put one message into the outbox, in parts that each fit. `replaces` is the message id of the preview in whose
         place the first comes.
         """
-        rows = [self.row(to, part, kind) for part in parts]
+        rows = [replace(self.row(to, part, kind), step_id=step_id) for part in parts]
         rows[0] = replace(rows[0], replaces=replaces)
         batch = Batch(to, deque(rows), len(rows), owed or kind == "reply")
         self._put(batch)

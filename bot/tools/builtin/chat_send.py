@@ -49,7 +49,7 @@ class ChatSend:
         if not args.text.strip():
             raise errors.ToolError("The text is empty, so nothing was sent. Send the message itself.")
         try:
-            sent = await reply.send(args.text)
+            sent = await reply.send(args.text, context.call_id() or None)
         except errors.DeliveryThrottled as error:
             raise errors.ToolError("Not delivered: the platform limits how fast I may send.") from error
         except errors.DeliveryUncertain as error:

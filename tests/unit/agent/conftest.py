@@ -48,7 +48,7 @@ class Chat:
     seen: list[str] = field(default_factory=list)
     failures: list[errors.DeliveryFailed] = field(default_factory=list)
 
-    async def send(self, text: str) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
         if self.failures:
             raise self.failures.pop(0)
         self.seen.append(text)

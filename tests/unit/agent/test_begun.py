@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bot import errors
+from bot.agent.steps import known_results
 from bot.contracts.agent import PriorReply, TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, TextDelta
@@ -35,7 +36,7 @@ class Slow(Chat):
         self.sending = asyncio.Event()
         self._will = list(written)
 
-    async def send(self, text: str) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
         self.written += self._will
         self.sending.set()
         await asyncio.Event().wait()
@@ -53,7 +54,7 @@ async def test_what_waits_for_its_platform_is_not_taken_for_the_next_message(ben
     chat, slow = Chat(failures=[errors.DeliveryDeferred(wait=600)]), Slow()
 
     class Both(Chat):
-        async def send(self, text: str) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             return await (chat if chat.failures else slow).send(text)
 
     request = ask(bench)
@@ -71,7 +72,7 @@ async def test_where_the_journal_could_not_record_what_a_call_said_the_transcrip
     chat, slow = Chat(), Slow()
 
     class Both(Chat):
-        async def send(self, text: str) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
     async def refused(*_: Any) -> None:
@@ -119,7 +120,7 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
     chat = Chat()
 
     class Both(Chat):
-        async def send(self, text: str) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
     bench.model.answers += [reply(tool_use("chat_send", text="Two."))]
@@ -129,6 +130,12 @@ async def test_what_was_refused_is_said_again_and_is_not_part_of_the_next_messag
     bench.model.answers += [reply()]
     await bench.pool.run(replace(request, begun=(REFUSED, PriorReply("o2", ("m2",)))))
     assert bench.chat.seen == ["Two."]
+
+
+def test_of_two_calls_the_one_whose_row_is_there_has_run() -> None:
+    calls = [tool_use("chat_send", text=words) for words in ("One.", "Two.")]
+    begun = PriorReply("o1", ("m1",), step_id=calls[1]["id"])
+    assert list(known_results(calls, (), (begun,))) == [calls[1]["id"]]
 
 
 @pytest.mark.parametrize(("begun", "seen"), [(UNKNOWN, []), (WAITS, []), (REFUSED, ["Plain answer."])])
@@ -172,7 +179,7 @@ async def test_what_joined_is_answered_by_what_was_said_after_it_whatever_became
     chat, slow, late = Chat(), Slow(), [bench.inbound("and blue")]
 
     class Both(Chat):
-        async def send(self, text: str) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             return await (slow if chat.seen else chat).send(text)
 
     request = ask(bench, take_more=lambda: [late.pop()] if late else [])
@@ -197,7 +204,7 @@ async def test_what_the_transcript_never_got_does_not_stand_for_what_the_model_s
         return await append(chat_key, lines)
 
     class Sending(Chat):
-        async def send(self, text: str) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             sent.set()
             await hold.wait()
             return []

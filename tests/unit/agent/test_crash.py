@@ -111,7 +111,7 @@ class Mortal(Chat):
         super().__init__()
         self._world = world
 
-    async def send(self, text: str) -> list[Sent]:
+    async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
         await self._world.alive()
         return await super().send(text)
 

@@ -347,7 +347,7 @@ async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(bench: Be
     on_file: list[list[str]] = []
 
     class Witness(Chat):
-        async def send(self, text: str) -> list[Sent]:
+        async def send(self, text: str, step_id: str | None = None) -> list[Sent]:
             on_file.append([line.type for line in await bench.transcript.load(KEY)])
             return await super().send(text)
 

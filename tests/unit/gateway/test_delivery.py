@@ -74,6 +74,14 @@ async def test_a_send_of_unknown_outcome_that_the_platform_can_tell_of_is_not_re
     assert await bench.lines() == [("assistant", "Hello.")]
 
 
+async def test_a_row_names_the_call_that_said_it_and_so_does_what_a_resumed_turn_is_told(bench: Desk) -> None:
+    await bench.asked()
+    await bench.delivery.send(TO, "Hello.", step_id="toolu_1")
+    await bench.delivery.send(TO, "As plain text.")
+    assert [row.step_id for row in await bench.rows()] == ["toolu_1", None]
+    assert [one.step_id for one in await bench.delivery.resume(TO)] == ["toolu_1", None]
+
+
 async def test_a_send_that_surely_did_not_arrive_is_sent_as_it_was(bench: Desk) -> None:
     bench.tele.failures = [errors.DeliveryUncertain("time-out")]
     bench.tele.finds = None
