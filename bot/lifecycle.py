@@ -289,7 +289,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         gateway.log.write("stop", "turns were cut short; they go on at the next start", level="warn")
     owed: dict[str, Awaitable[Any]] = {
         "write what the transcripts owe": gateway.agent.close(),
-        "write what the outbox owes": gateway.delivery.settle(),
+        "write what the journal has pending": gateway.journal.flush(),
     }
     await _together(gateway.log, owed, FLUSH_SECONDS)
     closings: dict[str, Awaitable[Any]] = {f"stop {name}": channel.stop() for name, channel in channels}

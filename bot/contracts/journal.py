@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -63,25 +63,53 @@ class Job:
     spec: Json
 
 
-class Inbox(Protocol):
+class InboxWrites(Protocol):
+    """What becomes of an inbound that was taken in."""
+
+    def claim(self, request_id: str) -> Awaitable[None]: ...
+    def finish(self, request_id: str, outcome: str) -> Awaitable[None]:
+        """The first outcome counts; `dead` makes the inbound a dead one."""
+        ...
+
+    def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
+        """Replace what an unfinished inbound says (found by its requestId); False where it is finished, None where a
+        posted one is kept.
+        """
+        ...
+
+
+class OutboxWrites(Protocol):
+    """What has to go out, and what became of it."""
+
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Awaitable[None]:
+        """Write new rows as they are, all or none; one whose id is there already stays as it is. A row that `replaces`
+        the message of a preview ends that preview's row, in the same transaction.
+        """
+        ...
+
+    def update_outbox(self, row: OutboxRow) -> Awaitable[None]:
+        """Write what became of a row."""
+        ...
+
+
+class PostedWrites(InboxWrites, OutboxWrites, Protocol):
+    """Writes that are never refused: those that the disk does not take are kept in memory, and written in the order of
+    the calls once it takes something again. Nobody has to await them. Awaited, they return once they are on disk, or
+    once the disk has refused them. An inbound is closed after all that was posted before, or together with it.
+    """
+
+
+class Inbox(InboxWrites, Protocol):
     """Inbound messages: received → claimed → done | dead."""
 
     async def receive(self, inbound: Inbound) -> bool:
         """Write an inbound; False where one of its keys was seen before (nothing is written then)."""
         ...
 
-    async def claim(self, request_id: str) -> None: ...
-    async def finish(self, request_id: str, outcome: str) -> None:
-        """The first outcome counts; `dead` makes the inbound a dead one."""
-        ...
-
-    async def amend(self, inbound: Inbound) -> bool:
-        """Replace what an unfinished inbound says (found by its requestId); False where it is finished."""
-        ...
-
     async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
         """Every inbound received or claimed and not finished, oldest first, at most `limit`; those alone that came after
-        the one with the requestId `after`, where that is known. Fewer than `limit` are all there are.
+        the one with the requestId `after`, where that is known. Fewer than `limit` are all there are. One whose end was
+        posted is finished, whatever the disk says.
         """
         ...
 
@@ -116,18 +144,8 @@ class Steps(Protocol):
         ...
 
 
-class Outbox(Protocol):
+class Outbox(OutboxWrites, Protocol):
     """Messages to send, and the outcome of each."""
-
-    async def put_outbox(self, rows: Sequence[OutboxRow]) -> None:
-        """Write new rows as they are, all or none; one whose id is there already stays as it is. A row that `replaces`
-        the message of a preview ends that preview's row, in the same transaction.
-        """
-        ...
-
-    async def update_outbox(self, row: OutboxRow) -> None:
-        """Write what became of a row."""
-        ...
 
     async def deliveries(self, request_id: str) -> list[OutboxRow]: ...
     async def undelivered(self) -> list[OutboxRow]:
@@ -190,6 +208,20 @@ class Journal(Inbox, Steps, Outbox, Schedule, Leases, ApprovalBook, Protocol):
     """All of it, in one store. Every call returns once the change is on disk, or raises `StorageError`; changes
     reach the disk in the order of the calls (not in that of awaiting them).
     """
+
+    @property
+    def post(self) -> PostedWrites:
+        """The same writes, as ones that are never refused."""
+        ...
+
+    @property
+    def pending_writes(self) -> int:
+        """How many posted writes the disk has refused and not taken since. They are tried again by themselves."""
+        ...
+
+    async def flush(self) -> bool:
+        """Write what is pending now; False where the disk still refuses it."""
+        ...
 
     async def open(self) -> None:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""

@@ -10,7 +10,6 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import UserRef
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import Journal
-from bot.gateway.arrears import Arrears
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.backlog import Backlog, Behind
 from bot.gateway.in_flight import InFlight
@@ -36,7 +35,6 @@ class BacklogReader:
         lanes: Lanes,
         running: Running,
         in_flight: InFlight,
-        arrears: Arrears,
         tasks: BackgroundTasks,
         clock: Clock,
         log: Log,
@@ -47,7 +45,6 @@ class BacklogReader:
         self._lanes = lanes
         self._running = running
         self._in_flight = in_flight
-        self._arrears = arrears
         self._tasks = tasks
         self._clock = clock
         self._log = log
@@ -127,6 +124,5 @@ class BacklogReader:
         """The requestIds of all that is seen to already."""
         yield from self._lanes.known()
         yield from self._in_flight.known()
-        yield from self._arrears.closing
         for turn in self._running.values():
             yield from (inbound.request_id for inbound in turn.joined)

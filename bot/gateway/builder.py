@@ -234,9 +234,7 @@ def build_gateway(
     # What an inbound needs from its claim to its end.
     cleaner = InboundCleaner(deps.redact, access)
     archive = InboundArchive(journal=journal, archive=deps.archive, log=log)
-    handler = InboundHandler(
-        arrears=delivery.arrears, archive=archive, delivery=delivery, prior=prior, log=log
-    )
+    handler = InboundHandler(journal=journal, archive=archive, delivery=delivery, prior=prior, log=log)
     files = FileReader(
         channels,
         manifests,
@@ -298,7 +296,7 @@ def build_gateway(
         tasks=tasks,
     )
     changes = Changes(
-        arrears=delivery.arrears,
+        journal=journal,
         lanes=lanes,
         running=running,
         steering=steering,
@@ -350,7 +348,6 @@ def build_gateway(
     opening = Opening(
         agent=agent,
         journal=journal,
-        arrears=delivery.arrears,
         archive=archive,
         delivery=delivery,
         lanes=lanes,
@@ -369,7 +366,6 @@ def build_gateway(
         lanes=lanes,
         running=running,
         in_flight=in_flight,
-        arrears=delivery.arrears,
         tasks=tasks,
         clock=clock,
         log=log,
@@ -379,7 +375,7 @@ def build_gateway(
     turns = TurnRunner(
         agent=agent,
         manifests=manifests,
-        arrears=delivery.arrears,
+        journal=journal,
         delivery=delivery,
         approvals=approvals,
         questions=services.questions,

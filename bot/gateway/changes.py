@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord
-from bot.gateway.arrears import Arrears
+from bot.contracts.journal import InboxRecord, Journal
 from bot.gateway.backlog import Backlog
 from bot.gateway.lanes import Lanes
 from bot.gateway.relations import person, same_message
@@ -31,14 +30,14 @@ class Changes:
     def __init__(
         self,
         *,
-        arrears: Arrears,
+        journal: Journal,
         lanes: Lanes,
         running: Running,
         steering: Steering,
         stops: Stops,
         backlog: Backlog,
     ) -> None:
-        self._arrears = arrears
+        self._journal = journal
         self._lanes = lanes
         self._running = running
         self._steering = steering
@@ -53,7 +52,7 @@ class Changes:
 
     def _in_memory(self, change: Inbound, records: Sequence[InboxRecord]) -> Rest | None:
         if change.kind == "edit" and outdated(change, records):
-            return partial(self._arrears.finish, change.request_id, "outdated")
+            return partial(self._journal.post.finish, change.request_id, "outdated")
         return self._edit(change) if change.kind == "edit" else self._delete(change)
 
     def _edit(self, edit: Inbound) -> Rest | None:
@@ -65,7 +64,7 @@ class Changes:
                 fresh = fresh.model_copy(update={"ts": max(waiting.ts, edit.ts)})
             self._lanes.replace(fresh)
             # On its way before its turn can begin: after a crash its row tells that the turn had these words.
-            return partial(self._replaced, asyncio.ensure_future(self._arrears.amend(fresh)), edit)
+            return partial(self._replaced, asyncio.ensure_future(self._journal.post.amend(fresh)), edit)
         turn = self._running.get(chat_key)
         if turn is not None and (message := turn.about(edit)) is not None:
             # Taken up by the turn, or one of its own after it, as any message that comes while a turn runs.
@@ -81,16 +80,16 @@ class Changes:
             return partial(self._withdrawn, gone, deletion, turn if turn.withdraw(deletion) else None)
         return partial(self._withdrawn, gone, deletion, None) if gone else None
 
-    async def _replaced(self, amending: Awaitable[bool], edit: Inbound) -> None:
+    async def _replaced(self, amending: Awaitable[bool | None], edit: Inbound) -> None:
         await amending
-        await self._arrears.finish(edit.request_id, "replaced")
+        await self._journal.post.finish(edit.request_id, "replaced")
 
     async def _withdrawn(self, gone: Sequence[Inbound], deletion: Inbound, stop: Turn | None) -> None:
         for inbound in gone:
-            await self._arrears.finish(inbound.request_id, "withdrawn")
+            await self._journal.post.finish(inbound.request_id, "withdrawn")
         if stop is not None:
             await self._stops.end(stop)
-        await self._arrears.finish(deletion.request_id, "withdrew")
+        await self._journal.post.finish(deletion.request_id, "withdrew")
 
     async def _on_file(self, change: Inbound, records: Sequence[InboxRecord]) -> None:
         """The message is neither waiting nor being answered here."""
@@ -101,17 +100,17 @@ class Changes:
                 return
             record = original(change, records)
             if record is None:
-                await self._arrears.finish(change.request_id, "recorded before its message")
+                await self._journal.post.finish(change.request_id, "recorded before its message")
             elif record.state in {"done", "dead"}:
-                await self._arrears.finish(change.request_id, "recorded")
+                await self._journal.post.finish(change.request_id, "recorded")
             elif change.kind == "delete":
                 await self._withdrawn([record.inbound], change, None)
             else:
                 await self._amended(revised(record.inbound, change), change)
 
     async def _amended(self, fresh: Inbound, edit: Inbound) -> None:
-        waited = await self._arrears.amend(fresh)
-        await self._arrears.finish(edit.request_id, "replaced" if waited else "recorded")
+        waited = await self._journal.post.amend(fresh) is not False
+        await self._journal.post.finish(edit.request_id, "replaced" if waited else "recorded")
 
 
 async def _nothing() -> None:

@@ -16,7 +16,6 @@ from bot.contracts.environment import Clock, Ids, Log, Redact
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import OutboxRow, Sent
 from bot.gateway.address import Address
-from bot.gateway.arrears import Arrears
 from bot.gateway.live.answer_preview import NONE, Previewing, Previews
 from bot.gateway.live.message import LiveDeps
 from bot.gateway.live.progress import Progress
@@ -62,11 +61,9 @@ class Delivery:
         self._journal = journal
         self._redact = redact
         self._log = log
-        self.arrears = Arrears(journal, log)
         self.outbox = OutboxWorker(
             channels,
             journal=journal,
-            arrears=self.arrears,
             archiver=ReplyArchiver(archive, clock, log),
             limits=RateLimiter(manifests, clock, limits=limits),
             clock=clock,
@@ -94,10 +91,6 @@ class Delivery:
         await self._previews.close()
         await self.progress.close()
         await self.outbox.close()
-
-    async def settle(self) -> None:
-        """Record what the disk refused, where it takes it now."""
-        await self.arrears.settle()
 
     async def send(
         self,

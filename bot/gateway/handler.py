@@ -10,8 +10,8 @@ from bot import errors
 from bot.contracts.agent import PriorReply
 from bot.contracts.environment import Log
 from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal
 from bot.gateway.address import Address
-from bot.gateway.arrears import Arrears
 from bot.gateway.delivery import Delivery
 from bot.gateway.in_flight import PriorWork
 from bot.gateway.inbound_archive import InboundArchive
@@ -27,9 +27,9 @@ class InboundHandler:
     """Carries out inbounds for turns and for commands. A disk that refuses ends none of them."""
 
     def __init__(
-        self, *, arrears: Arrears, archive: InboundArchive, delivery: Delivery, prior: PriorWork, log: Log
+        self, *, journal: Journal, archive: InboundArchive, delivery: Delivery, prior: PriorWork, log: Log
     ) -> None:
-        self._arrears = arrears
+        self._journal = journal
         self._archive = archive
         self._delivery = delivery
         self._prior = prior
@@ -41,7 +41,7 @@ class InboundHandler:
         """Do the work of an inbound, which returns its outcome. Cancelled, it stays unfinished in the journal."""
         with turn_scope(chat_key=inbound.chat_key, request_id=inbound.request_id):
             # The journal keeps its order, so nobody need wait for the claim before the work begins.
-            claimed = asyncio.ensure_future(self._arrears.claim(inbound.request_id))
+            claimed = asyncio.ensure_future(self._journal.post.claim(inbound.request_id))
             if not_idempotent(inbound):
                 await claimed
             try:
@@ -78,7 +78,7 @@ class InboundHandler:
     async def finish(self, inbound: Inbound, outcome: str) -> None:
         """Close an inbound once it is in the archive."""
         await self._archive.archived(inbound)
-        await self._arrears.finish(inbound.request_id, outcome)
+        await self._journal.post.finish(inbound.request_id, outcome)
 
     async def delivered(self, to: Address) -> tuple[PriorReply, ...]:
         """What a turn that goes on after a crash has said, its begun deliveries brought to an end first."""

@@ -218,7 +218,7 @@ class GatewayIntake:
             await self._delivery.reopen(inbound.channel, inbound.chat_id)
         current = as_changed(inbound, records) if inbound.kind == "message" else inbound
         if current is None:
-            await self._delivery.arrears.finish(inbound.request_id, "withdrawn")
+            await self._journal.post.finish(inbound.request_id, "withdrawn")
             return None
         if current is not inbound:
             await self._recorded(self._journal.amend(current))

@@ -14,7 +14,6 @@ from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord, Journal
 from bot.contracts.outbound import OutboxRow
 from bot.gateway.address import Address
-from bot.gateway.arrears import Arrears
 from bot.gateway.background import BackgroundTasks
 from bot.gateway.bypass import Bypass
 from bot.gateway.commands import CUT_OFF
@@ -68,7 +67,6 @@ class Opening:
         *,
         agent: Agent,
         journal: Journal,
-        arrears: Arrears,
         archive: InboundArchive,
         delivery: Delivery,
         lanes: Lanes,
@@ -82,7 +80,6 @@ class Opening:
     ) -> None:
         self._agent = agent
         self._journal = journal
-        self._arrears = arrears
         self._archive = archive
         self._delivery = delivery
         self._lanes = lanes
@@ -119,7 +116,9 @@ class Opening:
             if row.inbound.kind == "delete":
                 await self._removals.remove(row.inbound)
         closed = [row for row in rows if row.outcome]
-        await asyncio.gather(*(self._arrears.finish(row.inbound.request_id, row.outcome) for row in closed))
+        await asyncio.gather(
+            *(self._journal.post.finish(row.inbound.request_id, row.outcome) for row in closed)
+        )
         for row in closed:
             self._silence(row)
         left = [row for row in rows if not row.outcome]
@@ -205,7 +204,7 @@ class Opening:
                 self._prior.notices.add(inbound.request_id)
             if stopped(inbound) and not inbound.is_stop:
                 self._halted.setdefault((inbound.chat_key, inbound.user_id), inbound)
-                self._tasks.start(self._arrears.finish(inbound.request_id, "stopped"))
+                self._journal.post.finish(inbound.request_id, "stopped")
                 self._silence(row)
             elif inbound.request_id in heads:
                 portion = heads[inbound.request_id]

@@ -12,9 +12,9 @@ from bot.contracts.channel import Manifest
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
+from bot.contracts.journal import Journal
 from bot.gateway.address import Address
 from bot.gateway.approvals import ApprovalService
-from bot.gateway.arrears import Arrears
 from bot.gateway.attachments.notices import may_hold_text, unseen
 from bot.gateway.attachments.reader import FileReader
 from bot.gateway.background import BackgroundTasks
@@ -43,7 +43,7 @@ class TurnRunner:
         *,
         agent: Agent,
         manifests: Mapping[str, Manifest],
-        arrears: Arrears,
+        journal: Journal,
         delivery: Delivery,
         approvals: ApprovalService,
         questions: QuestionService,
@@ -62,7 +62,7 @@ class TurnRunner:
     ) -> None:
         self._agent = agent
         self._manifests = manifests
-        self._arrears = arrears
+        self._journal = journal
         self._delivery = delivery
         self._approvals = approvals
         self._questions = questions
@@ -202,7 +202,7 @@ class TurnRunner:
     def _claim(self, inbounds: Sequence[Inbound]) -> None:
         """Record that they are being answered. The journal keeps its order, so nobody waits for that."""
         for inbound in inbounds:
-            self._tasks.start(self._arrears.claim(inbound.request_id))
+            self._journal.post.claim(inbound.request_id)
 
     async def _recorded(self, change: Awaitable[None]) -> None:
         """Await a change on disk. Where that refuses, work goes on; what stays unfinished is for the next start."""

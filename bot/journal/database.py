@@ -1,13 +1,14 @@
-"""One SQLite file, one thread, one transaction a batch."""
+"""One SQLite file, one thread, one transaction a batch; posted writes wait in memory while the disk refuses them."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bot import errors
 from bot.batch import Batcher
@@ -18,6 +19,9 @@ from bot.journal import file, salvage, schema
 
 Work = Callable[[sqlite3.Connection], Any]
 
+RETRY_SECONDS = 5.0
+"""Between two tries to write what the disk has refused, where nothing else is written meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -25,13 +29,16 @@ class Operation:
 
     A failed commit has an unknown outcome; `undo` then runs before anything else, so that no refused change stays half
     done. An operation that only `reads` is answered even when nothing can be written; a `new` one is refused on a full
-    disk, so that the reserve is left to work under way.
+    disk, so that the reserve is left to work under way. A `posted` one that is refused is kept, and written
+    before any later one of its kind; `closes` names the inbound that it closes.
     """
 
     work: Work
     undo: Work | None = None
     reads: bool = False
     new: bool = False
+    posted: bool = False
+    closes: str | None = None
 
 
 class _Refused(errors.StorageError):
@@ -63,6 +70,9 @@ class Database:
         self._reader: sqlite3.Connection | None = None
         self._check = file.WHOLE
         self._undo: list[Work] = []
+        self._pending: list[Operation] = []
+        self._closing: set[str] = set()
+        self._retrying: asyncio.Task[None] | None = None
         self._batcher: Batcher[Operation | None, Any] = Batcher("journal", self._batch)
         self.trouble = ""
         """What is wrong with the disk, until a change reaches it again."""
@@ -72,32 +82,139 @@ class Database:
         """As `contracts.journal.Journal.lost`."""
 
     def run(
-        self, work: Work, *, undo: Work | None = None, hurry: bool = True, new: bool = False
+        self,
+        work: Work,
+        *,
+        undo: Work | None = None,
+        hurry: bool = True,
+        new: bool = False,
+        closes: str | None = None,
     ) -> Future[Any]:
         """Queue `work` for the writer's thread; gives its result once it is on disk.
 
         Gives `errors.StorageError` where it could not be written; nothing of it is on disk then.
         """
-        return self._batcher.put(Operation(work, undo, new=new), hurry=hurry)
+        return self._batcher.put(Operation(work, undo, new=new, closes=closes), hurry=hurry)
+
+    def post(self, work: Work, *, hurry: bool = True, closes: str | None = None) -> Future[Any]:
+        """Queue `work`, which is never refused: what the disk does not take is kept in memory, and written in the order
+        of the calls once it takes something again. The future need not be awaited. It gives the result once that is on
+        disk, None once the disk has refused it. `closes` names an inbound that is over then (`closing`).
+        """
+        future = self._batcher.put(Operation(work, posted=True, closes=closes), hurry=hurry)
+        if closes is not None:
+            self._closing.add(closes)
+        future.add_done_callback(lambda _: self._posted(closes))
+        return asyncio.shield(future)  # who is cancelled takes nothing back
+
+    @property
+    def pending_writes(self) -> int:
+        """How many posted writes the disk has refused and not taken since."""
+        return len(self._pending)
+
+    @property
+    def closing(self) -> frozenset[str]:
+        """The inbound whose end was posted a moment ago, and may be on disk by now."""
+        return frozenset(self._closing)
+
+    async def flush(self) -> bool:
+        """Write what is pending; False where the disk still refuses it."""
+        if self._pending:
+            await self._batcher.put(Operation(_nothing, posted=True))
+        return not self._pending
 
     def read(self, work: Work) -> Future[Any]:
         """Queue `work` that changes nothing. It sees everything that was queued before it."""
         return self._batcher.put(Operation(work, reads=True))
 
     async def close(self) -> None:
+        if self._retrying is not None:
+            self._retrying.cancel()
+        if self._pending and not await self.flush():
+            self._log.write(
+                "storage",
+                "what was posted to the journal could not be written",
+                level="error",
+                file=self._path.name,
+                writes=self.pending_writes,
+            )
         if self._db is not None or self._reader is not None:
             await self._batcher.put(None)
         await self._batcher.close()
 
+    def _posted(self, closes: str | None) -> None:
+        """A posted write is on disk, or kept: then it is tried again."""
+        if closes is not None:
+            self._closing.discard(closes)
+        if self._pending and (self._retrying is None or self._retrying.done()):
+            self._retrying = asyncio.get_running_loop().create_task(self._retry(), name="journal, again")
+
+    async def _retry(self) -> None:
+        while self._pending:
+            await self._clock.sleep(RETRY_SECONDS)
+            await self.flush()
+
     # Everything below runs on the writer's thread.
+
+    def pending_closes(self) -> set[str]:
+        """The inbound whose end is pending; for what reads."""
+        return {operation.closes for operation in self._pending if operation.closes is not None}
 
     def _batch(self, batch: list[Operation | None]) -> Sequence[Any]:
         operations = [operation for operation in batch if operation is not None]
-        results = iter(self._attempt(operations) if operations else [])
+        results = iter(self._in_order(operations) if operations else [])
         answers = [next(results) if operation is not None else None for operation in batch]
         if len(operations) < len(batch):
             self._close_all()
         return answers
+
+    def _in_order(self, operations: Sequence[Operation]) -> Sequence[Any]:
+        """Carry out a batch; posted writes that are refused are kept, and so is every later one until they are written."""
+        waits = bool(self._pending) and not self._replayed(operations)
+        tried = [operation for operation in operations if not (waits and operation.posted)]
+        results = iter(self._attempt(tried) if tried else [])
+        answers: list[Any] = []
+        for operation in operations:
+            behind = waits and operation.posted
+            answer = None if behind else next(results)
+            if behind or (operation.posted and _hurt(answer)):
+                self._keep(operation)
+            # One that can never be written was told, and keeps no other one back.
+            refused = operation.posted and isinstance(answer, errors.StorageError)
+            answers.append(None if refused else answer)
+        return answers
+
+    def _keep(self, operation: Operation) -> None:
+        if operation.work is _nothing:
+            return
+        if not self._pending:
+            self._log.write(
+                "storage",
+                "posted writes wait until the journal can be written",
+                level="error",
+                file=self._path.name,
+            )
+        self._pending.append(operation)
+
+    def _replayed(self, operations: Sequence[Operation]) -> bool:
+        """Write what is pending, all of it in one transaction: an inbound is closed together with all that comes before.
+        False where the disk refuses it, and where nothing asks for the disk.
+        """
+        if all(operation.reads for operation in operations):
+            return False
+        (result,) = self._attempt([Operation(lambda db: [one.work(db) for one in self._pending])])
+        if isinstance(result, _Refused):
+            # One of them can never be written: then one after the other, and without that one.
+            while self._pending:
+                (result,) = self._attempt(self._pending[:1])
+                if _hurt(result):
+                    return False
+                del self._pending[0]
+            return True
+        if _hurt(result):
+            return False
+        self._pending.clear()
+        return True
 
     def _attempt(self, operations: Sequence[Operation]) -> Sequence[Any]:
         if self.trouble and self._db is None and all(operation.reads for operation in operations):
@@ -125,7 +242,7 @@ class Database:
             self._well(results, changed=db.total_changes > changes)
             return results
         # One that does not fit must not take the others down with it.
-        return [self._alone(db, operation) for operation in operations]
+        return _each(operations, lambda operation: self._alone(db, operation))
 
     def _alone(self, db: sqlite3.Connection, operation: Operation) -> Any:
         if self._db is not db:
@@ -141,7 +258,7 @@ class Database:
         # Reading alone asks for nothing that the disk could refuse.
         db.execute("BEGIN" if all(operation.reads for operation in operations) else "BEGIN IMMEDIATE")
         try:
-            results = [self._guarded(db, operation) for operation in operations]
+            results = _each(operations, lambda operation: self._guarded(db, operation))
             self._commit(db, operations)
         finally:
             if self._db is db and db.in_transaction:
@@ -198,10 +315,7 @@ class Database:
         return file.may_be_full(error, self._path) and self._reserve.give()
 
     def _well(self, results: Sequence[Any], *, changed: bool) -> None:
-        hurt = any(
-            isinstance(result, errors.StorageError) and not isinstance(result, _Refused) for result in results
-        )
-        if self.trouble and changed and not hurt:
+        if self.trouble and changed and not any(map(_hurt, results)):
             self.trouble = ""
             self._log.write("storage", "the journal can be written again", file=self._path.name)
 
@@ -301,6 +415,60 @@ class Database:
             carried=carried,
         )
         return db
+
+
+def _hurt(result: Any) -> bool:
+    """Whether the disk has refused something that it may take later."""
+    return isinstance(result, errors.StorageError) and not isinstance(result, _Refused)
+
+
+def _each(operations: Sequence[Operation], carry_out: Callable[[Operation], Any]) -> list[Any]:
+    """Carry out one after the other; behind a posted write that was refused, no other posted one."""
+    results: list[Any] = []
+    behind: errors.StorageError | None = None
+    for operation in operations:
+        result = behind if behind is not None and operation.posted else carry_out(operation)
+        if operation.posted and _hurt(result):
+            behind = result
+        results.append(result)
+    return results
+
+
+def _nothing(_: sqlite3.Connection) -> None:
+    """Nothing to write: what is pending goes before it."""
+
+
+class Writer(Protocol):
+    """What the parts of the journal write with: the `Database` itself, or `Posting`."""
+
+    def run(
+        self,
+        work: Work,
+        *,
+        undo: Work | None = None,
+        hurry: bool = True,
+        new: bool = False,
+        closes: str | None = None,
+    ) -> Future[Any]: ...
+
+
+class Posting:
+    """Posts every write: `run` refuses none. Nothing is taken back either, since it is written again."""
+
+    def __init__(self, base: Database) -> None:
+        self._base = base
+
+    def run(
+        self,
+        work: Work,
+        *,
+        undo: Work | None = None,  # noqa: ARG002
+        hurry: bool = True,
+        new: bool = False,  # noqa: ARG002
+        closes: str | None = None,
+    ) -> Future[Any]:
+        """As `Database.post`."""
+        return self._base.post(work, hurry=hurry, closes=closes)
 
 
 class ReadOnlyDatabase(Database):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Coroutine, Iterable
+from asyncio import Future
+from collections.abc import Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +14,7 @@ from bot import errors, text
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
 from bot.contracts.journal import InboxRecord
-from bot.journal.table import JournalTable, done, dumps, held
+from bot.journal.table import JournalTable, clean, done, dumps, held
 
 _RECEIVE = """INSERT INTO inbox (request_id, chat_key, user_id, message_id, received_at, changed_at, state, payload)
     VALUES (?, ?, ?, ?, ?, ?, 'received', ?)"""
@@ -34,7 +36,25 @@ _BURY = "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?)"
 _UNREADABLE = "UPDATE inbox SET state = 'dead', outcome = 'unreadable', changed_at = ? WHERE request_id = ?"
 
 
-class SqliteInbox(JournalTable):
+class InboxWrites(JournalTable):
+    """What becomes of an inbound that was taken in."""
+
+    def claim(self, request_id: str) -> Future[None]:
+        values = clean((self._clock.now(), request_id))
+        return self._writer.run(lambda db: _done(db.execute(_CLAIM, values)), hurry=False)
+
+    def finish(self, request_id: str, outcome: str) -> Future[None]:
+        state = "dead" if outcome == "dead" else "done"
+        values = clean((state, outcome, self._clock.now(), request_id))
+        return self._writer.run(lambda db: _done(db.execute(_FINISH, values)), closes=request_id)
+
+    def amend(self, inbound: Inbound) -> Future[bool]:
+        user_id, message_id = _columns(inbound)
+        values = clean((_payload(inbound), message_id, user_id, self._clock.now(), inbound.request_id))
+        return self._writer.run(lambda db: db.execute(_AMEND, values).rowcount > 0)
+
+
+class SqliteInbox(InboxWrites):
     """`contracts.journal.Inbox`."""
 
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
@@ -58,25 +78,26 @@ class SqliteInbox(JournalTable):
 
         return held(self._base.run(work, undo=undo, new=True))
 
-    def claim(self, request_id: str) -> Coroutine[Any, Any, None]:
-        return done(self._change(_CLAIM, (self._clock.now(), request_id), hurry=False))
-
-    def finish(self, request_id: str, outcome: str) -> Coroutine[Any, Any, None]:
-        state = "dead" if outcome == "dead" else "done"
-        return done(self._change(_FINISH, (state, outcome, self._clock.now(), request_id)))
-
-    def amend(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
-        user_id, message_id = _columns(inbound)
-        values = (_payload(inbound), message_id, user_id, self._clock.now(), inbound.request_id)
-        return held(self._change(_AMEND, values))
-
     async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+        left: list[Inbound] = []
         while True:
-            rows = await self._rows(_UNFINISHED, (after, -1 if limit is None else limit))
+            room = -1 if limit is None else limit - len(left)
+            closing = self._base.closing
+            rows, kept = await self._base.read(partial(self._page, clean((after, room))))
+            over = closing | kept | self._base.closing  # of what was posted before, and meanwhile
             found = [(*row, _parsed(*row)) for row in rows]
-            lost = [(name, raw) for name, raw, inbound in found if inbound is None]
-            if not await self._bury_rows(lost):
-                return [inbound for _, _, inbound in found if inbound is not None]
+            if await self._bury_rows([(name, raw) for name, raw, inbound in found if inbound is None]):
+                continue
+            left += [one for _, _, one in found if one is not None and one.request_id not in over]
+            if limit is None or len(rows) < room or len(left) == limit:
+                return left
+            after = rows[-1][0]
+
+    def _page(
+        self, values: Sequence[object], db: sqlite3.Connection
+    ) -> tuple[list[tuple[str, str]], set[str]]:
+        """Rows that are open on file; and those of which the end waits for the disk."""
+        return db.execute(_UNFINISHED, values).fetchall(), self._base.pending_closes()
 
     async def inbound(self, request_id: str) -> InboxRecord | None:
         return next(iter(_records(await self._rows(_ONE, (request_id,)))), None)
@@ -124,6 +145,10 @@ class SqliteInbox(JournalTable):
                 request_id=request_id,
             )
         return True
+
+
+def _done(_: sqlite3.Cursor) -> None:
+    """Nothing that anybody asks for."""
 
 
 def _columns(inbound: Inbound) -> tuple[str, str | None]:

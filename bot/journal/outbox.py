@@ -42,10 +42,10 @@ _OPEN = "DELETE FROM closed_targets WHERE channel = ? AND chat_id = ?"
 _CLOSED = "SELECT channel, chat_id, reason FROM closed_targets"
 
 
-class SqliteOutbox(JournalTable):
-    """`contracts.journal.Outbox`."""
+class OutboxWrites(JournalTable):
+    """What has to go out, and what became of it."""
 
-    def put_outbox(self, rows: Sequence[OutboxRow]) -> Coroutine[Any, Any, None]:
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
         now = self._clock.now()
         values = [_values(row, now) for row in rows]
         replaced = [clean((row.request_id, row.replaces)) for row in rows if row.replaces is not None]
@@ -62,15 +62,21 @@ class SqliteOutbox(JournalTable):
             db.executemany("DELETE FROM outbox WHERE id = ?", [(name,) for name in written])
             db.executemany(_END, [("sending", now, name) for name in ended])
 
-        return done(self._base.run(work, undo=undo))
+        return self._writer.run(work, undo=undo)
 
-    def update_outbox(self, row: OutboxRow) -> Coroutine[Any, Any, None]:
+    def update_outbox(self, row: OutboxRow) -> Future[None]:
         facts = (row.state, row.message_id, row.reason, row.not_before, row.attempts, row.untold)
-        return self._updated(self._change(_UPDATE, (*facts, self._clock.now(), row.id)), row)
+        values = clean((*facts, self._clock.now(), row.id))
 
-    async def _updated(self, change: Future[int], row: OutboxRow) -> None:
-        if not await change:
-            self._log.write("storage", f"the outbox has no row {row.id}", level="warn", state=row.state)
+        def work(db: sqlite3.Connection) -> None:
+            if not db.execute(_UPDATE, values).rowcount:
+                self._log.write("storage", f"the outbox has no row {row.id}", level="warn", state=row.state)
+
+        return self._writer.run(work)
+
+
+class SqliteOutbox(OutboxWrites):
+    """`contracts.journal.Outbox`."""
 
     async def deliveries(self, request_id: str) -> list[OutboxRow]:
         return _records(await self._rows(_DELIVERIES, (request_id,)))

@@ -12,10 +12,10 @@ from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import Lost
 from bot.disk_reserve import DiskReserve
 from bot.journal.approvals import SqliteApprovals
-from bot.journal.database import Database
-from bot.journal.inbox import SqliteInbox
+from bot.journal.database import Database, Posting
+from bot.journal.inbox import InboxWrites, SqliteInbox
 from bot.journal.leases import SqliteLeases
-from bot.journal.outbox import SqliteOutbox
+from bot.journal.outbox import OutboxWrites, SqliteOutbox
 from bot.journal.schedule import SqliteSchedule
 from bot.journal.steps import SqliteSteps
 from bot.journal.table import held
@@ -51,6 +51,10 @@ _SWEEP_APPROVALS = """DELETE FROM approvals WHERE rowid IN (SELECT rowid FROM ap
 _SWEEP_ONCE = "DELETE FROM once WHERE key IN (SELECT key FROM once WHERE until < ? LIMIT ?)"
 
 
+class SqlitePostedWrites(InboxWrites, OutboxWrites):
+    """`contracts.journal.PostedWrites`."""
+
+
 class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, SqliteLeases, SqliteApprovals):
     """`contracts.journal.Journal` in `path`. Opens at the first call; one process at a time should own the file."""
 
@@ -65,6 +69,7 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
     ) -> None:
         base = Database(path, clock=clock, log=log, busy_seconds=busy_seconds, reserve=reserve)
         super().__init__(base, clock=clock, log=log)
+        self.post = SqlitePostedWrites(base, clock=clock, log=log, writer=Posting(base))
 
     async def open(self) -> None:
         """Open now rather than at the first call. Raises `errors.StorageError` where that is not possible."""
@@ -76,6 +81,13 @@ class SqliteJournal(SqliteInbox, SqliteSteps, SqliteOutbox, SqliteSchedule, Sqli
 
     def lost(self) -> Lost | None:
         return self._base.lost
+
+    @property
+    def pending_writes(self) -> int:
+        return self._base.pending_writes
+
+    async def flush(self) -> bool:
+        return await self._base.flush()
 
     def once(self, key: str, now: float, every: float) -> Coroutine[Any, Any, bool]:
         cleaned = text.clean(key)

@@ -10,7 +10,7 @@ from typing import Any
 from bot import errors, text
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
-from bot.journal.database import Database
+from bot.journal.database import Database, Writer
 
 
 class JournalTable:
@@ -20,15 +20,16 @@ class JournalTable:
     calls, also those that no caller awaits. That is why such methods are plain functions that return an awaitable.
     """
 
-    def __init__(self, base: Database, *, clock: Clock, log: Log) -> None:
+    def __init__(self, base: Database, *, clock: Clock, log: Log, writer: Writer | None = None) -> None:
         self._base = base
+        self._writer = writer or base
         self._clock = clock
         self._log = log
 
     def _change(self, statement: str, values: Sequence[object], *, hurry: bool = True) -> Future[int]:
         """One statement; gives the number of rows that it changed."""
         bound = clean(values)
-        return self._base.run(lambda db: int(db.execute(statement, bound).rowcount), hurry=hurry)
+        return self._writer.run(lambda db: int(db.execute(statement, bound).rowcount), hurry=hurry)
 
     async def _rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         bound = clean(values)

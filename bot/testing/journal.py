@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from asyncio import Future
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -12,12 +15,14 @@ from bot.contracts.approvals import Approval, ApprovalRecord, Verdict
 from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Inbound
-from bot.contracts.journal import InboxRecord, Job, Journal, Lost, StepRecord
+from bot.contracts.journal import InboxRecord, Job, Journal, Lost, PostedWrites, StepRecord
 from bot.contracts.outbound import OutboxRow
 from bot.testing.disk import kill
 from bot.testing.due import due
 
 R = TypeVar("R")
+RETRY_SECONDS = 0.5
+"""Until what was posted and failed is carried out again."""
 
 WRITES = frozenset(
     {
@@ -78,6 +83,7 @@ class FaultyJournal:
         self._failures: list[JournalFailure] = []
         self._lock = threading.Lock()
         self.done: list[str] = []
+        self.post = FaultyPostedWrites(inner.post, self._due, die)
 
     def fail(self, failure: JournalFailure) -> None:
         """Arm a failure; calls are counted from now on."""
@@ -86,6 +92,15 @@ class FaultyJournal:
     def mend(self) -> None:
         """Everything works again."""
         self._failures.clear()
+
+    @property
+    def pending_writes(self) -> int:
+        return self.post.pending + self._inner.pending_writes
+
+    async def flush(self) -> bool:
+        replayed = self.post.replay()
+        await self.post.written()
+        return replayed and await self._inner.flush()
 
     def health(self) -> str:
         return self._inner.health()
@@ -102,17 +117,27 @@ class FaultyJournal:
     def receive(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
         return self._call("receive", lambda: self._inner.receive(inbound))
 
-    def claim(self, request_id: str) -> Coroutine[Any, Any, None]:
+    def claim(self, request_id: str) -> Awaitable[None]:
         return self._call("claim", lambda: self._inner.claim(request_id))
 
-    def finish(self, request_id: str, outcome: str) -> Coroutine[Any, Any, None]:
+    def finish(self, request_id: str, outcome: str) -> Awaitable[None]:
         return self._call("finish", lambda: self._inner.finish(request_id, outcome))
 
-    def amend(self, inbound: Inbound) -> Coroutine[Any, Any, bool]:
+    def amend(self, inbound: Inbound) -> Awaitable[bool | None]:
         return self._call("amend", lambda: self._inner.amend(inbound))
 
     def unfinished(self, limit: int | None = None, after: str = "") -> Coroutine[Any, Any, list[Inbound]]:
-        return self._call("unfinished", lambda: self._inner.unfinished(limit, after))
+        return self._call("unfinished", lambda: self._unfinished(limit, after))
+
+    async def _unfinished(self, limit: int | None, after: str) -> list[Inbound]:
+        left: list[Inbound] = []
+        while True:
+            room = None if limit is None else limit - len(left)
+            rows = await self._inner.unfinished(room, after)
+            left += [row for row in rows if row.request_id not in self.post.closing]
+            if room is None or len(rows) < room or len(left) == limit:
+                return left
+            after = rows[-1].request_id
 
     def inbound(self, request_id: str) -> Coroutine[Any, Any, InboxRecord | None]:
         return self._call("inbound", lambda: self._inner.inbound(request_id))
@@ -140,10 +165,10 @@ class FaultyJournal:
     def steps(self, request_id: str) -> Coroutine[Any, Any, list[StepRecord]]:
         return self._call("steps", lambda: self._inner.steps(request_id))
 
-    def put_outbox(self, rows: Sequence[OutboxRow]) -> Coroutine[Any, Any, None]:
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Awaitable[None]:
         return self._call("put_outbox", lambda: self._inner.put_outbox(rows))
 
-    def update_outbox(self, row: OutboxRow) -> Coroutine[Any, Any, None]:
+    def update_outbox(self, row: OutboxRow) -> Awaitable[None]:
         return self._call("update_outbox", lambda: self._inner.update_outbox(row))
 
     def untold(self) -> Coroutine[Any, Any, list[OutboxRow]]:
@@ -219,18 +244,18 @@ class FaultyJournal:
     def close(self) -> Coroutine[Any, Any, None]:
         return self._call("close", self._inner.close)
 
-    def _call(self, name: str, call: Callable[[], Coroutine[Any, Any, R]]) -> Coroutine[Any, Any, R]:
+    def _call(self, name: str, call: Callable[[], Awaitable[R]]) -> Coroutine[Any, Any, R]:
         """The inner method is called at once, so that changes keep the order of the calls."""
         failure = self._due(name)
         if failure is None:
-            return call()
+            return _awaited(call())
         if failure.when == "after":
             return self._after(call(), failure, name)
         if failure.then == "kill":
             self._die()
         return _refused(name)
 
-    async def _after(self, carried_out: Coroutine[Any, Any, R], failure: JournalFailure, name: str) -> R:
+    async def _after(self, carried_out: Awaitable[R], failure: JournalFailure, name: str) -> R:
         await carried_out
         if failure.then == "kill":
             self._die()
@@ -242,6 +267,105 @@ class FaultyJournal:
         with self._lock:
             self.done.append(name)
             return due(self._failures, lambda failure: failure.matches(name))
+
+
+class FaultyPostedWrites:
+    """`contracts.journal.PostedWrites` of a `FaultyJournal`: what fails is kept, with all that is posted after it, and
+    carried out in that order as soon as the first of it no longer fails: at the next post, by `replay`, or by itself
+    after `RETRY_SECONDS`.
+    """
+
+    def __init__(
+        self, inner: PostedWrites, due: Callable[[str], JournalFailure | None], die: Callable[[], None]
+    ) -> None:
+        self._inner = inner
+        self._due = due
+        self._die = die
+        self._held: deque[_Held] = deque()
+        self._writing: set[Future[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def pending(self) -> int:
+        return len(self._held)
+
+    @property
+    def closing(self) -> set[str]:
+        """The inbound whose end is kept."""
+        return {held.closes for held in self._held if held.closes is not None}
+
+    def claim(self, request_id: str) -> Future[None]:
+        return self._post("claim", lambda: self._inner.claim(request_id))
+
+    def finish(self, request_id: str, outcome: str) -> Future[None]:
+        return self._post("finish", lambda: self._inner.finish(request_id, outcome), closes=request_id)
+
+    def amend(self, inbound: Inbound) -> Future[bool | None]:
+        return self._post("amend", lambda: self._inner.amend(inbound))
+
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
+        return self._post("put_outbox", lambda: self._inner.put_outbox(rows))
+
+    def update_outbox(self, row: OutboxRow) -> Future[None]:
+        return self._post("update_outbox", lambda: self._inner.update_outbox(row))
+
+    def replay(self) -> bool:
+        """Carry out what is kept; False where the first of it fails still."""
+        while self._held:
+            held = self._held[0]
+            failure = self._due(held.name)
+            if failure is not None and failure.when == "before":
+                if failure.then == "kill":
+                    self._die()
+                for one in self._held:
+                    one.kept()
+                self._again()
+                return False
+            self._held.popleft()
+            written = asyncio.ensure_future(held.write())
+            self._writing.add(written)
+            written.add_done_callback(self._writing.discard)
+            if failure is not None and failure.then == "kill":
+                written.add_done_callback(lambda _: self._die())
+            written.add_done_callback(held.heard)
+        return True
+
+    async def written(self) -> None:
+        """Return once what was carried out is on disk."""
+        while self._writing:
+            await asyncio.wait(self._writing)
+
+    def _post(self, name: str, write: Callable[[], Awaitable[Any]], closes: str | None = None) -> Future[Any]:
+        held = _Held(name, write, asyncio.get_running_loop().create_future(), closes)
+        self._held.append(held)
+        self.replay()
+        return held.told
+
+    def _again(self) -> None:
+        if self._timer is None or self._timer.when() < asyncio.get_running_loop().time():
+            self._timer = asyncio.get_running_loop().call_later(RETRY_SECONDS, self.replay)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A posted write; `told` is what its caller has of it."""
+
+    name: str
+    write: Callable[[], Awaitable[Any]]
+    told: Future[Any]
+    closes: str | None
+
+    def kept(self) -> None:
+        if not self.told.done():
+            self.told.set_result(None)
+
+    def heard(self, written: Future[Any]) -> None:
+        if not self.told.done():
+            self.told.set_result(written.result())
+
+
+async def _awaited(call: Awaitable[R]) -> R:
+    return await call
 
 
 async def _refused(name: str) -> NoReturn:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import json
+from asyncio import Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
@@ -50,6 +52,39 @@ def at_once(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     return called
 
 
+class MemoryPostedWrites:
+    """`contracts.journal.PostedWrites`: carried out at once, and never refused. What cannot be written is not."""
+
+    def __init__(self, journal: MemoryJournal) -> None:
+        self._journal = journal
+
+    def claim(self, request_id: str) -> Future[None]:
+        return _posted(self._journal.claim(request_id))
+
+    def finish(self, request_id: str, outcome: str) -> Future[None]:
+        return _posted(self._journal.finish(request_id, outcome))
+
+    def amend(self, inbound: Inbound) -> Future[bool | None]:
+        return _posted(self._journal.amend(inbound))
+
+    def put_outbox(self, rows: Sequence[OutboxRow]) -> Future[None]:
+        return _posted(self._journal.put_outbox(rows))
+
+    def update_outbox(self, row: OutboxRow) -> Future[None]:
+        return _posted(self._journal.update_outbox(row))
+
+
+def _posted(carried_out: Coroutine[Any, Any, Any]) -> Future[Any]:
+    future: Future[Any] = asyncio.get_running_loop().create_future()
+    try:
+        carried_out.send(None)
+    except StopIteration as end:
+        future.set_result(end.value)
+    except errors.StorageError:
+        future.set_result(None)
+    return future
+
+
 class MemoryJournal:
     """`contracts.journal.Journal` that is kept as long as the object is; `close` loses nothing."""
 
@@ -66,6 +101,11 @@ class MemoryJournal:
         self._jobs: dict[str, Job] = {}
         self._leases: dict[str, _Lease] = {}
         self._once: dict[str, tuple[float, float]] = {}
+        self.post = MemoryPostedWrites(self)
+        self.pending_writes = 0
+
+    async def flush(self) -> bool:
+        return True
 
     def health(self) -> str:
         return ""

@@ -67,7 +67,7 @@ class JournalAgainstMemory(RuleBasedStateMachine):
 
     @rule(number=FEW, chat=CHATS, words=WORDS)
     def amend(self, number: int, chat: ChatKey, words: str) -> None:
-        async def amended(journal: Journal) -> bool:
+        async def amended(journal: Journal) -> bool | None:
             record = await journal.inbound(inbound(number).request_id)
             key = chat if record is None else record.inbound.chat_key
             return await journal.amend(_said(number, key, [], words))

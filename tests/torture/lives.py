@@ -125,6 +125,28 @@ class Call:
     act: Callable[[], Any]
     future: asyncio.Future[Any]
     told: str
+    posted: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is an operation; reading is none, and neither is a post that only brings what is kept."""
+        return self.name in WRITES or self.name == "append"
+
+    def answer(self, result: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+
+class SlowPostedWrites:
+    """What a life posts goes the same way; what is refused it keeps."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        return functools.partial(
+            self._life.call, "journal", name, getattr(self._life.world.journal, name), posted=True
+        )
 
 
 class SlowJournal:
@@ -132,6 +154,22 @@ class SlowJournal:
 
     def __init__(self, life: Life) -> None:
         self._life = life
+        self.post = SlowPostedWrites(life)
+
+    @property
+    def pending_writes(self) -> int:
+        return len(self._life.kept)
+
+    async def flush(self) -> bool:
+        await self._life.call("journal", "flush", self._life.world.journal.flush, posted=True)
+        return not self._life.kept
+
+    async def unfinished(self, limit: int | None = None, after: str = "") -> list[Inbound]:
+        assert not self._life.kept, "a life reads what is unfinished at its start alone"
+        rows = await self._life.call(
+            "journal", "unfinished", self._life.world.journal.unfinished, limit, after
+        )
+        return list(rows)
 
     def __getattr__(self, name: str) -> Any:
         inner = getattr(self._life.world.journal, name)
@@ -155,6 +193,8 @@ class Life:
         self.operations = 0
         self.dead = asyncio.Event()
         self.queues: dict[Seam, deque[Call]] = {"journal": deque(), "archive": deque(), "transcript": deque()}
+        self.kept: deque[Call] = deque()
+        """What was posted and refused, and what was posted after it."""
         self.workers: set[asyncio.Task[None]] = set()
         self.script = Script(world.rng)
         journal = SlowJournal(self)
@@ -195,13 +235,13 @@ class Life:
         return not self.dead.is_set()
 
     def call(
-        self, seam: Seam, name: str, act: Callable[..., Any], *args: Any, **more: Any
+        self, seam: Seam, name: str, act: Callable[..., Any], *args: Any, posted: bool = False, **more: Any
     ) -> asyncio.Future[Any]:
         """Put a call behind those of its seam."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         told = f"{seam} {name} {' '.join(str(one)[:90] for one in args)[:260]} {more or ''}"
         queue = self.queues[seam]
-        queue.append(Call(name, functools.partial(act, *args, **more), future, told))
+        queue.append(Call(name, functools.partial(act, *args, **more), future, told, posted))
         if len(queue) == 1:
             self.workers.add(asyncio.ensure_future(self._work(seam)))
         return future
@@ -211,21 +251,42 @@ class Life:
         while queue:
             await self.world.ticks(8 if seam == "transcript" else 4)
             call = queue[0]
-            writes = seam != "journal" or call.name in WRITES
-            if writes and not self.step(call.told):
-                return
-            refuses = writes and seam == "journal" and self.operations in self.refused
-            acting: asyncio.Task[Any] = asyncio.ensure_future(self._act(call, refuses=refuses))
-            await asyncio.wait({acting})
-            await self.world.ticks(4)
-            if self.dead.is_set():
-                return
-            failure = acting.exception()
-            if not call.future.done() and failure is not None:
-                call.future.set_exception(failure)
-            elif not call.future.done():
-                call.future.set_result(acting.result())
+            if call.posted and self.kept:
+                self.kept.append(call)
+                while self.kept and await self._carried_out(self.kept[0]):
+                    self.kept.popleft()
+                if self.dead.is_set():
+                    return
+                for one in self.kept:
+                    one.answer(None)
+            else:
+                done = await self._carried_out(call)
+                if self.dead.is_set():
+                    return
+                if not done:
+                    self.kept.append(call)
+                    call.answer(None)
             queue.popleft()
+
+    async def _carried_out(self, call: Call) -> bool:
+        """Carry out a call; false where it was posted and is refused, and in a dead process."""
+        if call.writes and not self.step(call.told):
+            return False
+        in_journal = call.name in WRITES
+        refuses = call.writes and in_journal and self.operations in self.refused
+        acting: asyncio.Task[Any] = asyncio.ensure_future(self._act(call, refuses=refuses))
+        await asyncio.wait({acting})
+        await self.world.ticks(4)
+        if self.dead.is_set():
+            return False
+        failure = acting.exception()
+        if failure is not None and call.posted:
+            return False
+        if failure is not None and not call.future.done():
+            call.future.set_exception(failure)
+        if failure is None:
+            call.answer(acting.result())
+        return True
 
     async def _act(self, call: Call, *, refuses: bool) -> Any:
         if refuses:
@@ -309,8 +370,10 @@ class Life:
                 person.result()
                 person = asyncio.ensure_future(self._person())
                 idle = False
-            owed = bench.delivery.outbox.deferred or bench.delivery.arrears.owes or any(self.queues.values())
+            owed = bench.delivery.outbox.deferred or self.kept or any(self.queues.values())
             quiet = quiet + 1 if idle and not owed else 0
+            if self.kept and world.rng.random() < 0.05:
+                await bench.journal.flush()
             if world.clock.sleeping and world.rng.random() < 0.05:
                 await world.clock.advance(world.rng.choice([0.5, 5, 60]))
         person.result()

@@ -18,7 +18,6 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.journal import Journal
 from bot.contracts.outbound import Card, Outbound, OutboundKind, OutboxRow, Sent
 from bot.gateway.address import Address
-from bot.gateway.arrears import Arrears
 from bot.gateway.outbox.archiver import ReplyArchiver
 from bot.gateway.outbox.closed_chats import ClosedChats
 from bot.gateway.outbox.rate_limit import MAX_WAIT, UNSAID, RateLimiter
@@ -133,7 +132,6 @@ class OutboxWorker:
         channels: Mapping[str, Channel],
         *,
         journal: Journal,
-        arrears: Arrears,
         archiver: ReplyArchiver,
         limits: RateLimiter,
         clock: Clock,
@@ -142,7 +140,6 @@ class OutboxWorker:
     ) -> None:
         self._channels = channels
         self._journal = journal
-        self._arrears = arrears
         self._archiver = archiver
         self.limits = limits
         self.closed_chats = ClosedChats(journal, log)
@@ -156,7 +153,7 @@ class OutboxWorker:
         self._untold: dict[ChatKey, dict[str, OutboxRow]] = {}
         self._started = asyncio.Event()
         self._closed = False
-        self._settling: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._loaded = False
         self._loading = asyncio.Lock()
@@ -167,7 +164,7 @@ class OutboxWorker:
         """Send what waits, from now on. `tell` hears what operators should know: a subject, and words."""
         self._tell = tell or self._tell
         self._started.set()
-        self._settling = asyncio.create_task(self._settle())
+        self._starting = asyncio.create_task(self._loads())
 
     async def close(self) -> None:
         """Begin nothing more of what nobody waits for; it is in the journal."""
@@ -175,7 +172,7 @@ class OutboxWorker:
         late = [batch.line.worker for batch in self._batches if batch.late and batch.first]
         if self._saving:
             await asyncio.wait(self._saving, timeout=GRACE_SECONDS)
-        tasks = [task for task in (self._settling, *late, *self._saving) if task is not None]
+        tasks = [task for task in (self._starting, *late, *self._saving) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -233,15 +230,10 @@ class OutboxWorker:
         )
         await self._journal.update_outbox(ended)
 
-    async def _settle(self) -> None:
-        """Record what the disk has refused, as soon as it takes it."""
+    async def _loads(self) -> None:
+        """Take up what an earlier process left, as soon as that can be read."""
         while not await self.load():
             await self._clock.sleep(RETRY_SECONDS)
-        while True:
-            await self._arrears.refused.wait()
-            self._arrears.refused.clear()
-            while not await self._arrears.settle():
-                await self._clock.sleep(RETRY_SECONDS)
 
     # ------------------------------------------------------------ what is put in
 
@@ -438,7 +430,7 @@ class OutboxWorker:
         while True:
             wait = self.limits.frozen(to)
             if not wait and not (
-                self._channels[to.channel].health().connected and await self._arrears.settle()
+                self._channels[to.channel].health().connected and await self._journal.flush()
             ):
                 wait = RETRY_SECONDS
             if not wait:
@@ -604,7 +596,7 @@ class OutboxWorker:
             for part in self._channels[batch.to.channel].split(REPEATED + lost.text)
         ]
         batch.rows.extendleft(reversed(repeats))
-        await asyncio.gather(self._arrears.put_outbox(repeats), self._update(lost.lose("uncertain")))
+        await asyncio.gather(self._journal.post.put_outbox(repeats), self._update(lost.lose("uncertain")))
 
     def _later(self, batch: Batch, *, doubt: bool) -> errors.DeliveryFailed:
         """What a row ends with that the platform does not let out now. The older it is, the rarer it is tried."""
@@ -793,7 +785,7 @@ class OutboxWorker:
     def _write(self, batch: Batch) -> Future[None]:
         """Write new rows, once."""
         if batch.written is None:
-            batch.written = asyncio.ensure_future(self._arrears.put_outbox(tuple(batch.rows)))
+            batch.written = asyncio.ensure_future(self._journal.post.put_outbox(tuple(batch.rows)))
         return batch.written
 
     async def _save(self, batch: Batch) -> None:
@@ -804,7 +796,7 @@ class OutboxWorker:
             await asyncio.gather(batch.written, *map(self._update, batch.rows))
 
     async def _update(self, row: OutboxRow) -> None:
-        await self._arrears.update_outbox(row)
+        await self._journal.post.update_outbox(row)
 
 
 def _stopped(row: OutboxRow) -> OutboxRow:

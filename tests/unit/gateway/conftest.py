@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from asyncio import Future
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -28,6 +29,7 @@ from bot.journal.sqlite import SqliteJournal
 from bot.system import SystemDisk, UlidSource
 from bot.telemetry import Redactor
 from bot.testing.clock import FakeClock
+from bot.testing.journal import FaultyJournal, JournalFailure
 from bot.testing.log import MemoryLog
 
 HERE = ChatKey.parse("tele:chat:77")
@@ -36,6 +38,27 @@ TOTALS = (
     "turns", "epochs", "calls", "unpriced", "inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens",
     "costUsd", "messages", "tokens", "maskedTokens",
 )  # fmt: skip
+
+
+def refusing(bench: Bench, *names: str) -> FaultyJournal:
+    """The journal of a bench that was made with `wrap=FaultyJournal` refuses these writes from now on."""
+    journal: Any = bench.journal
+    assert isinstance(journal, FaultyJournal)
+    for name in names:
+        journal.fail(JournalFailure(name, times=None))
+    return journal
+
+
+def unwritten(*_: Any, **__: Any) -> Future[None]:
+    """In place of a posted write: the process dies before it reaches the disk, and nobody notices."""
+    written: Future[None] = asyncio.get_running_loop().create_future()
+    written.set_result(None)
+    return written
+
+
+def never(*_: Any, **__: Any) -> Future[Any]:
+    """In place of a posted write: the disk takes for ever."""
+    return asyncio.get_running_loop().create_future()
 
 
 SETTINGS = {field.name for field in fields(GatewaySettings)}
@@ -271,7 +294,8 @@ class Bench:
             ),
             "local": manifest("local", access="local"),
         }
-        self.journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
+        journal = SqliteJournal(root / "journal.db", clock=self.clock, log=self.log)
+        self.journal: SqliteJournal = options.pop("wrap", lambda one: one)(journal)
         self.archive: ChatStore = options.pop("archive", None) or ChatStore(
             root / "chats", disk=self.disk, log=self.log, clock=self.clock
         )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot import errors
 from bot.contracts.identity import ChatKey
-from bot.contracts.inbound import Attachment, Command, Inbound
-from tests.unit.gateway.conftest import Bench
+from bot.contracts.inbound import Attachment, Command
+from bot.testing.journal import FaultyJournal
+from tests.unit.gateway.conftest import Bench, refusing, unwritten
 
 HERE = ChatKey.parse("tele:chat:77")
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
@@ -202,18 +203,13 @@ async def test_a_command_that_is_edited_while_it_waits_is_what_it_says_now(bench
     assert bench.tele.texts == ["re: busy", "re: what is new?"]
 
 
-async def test_an_edit_that_cannot_be_recorded_counts_now_and_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = Bench(tmp_path)
+async def test_an_edit_that_cannot_be_recorded_counts_now_and_after_a_restart(tmp_path: Path) -> None:
+    first = Bench(tmp_path, wrap=FaultyJournal)
     await first.open()
     await busy(first)
     await first.say("teh", message_id="m")
 
-    async def refuse(_: Inbound) -> bool:
-        raise errors.StorageError("no space left")
-
-    monkeypatch.setattr(first.journal, "amend", refuse)
+    refusing(first, "amend")
     await first.say("the", message_id="m", kind="edit")
     await asyncio.sleep(0)
     await first.close()
@@ -324,13 +320,13 @@ async def test_an_edit_that_comes_after_the_deletion_and_before_the_message_leav
 
 
 def leave_edits_open(bench: Bench, patch: pytest.MonkeyPatch) -> None:
-    finish = bench.journal.finish
+    finish = bench.journal.post.finish
 
-    async def but_edits(request_id: str, outcome: str) -> None:
-        if outcome not in {"replaced", "recorded before its message"}:
-            await finish(request_id, outcome)
+    def but_edits(request_id: str, outcome: str) -> Future[None]:
+        edits = {"replaced", "recorded before its message"}
+        return unwritten() if outcome in edits else finish(request_id, outcome)
 
-    patch.setattr(bench.journal, "finish", but_edits)
+    patch.setattr(bench.journal.post, "finish", but_edits)
 
 
 @pytest.mark.parametrize("when", ["before its message", "before the turn", "and the turn is over"])

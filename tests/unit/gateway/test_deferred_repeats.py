@@ -37,6 +37,7 @@ async def test_a_kill_before_the_repeat_of_a_deferred_reply_does_not_lose_it(
         def __init__(self, inner: Journal) -> None:
             self._inner = inner
             self._repeats: set[str] = set()
+            self.post = self
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)

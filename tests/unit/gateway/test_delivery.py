@@ -18,6 +18,7 @@ from bot.gateway.outbox import worker
 from bot.gateway.outbox.rows import REPEATED
 from bot.gateway.outbox.worker import SETTLE_SECONDS
 from bot.testing.clock import FakeClock
+from bot.testing.journal import FaultyJournal, JournalFailure
 from tests.unit.gateway.conftest import SECRET
 from tests.unit.gateway.outgoing import TO, Desk, address, until
 
@@ -407,27 +408,23 @@ async def test_messages_wait_for_their_slot_and_signs_of_work_are_dropped(tmp_pa
 
 @pytest.mark.parametrize("how", ["by itself", "at the end"])
 async def test_what_was_sent_while_the_journal_refused_is_recorded_though_nothing_else_is_sent(
-    how: str, bench: Desk, monkeypatch: pytest.MonkeyPatch
+    how: str, tmp_path: Path
 ) -> None:
-    mark = bench.journal.update_outbox
-
-    async def full(*_: Any, **__: Any) -> None:
-        raise errors.StorageError("the disk is full")
-
-    monkeypatch.setattr(bench.journal, "update_outbox", full)
+    bench = Desk(tmp_path, wrap=FaultyJournal)
+    journal: Any = bench.journal
+    journal.fail(JournalFailure("update_outbox", times=None))
     await bench.delivery.open(lambda *_: None)
     await bench.delivery.send(TO, "早上好")
     assert await bench.states() == [("ready", None)]
-    if how == "by itself":
-        await bench.slept(5)
-        monkeypatch.setattr(bench.journal, "update_outbox", mark)
-        await bench.slept(5)
-        await until(lambda: not bench.delivery.arrears.owes)
-    else:
+    if how == "at the end":
         await bench.delivery.close()
-        monkeypatch.setattr(bench.journal, "update_outbox", mark)
-        await bench.delivery.settle()
+    journal.mend()
+    if how == "by itself":
+        await until(lambda: not journal.pending_writes)
+    else:
+        assert await journal.flush()
     assert await bench.states() == [("sent", "m1")]
+    await bench.close()
 
 
 async def test_a_long_text_is_split_where_it_holds_up_nobody(bench: Desk) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,7 @@ class Disorder(RuleBasedStateMachine):
         self.gone: set[str] = set()
         self.last: dict[str, int] = {}
         self.options: dict[str, Any] = {}
+        self.wrap: Callable[[Any], Any] = lambda journal: journal
         self.bench: Bench
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -73,7 +74,7 @@ class Disorder(RuleBasedStateMachine):
 
     async def _start(self) -> None:
         self.agent = scripted.Scripted(self.ended, self.cut, self.asked)
-        self.bench = Bench(Path(self.folder.name), agent=self.agent, **self.options)
+        self.bench = Bench(Path(self.folder.name), agent=self.agent, wrap=self.wrap, **self.options)
         self.route = self.bench.router.route
         self.bench.lists.allowed = lambda _: frozenset(PEOPLE)  # type: ignore[method-assign, assignment]
         self.bench.router.route = self.queue  # type: ignore[method-assign, assignment]

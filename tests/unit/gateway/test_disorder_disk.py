@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
 from typing import Any
 
 from hypothesis import settings
@@ -14,8 +13,8 @@ from hypothesis.stateful import precondition, rule
 from bot import errors
 from bot.contracts.agent import TurnOutcome, TurnRequest
 from bot.contracts.inbound import Inbound
-from bot.testing.journal import WRITES
-from tests.unit.gateway.conftest import Bench
+from bot.testing.journal import WRITES, FaultyJournal
+from tests.unit.gateway.conftest import Bench, refusing
 from tests.unit.gateway.test_disorder import Disorder
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "15"))
@@ -32,12 +31,12 @@ class FullDisk(Disorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused: frozenset[str] = frozenset()
         self.late = True
+        self.wrap = FaultyJournal
         self.twice: set[str] = set()
 
     async def _opened(self, bench: Bench) -> None:
-        self.refused, self.late = frozenset(), True
+        self.late = True
         begun: set[str] = set()
         run = self.agent.run
 
@@ -48,29 +47,23 @@ class FullDisk(Disorder):
             return await run(request)
 
         self.agent.run = counted  # type: ignore[method-assign]
-        for name in WRITES & set(dir(bench.journal)):
-            setattr(bench.journal, name, self._refusing(name, getattr(bench.journal, name)))
         await bench.open("tele")
-
-    def _refusing(self, name: str, write: Any) -> Any:
-        async def refuse() -> None:
-            await asyncio.sleep(0)
-            raise errors.StorageError("the disk is full")
-
-        def asked(*args: Any, **more: Any) -> Coroutine[Any, Any, Any]:
-            answer: Coroutine[Any, Any, Any] = refuse() if name in self.refused else write(*args, **more)
-            return answer
-
-        return asked
 
     @rule(refused=st.sampled_from(REFUSED))
     def fill(self, refused: frozenset[str]) -> None:
-        self.refused = refused
+        self.journal.mend()
+        refusing(self.bench, *sorted(refused))
 
     @rule()
     def make_room(self) -> None:
-        self.refused = frozenset()
-        self.do(self.bench.delivery.settle())
+        self.journal.mend()
+        self.do(self.journal.flush())
+
+    @property
+    def journal(self) -> FaultyJournal:
+        journal: Any = self.bench.journal
+        assert isinstance(journal, FaultyJournal)
+        return journal
 
     @precondition(lambda self: self.late)
     @rule()

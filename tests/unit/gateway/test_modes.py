@@ -279,13 +279,13 @@ class TestAfterARestart:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bench = await made(tmp_path, debounce=1.0)
-        claim, claimed = bench.journal.claim, list[str]()
+        claim, claimed = bench.journal.post.claim, list[str]()
 
         def claims(request_id: str) -> Any:
             claimed.append(request_id)
             return claim(request_id)
 
-        monkeypatch.setattr(bench.journal, "claim", claims)
+        monkeypatch.setattr(bench.journal.post, "claim", claims)
         await bench.say("one")
         await bench.say("two")
         await bench.clock.advance(1.0)
@@ -325,7 +325,7 @@ class TestAfterARestart:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foreseen: bool
     ) -> None:
         first = await made(tmp_path, debounce=1.0)
-        finish = first.journal.finish
+        finish = first.journal.post.finish
 
         async def dying(request_id: str, outcome: str) -> None:
             if first.tele.sent:
@@ -339,7 +339,7 @@ class TestAfterARestart:
                 return TurnOutcome("failed", notice="It did not work.")
             raise ZeroDivisionError
 
-        monkeypatch.setattr(first.journal, "finish", dying)
+        monkeypatch.setattr(first.journal.post, "finish", dying)
         first.agent.answer = broken
         first.agent.hold = asyncio.Event()
         await first.say("one")

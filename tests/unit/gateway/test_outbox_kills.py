@@ -68,11 +68,19 @@ class Process:
             self.desk.tele.edit = self._mortal(world.edit)  # type: ignore[attr-defined]
 
     def _journal(self, inner: Journal) -> Any:
-        process = self
+        mortal = self._mortal
+
+        class MortalWrites:
+            def __getattr__(self, name: str) -> Any:
+                write = mortal(getattr(inner.post, name))
+                return lambda *args, **more: asyncio.shield(asyncio.ensure_future(write(*args, **more)))
 
         class Mortal:
+            post = MortalWrites()
+
             def __getattr__(self, name: str) -> Any:
-                return process._mortal(getattr(inner, name))
+                found = getattr(inner, name)
+                return found if name == "flush" else mortal(found)
 
         return Mortal()
 

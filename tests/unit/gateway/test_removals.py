@@ -14,7 +14,7 @@ from bot.contracts.identity import ChatKey
 from bot.contracts.inbound import Command, Inbound, Quoted
 from bot.contracts.memory_files import MemoryOwner, Written
 from bot.gateway import removals
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Bench, unwritten
 from tests.unit.gateway.outgoing import until
 
 KEY = ChatKey.parse("tele:chat:77")
@@ -257,7 +257,7 @@ async def test_a_deletion_that_a_crash_cut_off_is_carried_out_after_it(
         raise errors.StorageError("the process ends here")
 
     monkeypatch.setattr(first.removals, "deleted", died)
-    monkeypatch.setattr(first.delivery.arrears, "finish", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(first.journal.post, "finish", unwritten)
     await first.say("", message_id="m", kind="delete")
     await until(lambda: first.clock.sleeping > 0)
     assert await first.archive.removals(KEY) == []

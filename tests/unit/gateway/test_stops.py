@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from bot.contracts.agent import TurnOutcome
-from bot.contracts.inbound import Command, Inbound
+from bot.contracts.inbound import Command
 from bot.gateway import stops
-from tests.unit.gateway.conftest import Bench
+from bot.testing.journal import FaultyJournal
+from tests.unit.gateway.conftest import Bench, never, refusing
 from tests.unit.gateway.outgoing import until
 
 GROUP: dict[str, Any] = {"chat_id": "-100", "chat_key": "tele:chat:-100", "chat_type": "group"}
@@ -90,14 +91,14 @@ async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
     await running(bench)
     for number in range(5):
         await bench.say(f"waits {number}")
-    slow, finish = asyncio.Event(), bench.journal.finish
+    slow, finish = asyncio.Event(), bench.journal.post.finish
 
     async def finishing(request_id: str, outcome: str) -> None:
         if outcome == "stopped":
             await slow.wait()
         await finish(request_id, outcome)
 
-    monkeypatch.setattr(bench.journal, "finish", finishing)
+    monkeypatch.setattr(bench.journal.post, "finish", finishing)
     await bench.say("/stop", **STOP)
     await until(lambda: not bench.agent.running)
     slow.set()
@@ -107,33 +108,23 @@ async def test_a_stop_ends_what_runs_before_all_that_waits_is_on_file(
 
 
 async def test_what_waits_in_the_journal_alone_is_not_read_back_while_a_stop_is_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    bench = Bench(tmp_path, most_waiting=20)
+    bench = Bench(tmp_path, most_waiting=20, wrap=FaultyJournal)
     await bench.open()
     await running(bench)
     for number in range(10):
         await bench.say(f"waits {number}")
-    finish, read = bench.journal.finish, asyncio.Event()
-    unfinished = bench.journal.unfinished
-
-    async def reading(limit: int | None = None, after: str = "") -> list[Inbound]:
-        rows = await unfinished(limit, after)
-        read.set()
-        return rows
-
-    async def finishing(request_id: str, outcome: str) -> None:
-        if outcome == "stopped":
-            await read.wait()
-        await finish(request_id, outcome)
-
-    monkeypatch.setattr(bench.journal, "finish", finishing)
-    monkeypatch.setattr(bench.journal, "unfinished", reading)
+    journal = refusing(bench, "finish")
+    read = journal.done.count("unfinished")
     await bench.say("/stop", **STOP)
     bench.agent.hold = None
     await bench.idle()
+    assert journal.done.count("unfinished") > read
     assert bench.tele.texts == [stops.STOPPED]
-    assert await unfinished() == []
+    journal.mend()
+    assert await journal.flush()
+    assert await bench.journal.unfinished() == []
     await bench.close()
 
 
@@ -162,10 +153,7 @@ class TestAStopThatAKillCutOff:
         await first.open()
         await running(first)
 
-        async def die(_: object) -> None:
-            await asyncio.Event().wait()
-
-        monkeypatch.setattr(first.journal, "put_outbox", die)
+        monkeypatch.setattr(first.journal.post, "put_outbox", never)
         await first.say("/stop", **STOP)
         await until(lambda: not first.running)
         await first.close()

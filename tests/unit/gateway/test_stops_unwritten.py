@@ -10,7 +10,8 @@ import pytest
 from bot import errors
 from bot.contracts.inbound import Inbound
 from bot.gateway import stops
-from tests.unit.gateway.conftest import Bench
+from bot.testing.journal import FaultyJournal
+from tests.unit.gateway.conftest import Bench, refusing
 from tests.unit.gateway.outgoing import until
 from tests.unit.gateway.test_stops import GROUP, STOP, running
 
@@ -101,24 +102,19 @@ async def test_brought_again_and_again_it_ends_one_turn_of_somebody_else(
 
 
 async def test_it_takes_what_waits_too_and_what_was_said_before_it_and_came_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    bench = Bench(tmp_path, mode="followup")
+    bench = Bench(tmp_path, mode="followup", wrap=FaultyJournal)
     await bench.open()
     await running(bench)
     await bench.say("waits")
     before, stop = bench.inbound("before"), bench.inbound("/stop", **STOP)
-
-    async def refusing(*_: object) -> bool:
-        raise errors.StorageError("no space left")
-
-    with monkeypatch.context() as full:
-        for write in ("receive", "finish", "claim"):
-            full.setattr(bench.journal, write, refusing)
-        for one in (before, stop):
-            with pytest.raises(errors.StorageError):
-                await bench.intake.accept(one)
-        await bench.idle()
+    journal = refusing(bench, "receive", "finish", "claim")
+    for one in (before, stop):
+        with pytest.raises(errors.StorageError):
+            await bench.intake.accept(one)
+    await bench.idle()
+    journal.mend()
     assert [asked.inbound.text for asked in bench.agent.requests if asked.inbound] == ["long work"]
     bench.agent.began.clear()
     assert await bench.intake.accept(before)

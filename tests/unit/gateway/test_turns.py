@@ -16,7 +16,7 @@ from bot.contracts.outbound import Outbound, Sent
 from bot.gateway import stops, turn_runner
 from bot.gateway.commands import CUT_OFF
 from bot.gateway.outbox.rows import REPEATED
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Bench, unwritten
 
 
 def command(name: str, **more: Any) -> dict[str, Any]:
@@ -228,10 +228,7 @@ async def test_a_turn_that_goes_on_is_told_what_it_had_delivered(tmp_path: Path)
     first = Bench(tmp_path)
     await first.open()
 
-    async def die(*_: object) -> None:
-        raise errors.StorageError("killed here")
-
-    first.journal.finish = die  # type: ignore[method-assign, assignment]
+    first.journal.post.finish = unwritten  # type: ignore[method-assign]
     await first.say("one")
     await first.idle()
     await first.close()
@@ -266,10 +263,7 @@ async def test_a_notice_that_was_given_before_the_crash_is_not_given_again(tmp_p
     first = Bench(tmp_path)
     await first.open()
 
-    async def die(*_: object) -> None:
-        raise errors.StorageError("killed here")
-
-    first.journal.finish = die  # type: ignore[method-assign, assignment]
+    first.journal.post.finish = unwritten  # type: ignore[method-assign]
     await first.say("/help", **command("help"))
     await first.idle()
     await first.close()
@@ -322,7 +316,9 @@ async def test_a_notice_that_a_kill_cut_off_is_brought_to_its_end_and_nothing_is
 
 
 @pytest.mark.parametrize("where", ["before", "in", "after"])
-async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(where: str, tmp_path: Path) -> None:
+async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Bench(tmp_path)
     await first.open()
     reached = asyncio.Event()
@@ -333,7 +329,7 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(where: str, 
         raise AssertionError
 
     if where == "before":
-        first.journal.claim = cut  # type: ignore[method-assign, assignment]
+        monkeypatch.setattr(first.journal.post, "claim", lambda _: asyncio.ensure_future(cut()))
     elif where == "in":
         first.agent.undo = cut  # type: ignore[method-assign]
     else:
@@ -354,8 +350,8 @@ async def test_what_a_kill_may_have_cut_off_is_not_taken_back_twice(where: str, 
 
 async def killed(bench: Bench) -> None:
     """The process is gone: nothing that it would still write is written."""
-    bench.journal.update_outbox = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
-    bench.journal.finish = lambda *_: asyncio.sleep(0)  # type: ignore[method-assign]
+    bench.journal.post.update_outbox = unwritten  # type: ignore[method-assign]
+    bench.journal.post.finish = unwritten  # type: ignore[method-assign]
     await bench.close()
 
 

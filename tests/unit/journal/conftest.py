@@ -51,6 +51,7 @@ class Failing(sqlite3.Connection):
     reaches = True
     failures = 0
     code = sqlite3.SQLITE_IOERR_FSYNC
+    no_room_for = ""
     opened = 0
     commits = 0
     checks: ClassVar[list[str]] = []
@@ -63,6 +64,10 @@ class Failing(sqlite3.Connection):
     def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
         Failing.commits += sql == "COMMIT"
         Failing.checks += [sql] if "_check(" in sql else []
+        if Failing.no_room_for and sql.startswith(Failing.no_room_for):
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
         if sql == "COMMIT" and Failing.failures:
             Failing.failures -= 1
             if Failing.reaches:
@@ -85,6 +90,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> type[Failing]:
         "commits": 0,
         "checks": [],
         "reaches": True,
+        "no_room_for": "",
         "code": sqlite3.SQLITE_IOERR_FSYNC,
     }
     for name, value in fresh.items():
