@@ -19,6 +19,7 @@ from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
 from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
+from bot.agent.recording import RecordedModel
 from bot.agent.subagents.limits import Limits as TaskLimits
 from bot.connections import Connections
 from bot.context.assembly import Prompts
@@ -50,6 +51,7 @@ from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
 from bot.history.memory_files import NoteStore
 from bot.history.names import encode
+from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.journal.sqlite import SqliteJournal
@@ -111,6 +113,7 @@ def assemble(
         journal=services.journal,
         archive=services.archive,
         transcript=services.transcript,
+        requests=services.requests,
         agent=agent,
         delivery=delivery,
         parts=parts,
@@ -141,6 +144,7 @@ def assemble(
             reports=reports,
             logs=log,
             artifacts=services.artifacts,
+            requests=services.requests,
             servers=mcp,
             reserve=services.reserve,
             lanes=parts.lanes,
@@ -175,6 +179,7 @@ class Services:
     journal: Journal
     archive: SearchedArchive
     transcript: Transcript
+    requests: RequestLog
     artifacts: ArtifactStore
     memory_files: NoteStore
     model: WatchedModel
@@ -212,6 +217,7 @@ def build_services(settings: config.Settings, environment: Environment, log: Jso
             log=log,
         ),
         Transcript(home / "transcripts", disk=lasting, ids=environment.ids, clock=clock, log=log),
+        RequestLog(home / "transcripts", disk=disk, log=log),
         ArtifactStore(home / "artifacts", disk=disk, ids=environment.ids, clock=clock, log=log),
         NoteStore(home / "memory", disk=disk, redact=redact),
         build_model(settings, environment, log),
@@ -344,11 +350,14 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
     registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
         AgentDeps(
-            model=services.model,
+            model=RecordedModel(
+                services.model, services.requests, ids=environment.ids, redact=services.redact
+            ),
             default_model=model_name(settings),
             registry=registry,
             dispatcher=build_dispatcher(services, registry, gateway),
             transcript=services.transcript,
+            requests=services.requests,
             archive=services.archive,
             steps=services.journal,
             fast_model=llm.fast_model if llm.provider != "demo" else "",

@@ -22,6 +22,7 @@ from bot.gateway.delivery import Delivery
 from bot.gateway.operations.alerts import OperatorAlerts
 from bot.gateway.operations.losses import Losses
 from bot.gateway.operations.watchdog import ChannelWatchdog
+from bot.history.requests import RequestLog
 from bot.history.searching import SearchedArchive
 from bot.history.transcript import Transcript
 from bot.llm.health import WatchedModel
@@ -84,6 +85,7 @@ class Gateway:
     journal: Journal
     archive: SearchedArchive
     transcript: Transcript
+    requests: RequestLog
     agent: AgentPool
     delivery: Delivery
     parts: GatewayParts
@@ -303,6 +305,7 @@ async def _close(gateway: Gateway, beside: list[asyncio.Task[None]]) -> None:
         "keep what was learnt of models": gateway.learned.save(),
         "close the archive": gateway.archive.close(),
         "close the transcript": gateway.transcript.close(),
+        "close the records of requests": gateway.requests.close(),
     }
     await _together(gateway.log, closings, CLOSE_SECONDS)
     await _bounded(gateway.log, "close the journal", gateway.journal.close(), JOURNAL_SECONDS)

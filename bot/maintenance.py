@@ -27,6 +27,8 @@ AWAY_SECONDS = 60.0
 KEEP_LOG_DAYS = 90
 KEEP_ARTIFACT_DAYS = 30
 """Long after what points at them has left the view."""
+KEEP_REQUEST_SECONDS = KEEP_LOG_DAYS * 86_400.0
+"""As long as the log, which names the turns that can be replayed."""
 KEEP_SECONDS = 7 * 86_400.0
 """For what is finished in the journal."""
 KEEP_FAILED_SECONDS = 30 * 86_400.0
@@ -43,6 +45,12 @@ class SweepableArtifacts(Protocol):
     """Large tool results, as far as they are tidied (`bot.history.artifacts.ArtifactStore`)."""
 
     async def sweep(self, days: float) -> int: ...
+
+
+class SweepableRequests(Protocol):
+    """Recorded requests, as far as they are tidied (`bot.history.requests.RequestLog`)."""
+
+    async def sweep(self, before: float) -> int: ...
 
 
 class ServerStates(Protocol):
@@ -73,6 +81,7 @@ class MaintenanceJobs:
         reports: OperatorAlerts,
         logs: SweepableLog,
         artifacts: SweepableArtifacts,
+        requests: SweepableRequests,
         servers: ServerStates,
         reserve: DiskReserve,
         lanes: Resumes,
@@ -87,6 +96,7 @@ class MaintenanceJobs:
         self._reports = reports
         self._logs = logs
         self._artifacts = artifacts
+        self._requests = requests
         self._servers = servers
         self._reserve = reserve
         self._lanes = lanes
@@ -105,6 +115,7 @@ class MaintenanceJobs:
             self._shared("sweep the journal", 3_600, self.sweep_journal),
             self._shared("sweep old logs", 6 * 3_600, self.sweep_logs),
             self._shared("sweep old artifacts", 6 * 3_600, self.sweep_artifacts),
+            self._shared("sweep old requests", 6 * 3_600, self.sweep_requests),
         ]
 
     async def look_at_the_disk(self) -> None:
@@ -175,6 +186,9 @@ class MaintenanceJobs:
 
     async def sweep_artifacts(self) -> None:
         await self._artifacts.sweep(KEEP_ARTIFACT_DAYS)
+
+    async def sweep_requests(self) -> None:
+        await self._requests.sweep(self._steady.now() - KEEP_REQUEST_SECONDS)
 
     def _shared(self, name: str, seconds: float, run: Callable[[], Awaitable[None]]) -> PeriodicJob:
         """A chore that only one process does in each of its intervals."""

@@ -119,13 +119,12 @@ class ActiveTurn:
                 self.steps.end(step.id, known[step.id])
         return {name: shown(result) for name, result in known.items()}
 
-    def asks(self, told: Json) -> Partial:
-        """The model is asked (`bot.agent.request_log`); returns what collects the answer. Raises `errors.TurnStopped`."""
+    def asks(self, model: str) -> Partial:
+        """The model is asked; returns what collects the answer. Raises `errors.TurnStopped`."""
         self._must_run()
         self._partial = Partial()
         self.view_changes.asked_at = self._deps.clock.monotonic()
-        self.steps.begin(told["step"], "model", told["model"])
-        self._ledger.asked(self.request.request_id, told, self.view_changes.parts)
+        self.steps.begin(self._deps.ids.ulid(), "model", model)
         return self._partial
 
     def add_reply(self, reply: ModelReply, continued: int = 0) -> list[Json]:
@@ -136,7 +135,6 @@ class ActiveTurn:
         """
         self._must_run()
         if reply.stop_reason == "refusal":
-            self._ledger.silent(self.request.request_id, reply)
             self.steps.answered(reply, None, self._ledger.flush())
             return []
         content = blocks.redacted(reply.content, self._deps.redact)
@@ -160,8 +158,6 @@ class ActiveTurn:
                     continued=continued,
                 )
             )
-        else:
-            self._ledger.silent(self.request.request_id, reply)
         self._partial = Partial()
         self.steps.answered(reply, uuid, self._ledger.flush())
         return [block for block in content if block.get("type") == "tool_use"]

@@ -23,6 +23,7 @@ from bot.contracts.base import Json, Message
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import Usage
 from bot.contracts.transcript import Boundary
+from bot.telemetry import context
 from bot.telemetry.context import turn_scope
 
 WAIT_SECONDS = 15.0
@@ -253,8 +254,9 @@ class Compactor:
         return self._deps.estimator.messages(self._deps.model_name, messages)
 
     async def _scoped(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Work beside the turns belongs to the turn that caused it."""
-        with turn_scope(chat_key=self._chat_key, request_id=self._request_id):
+        """Work beside the turns belongs to the turn or command that caused it; where time did, to the last turn."""
+        request_id = context.current().request_id or self._request_id
+        with turn_scope(chat_key=self._chat_key, request_id=request_id):
             return await work()
 
     def _compacted(self, task: asyncio.Task[Json]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bot.agent.request_log import PrefixBuilder
 from bot.agent.subagents.limits import Limits
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
@@ -23,6 +22,7 @@ from bot.contracts.model import Model, ModelReply, ModelRequest
 from bot.contracts.tasks import TaskEvents, Unwatched
 from bot.contracts.tools import Skills
 from bot.history.memories import Memories
+from bot.history.requests import RequestLog
 from bot.history.transcript import Transcript
 from bot.llm.windows import ContextWindows
 from bot.tools.dispatch import Dispatcher
@@ -50,6 +50,8 @@ class AgentDeps:
     registry: Registry
     dispatcher: Dispatcher
     transcript: Transcript
+    requests: RequestLog
+    """Has what `model` is asked (`bot.agent.recording`)."""
     archive: Archive
     steps: Steps
     skills: Skills
@@ -86,11 +88,6 @@ class AgentDeps:
     artifacts: Artifacts | None = None
     """Store of task transcripts; None if they are not kept."""
     choice: Choice = field(default_factory=Choice)
-    framing: PrefixBuilder = field(init=False)
-    """Makes what is kept of prompts."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "framing", PrefixBuilder(self.redact))
 
     @property
     def model_name(self) -> str:
@@ -99,10 +96,7 @@ class AgentDeps:
 
     def of_chat(self) -> AgentDeps:
         """The same for one chat, for which a model can be chosen."""
-        made = replace(self, choice=Choice())
-        # It knows the definitions of the tools, which are the same for every chat.
-        object.__setattr__(made, "framing", self.framing)
-        return made
+        return replace(self, choice=Choice())
 
     def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
         """The definitions of tools that requests have: all, or in a small window as much as half of it holds."""

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from bot import errors
-from bot.agent import request_log
-from bot.agent.request_log import RequestPrefix
-from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Ids, Log
 from bot.contracts.identity import ChatKey
-from bot.contracts.model import ModelReply
 from bot.contracts.transcript import (
     Boundary,
     Event,
@@ -93,13 +88,9 @@ class Ledger:
         self._ids = ids
         self._clock = clock
         self._log = log
-        self.last: str | None = None
-        """The uuid of the newest line; None where the session has none."""
         self._trail = ParentChain()
         self._begins: str | None = None
         self._owed: list[TranscriptLine] = []
-        self._told: set[str] = set()
-        self._shared: dict[str, Any] = {}
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -130,8 +121,7 @@ class Ledger:
         loaded.lines += [line for line in owed if line.uuid not in on_disk]
         begins = loaded.base or (loaded.lines[0] if loaded.short else None)
         self._begins = begins.uuid if begins is not None else None
-        self.last = loaded.lines[-1].uuid if loaded.lines else None
-        self._trail, self._told = ParentChain(), set()
+        self._trail = ParentChain()
         for line in loaded.lines:
             self._trail.follow(line)
         self._trail.close()
@@ -153,7 +143,7 @@ class Ledger:
         if chosen.chosen_model is not None:
             first = self._line(Meta(reason="new", chosen_model=chosen.chosen_model), None)
         await self._transcript.new_session(self._chat_key, first)
-        self._trail, self._begins, self._told, self.last = ParentChain(facts=chosen), None, set(), None
+        self._trail, self._begins = ParentChain(facts=chosen), None
 
     async def choose(self, model: str | None) -> None:
         """Write down which model was chosen for the chat; None is that of ship.json. Raises `errors.StorageError`;
@@ -163,7 +153,6 @@ class Ledger:
         line = self._line(Meta(reason="model", chosen_model=model or ""), None)
         await self._transcript.append(self._chat_key, [line])
         self._trail.follow(line)
-        self.last = line.uuid
 
     async def resume(self, session: str, event: Meta) -> None:
         """Let an earlier session be the current one and say so in it; what this holds is to be loaded anew. Raises
@@ -188,7 +177,6 @@ class Ledger:
         """
         line = self._line(event, request_id)
         self._trail.follow(line)
-        self.last = line.uuid
         self._owed.append(line)
         self._begin_writing()
         return line
@@ -196,23 +184,6 @@ class Ledger:
     def rewind(self, parent: str) -> None:
         """Go on from an earlier message: what came after it becomes a dead branch."""
         self._trail.rewind(parent)
-
-    def asked(self, request_id: str, told: Json, frame: RequestPrefix) -> None:
-        """Add what is to be known of a request to the model (`bot.agent.request_log`)."""
-        fresh = {name: part for name, part in frame.own.items() if name not in self._told}
-        self._told |= fresh.keys()
-        self._shared |= frame.shared
-        self._later(request_id, Meta(asked=told, parts=fresh or None))
-
-    def silent(self, request_id: str, reply: ModelReply) -> None:
-        """Add what is to be known of an answer that is no message."""
-        self._later(request_id, Meta(answered={"stopReason": reply.stop_reason} | request_log.spent(reply)))
-
-    def _later(self, request_id: str, event: Meta) -> None:
-        # It goes to the disk with the next line: a call that a crash cuts off is made, and told, once more.
-        line = self._line(event, request_id)
-        self.last = line.uuid
-        self._owed.append(line)
 
     async def flush(self) -> bool:
         """Wait until every line is on disk; False where the disk refuses."""
@@ -242,19 +213,6 @@ class Ledger:
                 del self._owed[:-BACKLOG_LIMIT]
                 return
             del self._owed[: len(lines)]
-            await self._keep_shared()  # what is added meanwhile is written before this ends
-
-    async def _keep_shared(self) -> None:
-        """What requests of other chats begin with too. Where the disk refuses, it is tried again with the next lines."""
-        parts = dict(self._shared)
-        if not parts:
-            return
-        try:
-            await self._transcript.keep(parts)
-        except errors.StorageError as error:
-            self._log.write("error", "a prompt cannot be kept", level="error", cause=str(error))
-        else:
-            self._shared = {name: part for name, part in self._shared.items() if name not in parts}
 
     def _line(self, event: Event, request_id: str | None) -> TranscriptLine:
         return TranscriptLine(

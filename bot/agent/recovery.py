@@ -13,7 +13,6 @@ from bot.agent import view_changes
 from bot.agent.active import ActiveTurn
 from bot.agent.continuing import ContinuationPolicy
 from bot.agent.deps import AgentDeps
-from bot.agent.request_log import record
 from bot.context import blocks, estimate, repair, view
 from bot.context.memory import condensed
 from bot.context.validate import loose_thinking
@@ -137,10 +136,8 @@ def _sound(request: ModelRequest, continuation: ContinuationPolicy) -> ModelRequ
 
 
 async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: ContinuationPolicy) -> ModelReply:
-    deps, before = continuation.deps, turn.view_changes.parts
-    heard = turn.asks(
-        record(request, deps.ids.ulid(), before, tail=continuation.tail, paused=continuation.paused)
-    )
+    deps = continuation.deps
+    heard = turn.asks(request.model)
     turn.view_changes.sent = request.messages
     reply: ModelReply | None = None
     preview = turn.request.preview

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 
@@ -31,6 +32,7 @@ class Removing:
         deps: AgentDeps,
     ) -> None:
         self.due = True
+        self._spans = set[tuple[str, str]]()
         self._chat_key = chat_key
         self._view_changes = declared
         self._memory = memory
@@ -86,6 +88,7 @@ class Removing:
         await self._memory.take_back(wanted.turns)
         uuids, since = reading.ids_to_redact(lines, wanted)
         ids, quoted_since = reading.quoted(lines, wanted)
+        await self._erase(wanted, [*uuids, *(turn for turn, gone in wanted.turns.items() if gone & set(ids))])
         if uuids or ids:
             head: Message | Same | None = SAME
             since = min(filter(None, (since, quoted_since)), default=0)
@@ -97,6 +100,19 @@ class Removing:
         await self._compactor.stop()
         await self._memory.take_back(wanted.turns, redacted=True)
         return bool(uuids or ids)
+
+    async def _erase(self, wanted: reading.Deletions, shown: Sequence[str]) -> None:
+        """Erase the words from the recorded requests. What is `shown` (ULIDs) is so until now, all else was until the wish
+        was noted. What the disk refuses is tried again with the next look.
+        """
+        requests = self._deps.requests
+        self._spans |= {*wanted.spans, *([(min(shown), self._deps.ids.ulid())] if shown else ())}
+        erasing = requests.remove(self._chat_key, sorted(self._spans))
+        if not shown:
+            return  # As a rule it was done long ago: no turn waits for that.
+        with contextlib.suppress(errors.StorageError):  # told already
+            await erasing
+            self._spans.clear()
 
     def _head(self) -> Message | None:
         """What stands for what was compacted away: the memory without what was removed, where there is one."""

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot import errors
-from bot.agent.rebuilding import Call, Rebuilt
-from bot.agent.request_log import spent
-from bot.context import blocks, found, repair
+from bot.agent.recorded_turn import Call, RecordedTurn
+from bot.context import blocks, repair
 from bot.contracts.base import Json, Message
 from bot.contracts.environment import Redact
 from bot.contracts.model import Model, ModelReply, ModelRequest
+from bot.llm.log import spent
 from bot.tools.builtin.chat_send import ChatSend
 
 MAX_STEPS = 50
@@ -25,6 +25,7 @@ NOT_RECORDED = "Not recorded: this is a replay in which no tool runs, and the tu
 TAKEN = "Taken as delivered: this is a replay in which nothing is sent."
 LOADS = "chat_load_history"
 """The tool whose result is more than its words: what it loads appears before the turn."""
+GOES_ON = frozenset({"max_tokens", "pause_turn", "model_context_window_exceeded"})
 _TOKENS = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
 
 
@@ -50,16 +51,22 @@ class RerunResult:
         }
 
 
-def recorded(turn: Rebuilt) -> RerunResult:
+def recorded(turn: RecordedTurn) -> RerunResult:
     """Return the recorded result of the turn."""
-    told = [call.facts for call in turn.calls if call.facts is not None]
-    said = [call.answer for call in turn.calls if call.answer is not None]
+    told = [call.record.answer for call in turn.calls if call.record.answer is not None]
+    said: list[Message] = []
+    goes_on = False
+    for one in told:
+        # An answer that went on behind a limit is one answer.
+        before = said.pop()["content"] if goes_on else []
+        said.append({"role": "assistant", "content": [*before, *one["content"]]})
+        goes_on = one.get("stopReason") in GOES_ON and not blocks.tool_uses(said[-1])
     kept = [{key: one.get(key) for key in ("stopReason", "usage", "costUsd")} for one in told]
-    return RerunResult(_answer(said), kept)
+    return RerunResult(_answer([one for one in said if one["content"]]), kept)
 
 
 async def rerun(
-    turn: Rebuilt, model: Model, *, name: str | None, static: str | None, redact: Redact = str
+    turn: RecordedTurn, model: Model, *, name: str | None, static: str | None, redact: Redact = str
 ) -> RerunResult:
     """Ask again, from the first request of the turn on. `name` is another model, `static` takes the place of the part of the
     system prompt that all chats share. What joined the turn while it ran stands there from the beginning.
@@ -68,9 +75,11 @@ async def rerun(
     """
     first = turn.calls[0].request
     if first is None:
-        raise errors.RequestInvalid("the first request of this turn cannot be made again")
+        raise errors.RequestInvalid(
+            f"the first request of this turn cannot be asked again: {turn.calls[0].record.wrong}"
+        )
     request, known, came = _changed(first, name, static), _Recorded(turn.calls), RerunResult()
-    older, said = turn.calls[0].older, list[Message]()
+    older, said = turn.older, list[Message]()
     before, own = list(request.messages[:older]), [*request.messages[older:], *turn.joined]
     if request.system != first.system or request.model != first.model:
         before, own = blocks.without_thinking(before), blocks.without_thinking(own)
@@ -86,14 +95,14 @@ async def rerun(
         if not calls:
             break
         results = [known.result(call, came.unknown, cut=call["id"] in reply.cut) for call in calls]
-        shown, tools = found.declared([{"role": "user", "content": results}])
-        own += shown
+        own.append({"role": "user", "content": results})
         have = {tool["name"] for tool in request.tools}
-        request = replace(request, tools=(*request.tools, *(one for one in tools if one["name"] not in have)))
+        more = (one for one in known.found if one["name"] not in have)
+        request = replace(request, tools=(*request.tools, *more))
         if known.loaded:
             # What was thought behind another position would be refused.
-            before, own = [*before, *found.declared(known.loaded)[0]], blocks.without_thinking(own)
-            known.loaded = []
+            before, own = [*before, *known.loaded], blocks.without_thinking(own)
+        known.loaded, known.found = [], []
     came.answer = _answer(said)
     return came
 
@@ -130,25 +139,28 @@ def _answer(said: Sequence[Message]) -> str:
 
 
 class _Recorded:
-    """The results of a turn, by tool and arguments. `loaded` is what one of them has brought and nobody has seen yet."""
+    """The results of a turn, by tool and arguments. `loaded` and `found` is what they have brought and nobody has seen yet."""
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.loaded: list[Message] = []
-        self._results: dict[tuple[str, str], deque[tuple[Json, list[Message]]]] = {}
+        self.found: list[Json] = []
+        self._results: dict[tuple[str, str], deque[tuple[Json, list[Message], list[Json]]]] = {}
         for call in calls:
             given = {block["tool_use_id"]: block for block in call.results}
-            injected = list(call.injected)
+            loaded = list(call.loaded)
             for use in blocks.tool_uses(call.answer) if call.answer is not None else ():
                 if use["id"] in given:
-                    brought, injected = (injected, []) if use["name"] == LOADS else ([], injected)
-                    self._results.setdefault(_key(use), deque()).append((given[use["id"]], brought))
+                    brought, loaded = (loaded, []) if use["name"] == LOADS else ([], loaded)
+                    kept = (given[use["id"]], brought, call.found)
+                    self._results.setdefault(_key(use), deque()).append(kept)
 
     def result(self, call: Json, unknown: list[str], *, cut: bool) -> Json:
         """The result that a call has; it is noted in `unknown` where none is recorded."""
         found = self._results.get(_key(call)) if not cut else None
         if found:
-            block, brought = found.popleft()
+            block, brought, tools = found.popleft()
             self.loaded += brought
+            self.found += tools
             return {**block, "tool_use_id": call["id"]}
         result = {"type": "tool_result", "tool_use_id": call["id"]}
         if call["name"] == ChatSend.name and not cut:

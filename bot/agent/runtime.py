@@ -118,7 +118,7 @@ class AgentRuntime:
         await self.leave()
         await self._ledger.new_session()
         count = len(self.store)
-        self.view_changes.tally.wrong = []
+        self.view_changes.tally.anew()
         self.view_changes.apply("new", Boundary(dropped="all"))
         await self._ledger.flush()
         self._frozen = None

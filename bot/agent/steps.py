@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Sequence
 
 from bot import errors
-from bot.agent.request_log import spent
 from bot.contracts.agent import PriorReply
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log
 from bot.contracts.journal import StepKind, StepRecord, Steps
 from bot.contracts.model import ModelReply
 from bot.contracts.provenance import NOBODYS, ORIGIN
+from bot.llm.log import spent
 from bot.tools.builtin.chat_send import UNCERTAIN, ChatSend, delivered_words, partly_delivered_words
 
 INTERRUPTED = "Interrupted: the turn was stopped while this ran. It may or may not have taken effect."

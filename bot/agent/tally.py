@@ -53,6 +53,10 @@ class Tally:
         elif status == "done":
             self.wrong = []
 
+    def anew(self) -> None:
+        """A new conversation begins: what went wrong before says nothing of it."""
+        self.wrong = []
+
     def epoch(self) -> None:
         """The view has changed other than by appending."""
         self._counts["epochs"] += 1

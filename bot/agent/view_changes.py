@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from bot.agent import request_log
 from bot.agent.deps import AgentDeps
 from bot.agent.ledger import Ledger
 from bot.agent.tally import Tally
@@ -14,7 +13,7 @@ from bot.context import blocks, checkpoint, masking, memory
 from bot.context.store import AgentContextStore
 from bot.contracts.base import Json, Message
 from bot.contracts.transcript import Boundary, Injection, Mask, Meta, PrefixDigest, Said, TurnEnd, TurnStart
-from bot.llm import prices
+from bot.llm import body, prices
 from bot.tools import excerpt
 
 Reason = Literal[
@@ -86,8 +85,6 @@ class ViewChanges:
         """True while a turn runs. One that a crash cut off does not until it goes on."""
         self.frame: PrefixDigest | None = None
         """The request prefix of the last request; None if it is not known."""
-        self.parts = request_log.NO_PREFIX
-        """The same, as it is kept."""
         self.asked_at: float | None = None
         """Time of the last request (monotonic seconds); None if none is known."""
         self.tools: tuple[Json, ...] = ()
@@ -115,9 +112,7 @@ class ViewChanges:
         tools, model = self._deps.declared(), self._deps.model_name
         self.tools = tools
         self._frame_tokens = self._deps.estimator.frame(model, system, tools)
-        before, self.frame = self.frame, PrefixDigest(model, self._deps.framing.digest(system, tools))
-        if self.parts is request_log.NO_PREFIX or before != self.frame:
-            self.parts = self._deps.framing.frame(system, tools)
+        before, self.frame = self.frame, PrefixDigest(model, body.prefix_digest(system, tools))
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.live or bound
         if before != self.frame and shown and (before is not None or bound):

@@ -1,23 +1,26 @@
-"""`shipmate replay`: the requests of a turn or a task made again from what is on disk, and the same asked once more."""
+"""`shipmate replay`: the requests of a turn or a task as they were recorded, and the same asked once more."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
+import hashlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bot import errors
-from bot.cli import rebuilt
+from bot.cli import recorded
 from bot.cli.common import HOME, AsJson, Dir, Here, complain, say, say_json, say_raw, settings
+from bot.contracts.identity import ChatKey
 
 if TYPE_CHECKING:
-    from bot.agent.rebuilding import Call, Rebuilt
+    from bot.agent.recorded_turn import Call, RecordedTurn
     from bot.agent.rerunning import RerunResult
-    from bot.cli.rebuilt import Found
+    from bot.cli.recorded import Found
 
 _TABLE = (
     ("calls", "calls"),
@@ -37,7 +40,7 @@ def replay(
     ],
     root: Dir = Here,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Rebuild and compare, and ask no model. This is the default.")
+        bool, typer.Option("--offline", help="Read and compare, and ask no model. This is the default.")
     ] = False,
     model: Annotated[str | None, typer.Option(metavar="M", help="Ask this model, and compare.")] = None,
     prompt: Annotated[
@@ -51,44 +54,45 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild every model request of a turn or a task, byte for byte; ask another model or prompt. No tool runs, nothing
-    is sent.
+    """Show every model request of a turn or a task as it was sent, byte for byte; ask another model or prompt. No tool
+    runs, nothing is sent.
     """
     live = model is not None or prompt is not None
     if live and (offline or body is not None):
         raise typer.BadParameter("--model and --prompt ask a model: not with --offline or --body")
-    found = rebuilt.find(root, request_id)
+    found = recorded.find(root / HOME / "transcripts", request_id)
     if body is not None:
         _print_body(found.calls, body)
         return
-    for number, call in enumerate(found.calls.calls, 1):
+    for number, call in enumerate(found.calls, 1):
         facts = _facts(found, number, call)
         if as_json:
             say_json(facts)
         else:
-            _show(facts, found.told)
+            _show(facts, found)
     for task in found.tasks:
         _show_task(task, as_json=as_json)
     if live:
         _compare(root, found, model, prompt, as_json=as_json)
         return
-    calls = [call for one in (found, *found.tasks) for call in one.calls.calls]
+    calls = [call for one in (found, *found.tasks) for call in one.calls]
     if different := sum(not call.exact for call in calls):
         complain(f"{different} of {len(calls)} requests are not what was sent.")
         raise typer.Exit(1)
 
 
-def _print_body(turn: Rebuilt, number: int) -> None:
-    if number > len(turn.calls):
-        raise errors.NotFound(f"there is no request {number}; there are {len(turn.calls)}")
-    call = turn.calls[number - 1]
+def _print_body(calls: Sequence[Call], number: int) -> None:
+    if number > len(calls):
+        raise errors.NotFound(f"there is no request {number}; there are {len(calls)}")
+    call = calls[number - 1]
     if not call.exact:
-        complain(f"This is not what was sent: {'; '.join(call.wrong)}.")
+        complain(f"This is not what was sent: {call.record.wrong}.")
+    body = call.record.body or b""
     if sys.stdout.isatty():
-        say_raw(call.body.decode())
+        say_raw(body.decode())
     else:
         sys.stdout.flush()
-        sys.stdout.buffer.write(call.body)
+        sys.stdout.buffer.write(body)
     if not call.exact:
         raise typer.Exit(1)
 
@@ -96,23 +100,25 @@ def _print_body(turn: Rebuilt, number: int) -> None:
 def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
     from bot.context import blocks
 
-    told, said = call.facts or {}, call.answer
+    record, request, said = call.record, call.request, call.answer
+    told = record.answer or {}
     return {
         "type": "call",
         "requestId": found.request_id,
-        "chatKey": str(found.chat_key),
+        "chatKey": found.chat_key,
         "session": found.session,
         "task": found.task,
         "call": number,
-        "step": call.record.get("step"),
+        "purpose": record.purpose,
+        "step": record.id,
         "exact": call.exact,
-        "wrong": call.wrong,
-        "sha256": call.sha256,
-        "sentSha256": call.record.get("sha256"),
-        "bytes": len(call.body),
-        "model": call.record.get("model"),
-        "maxTokens": call.record.get("maxTokens"),
-        "messages": call.record.get("messages"),
+        "wrong": [record.wrong] if record.wrong is not None else [],
+        "sha256": hashlib.sha256(record.body).hexdigest() if record.body is not None else None,
+        "sentSha256": record.sha256,
+        "bytes": len(record.body or b""),
+        "model": record.model,
+        "maxTokens": request.max_tokens if request is not None else None,
+        "messages": len(request.messages) if request is not None else None,
         "stopReason": told.get("stopReason"),
         "usage": told.get("usage"),
         "costUsd": told.get("costUsd"),
@@ -121,18 +127,20 @@ def _facts(found: Found, number: int, call: Call) -> dict[str, Any]:
     }
 
 
-def _show(facts: dict[str, Any], told: dict[str, Any] | None) -> None:
-    if facts["call"] == 1 and told is not None:
-        of = f"({told['mode']}) of the turn {facts['requestId']} in {facts['chatKey']}"
-        say(f"task {facts['task']} “{told['label']}” {of}")
+def _show(facts: dict[str, Any], found: Found) -> None:
+    if facts["call"] == 1 and found.task is not None:
+        say(f"{_named(found)} of the turn {found.request_id} in {found.chat_key}")
     elif facts["call"] == 1:
-        say(f"turn {facts['requestId']} in {facts['chatKey']}, session {facts['session']}")
+        session = f", session {found.session}" if found.session is not None else ""
+        say(f"turn {found.request_id} in {found.chat_key}{session}")
     verdict = "exact" if facts["exact"] else "DIFFERENT"
     usage = facts["usage"] or {}
     read = sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
     came = f"{facts['stopReason']} {', '.join(facts['tools'])}".strip() if facts["usage"] else "no answer"
+    what = f"  for a {facts['purpose']}" if facts["purpose"] not in {"turn", "subagent"} else ""
+    count = "?" if facts["messages"] is None else facts["messages"]
     say(
-        f"{facts['call']:>3}  {verdict:<9}  {facts['bytes']:>9,} bytes  {facts['model']}  {facts['messages']} messages"
+        f"{facts['call']:>3}  {verdict:<9}  {facts['bytes']:>9,} bytes  {facts['model']}  {count} messages{what}"
         f"  -> {came}  {read:,} in, {usage.get('outputTokens', 0):,} out, {_cost(facts['costUsd'])}"
     )
     for words in facts["wrong"]:
@@ -141,34 +149,29 @@ def _show(facts: dict[str, Any], told: dict[str, Any] | None) -> None:
 
 def _show_task(task: Found, *, as_json: bool) -> None:
     """A task of a turn, in a line: its requests are shown under its own id."""
-    calls, told = task.calls.calls, task.told
+    calls = task.calls
     exact = sum(call.exact for call in calls)
-    wrong = list(dict.fromkeys(words for call in calls for words in call.wrong))
-    if told is None:
-        wrong = [rebuilt.NOT_RECORDED]
+    wrong = list(dict.fromkeys(call.record.wrong for call in calls if call.record.wrong is not None))
     if as_json:
-        facts = {
-            "type": "task",
-            "requestId": task.request_id,
-            "chatKey": str(task.chat_key),
-            "task": task.task,
-        }
-        about = {key: (told or {}).get(key) for key in ("mode", "label", "callId")}
+        facts = {"type": "task", "requestId": task.request_id, "chatKey": task.chat_key, "task": task.task}
+        about = {key: task.told.get(key) for key in ("mode", "label", "callId")}
         say_json(facts | about | {"requests": len(calls), "exact": exact, "wrong": wrong})
         return
-    name = (
-        "" if told is None else f" “{told['label']}” ({told['mode']}): {exact} of {len(calls)} requests exact"
-    )
-    say(f"task {task.task}{name}")
+    say(f"{_named(task)}: {exact} of {len(calls)} requests exact")
     for words in wrong:
         say(f"     {words}")
+
+
+def _named(task: Found) -> str:
+    return f"task {task.task} “{task.told.get('label', '')}” ({task.told.get('mode', '?')})"
 
 
 def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *, as_json: bool) -> None:
     from bot.agent import rerunning
 
-    before = rerunning.recorded(found.calls)
-    after = asyncio.run(_again(root, found, model, prompt))
+    turn = found.turn
+    before = rerunning.recorded(turn)
+    after = asyncio.run(_again(root, found, turn, model, prompt))
     same = before.answer == after.answer
     if as_json:
         say_json(
@@ -176,7 +179,7 @@ def _compare(root: Path, found: Found, model: str | None, prompt: Path | None, *
                 "type": "replay",
                 "requestId": found.request_id,
                 "task": found.task,
-                "model": model or found.calls.calls[0].record.get("model"),
+                "model": model or turn.calls[0].record.model,
                 "prompt": None if prompt is None else str(prompt),
                 "same": same,
                 "notRecorded": after.unknown,
@@ -211,7 +214,9 @@ def _show_difference(before: RerunResult, after: RerunResult) -> None:
         say(row)
 
 
-async def _again(root: Path, found: Found, name: str | None, prompt: Path | None) -> RerunResult:
+async def _again(
+    root: Path, found: Found, turn: RecordedTurn, name: str | None, prompt: Path | None
+) -> RerunResult:
     """Ask the configured provider. What it costs stands in the operator's log, like all that is asked."""
     import random
 
@@ -238,9 +243,9 @@ async def _again(root: Path, found: Found, name: str | None, prompt: Path | None
             log_messages=config.llm.log_messages,
             log_payload=config.llm.log_payload,
         )
-        with turn_scope(chat_key=found.chat_key, request_id=found.request_id):
+        with turn_scope(chat_key=ChatKey.parse(found.chat_key), request_id=found.request_id):
             try:
-                return await rerun(found.calls, model, name=name, static=static, redact=redact)
+                return await rerun(turn, model, name=name, static=static, redact=redact)
             finally:
                 await model.close()
     finally:

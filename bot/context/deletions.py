@@ -27,7 +27,8 @@ SENDS = "chat_send"
 class Deletions:
     """The targets of removals: messages of people by their requestIds, answers by those of their turns, and what was
     taken from an archive by role and id of the message. `turns` are all those that had to do with it, each with the ids
-    of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them.
+    of its messages that are gone. `ids` are those of all messages that are gone, by which others quote them. `spans` are
+    the ULIDs between which each of them may have been shown to the model: from its first turn to the wish itself.
     """
 
     words: frozenset[str]
@@ -35,6 +36,7 @@ class Deletions:
     messages: frozenset[tuple[str, str]]
     turns: dict[str, frozenset[str]]
     ids: frozenset[str] = frozenset()
+    spans: tuple[tuple[str, str], ...] = ()
 
     def names(self, role: str, sources: Iterable[str]) -> bool:
         """True if a message that came from these is meant."""
@@ -46,6 +48,7 @@ def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
     """Return the targets of an archive's removals."""
     words, answers, messages, ids = set[str](), set[str](), set[tuple[str, str]](), set[str]()
     turns: dict[str, frozenset[str]] = {}
+    spans: list[tuple[str, str]] = []
     for line in removals:
         meta = line.meta or {}
         role, of = str(meta.get("ofRole", "user")), [str(one) for one in meta.get("of", ())]
@@ -54,7 +57,11 @@ def read_deletions(removals: Iterable[ArchiveLine]) -> Deletions:
             turns[turn] = turns.get(turn, frozenset()) | {str(line.message_id)}
         messages.add((role, str(line.message_id)))
         ids.update(ids_of(line))
-    return Deletions(frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids))
+        if shown := [*of, *map(str, meta.get("turns", ()))]:
+            spans.append((min(shown), str(meta.get("requestId", ""))))
+    return Deletions(
+        frozenset(words), frozenset(answers), frozenset(messages), turns, frozenset(ids), tuple(spans)
+    )
 
 
 def ids_of(removal: ArchiveLine) -> set[str]:

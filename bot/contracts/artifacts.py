@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.contracts.base import Json
 from bot.contracts.identity import ChatKey
 from bot.contracts.provenance import ANYBODYS, Provenance
 
@@ -65,12 +64,6 @@ class Artifacts(Protocol):
     ) -> str:
         """Keep a redacted text, which holds words of this `origin`; its id, once it is on disk. With an `artifact_id` (a ULID) it takes the place of what is
         kept under that. Raises `errors.StorageError`.
-        """
-        ...
-
-    async def note(self, artifact_id: str, chat_key: ChatKey, lines: Sequence[Json]) -> None:
-        """Add lines beside what is kept under an id. They are never shown to the model, and go with it: where it is gone,
-        nothing is written. Raises `errors.StorageError`.
         """
         ...
 

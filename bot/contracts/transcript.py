@@ -200,17 +200,11 @@ class Mask(LastingFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(LastingFacts):
-    """Facts that change nothing in the view: a request to the model, a choice, where a session comes from."""
+    """Facts that change nothing in the view: a choice, where a session comes from. Earlier versions recorded requests so."""
 
     type: ClassVar[LineType] = "meta"
     reason: str = ""
     from_: Json | None = None
-    asked: Json | None = None
-    """The record of a request (`bot.agent.request_log`)."""
-    parts: Json | None = None
-    """What only this chat has of its prefix, the first time, by digest."""
-    answered: Json | None = None
-    """What is known of an answer that left no message."""
 
 
 Event = TurnStart | Said | Injection | TurnEnd | Boundary | Mask | Meta

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +34,7 @@ SEGMENT = 2_000
 SHOWN = 240
 """Characters that are shown of a line that was found."""
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_ID = re.compile(rf"[{_CROCKFORD}]{{26}}")
+_ID = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 _END = ".txt"
 _BESIDE = ".jsonl"
 _ABOUT = 4096  # bytes that are read for the line about a result
@@ -93,14 +92,6 @@ class ArtifactStore:
             raise errors.StorageError(f"an artifact cannot be written: {error}") from error
         return artifact_id
 
-    async def note(self, artifact_id: str, chat_key: ChatKey, lines: Sequence[Json]) -> None:
-        """As `contracts.artifacts.Artifacts.note`."""
-        raw = b"".join(map(jsonl.dumps, lines))
-        try:
-            await asyncio.to_thread(self._note, self._path(chat_key, artifact_id), raw)
-        except OSError as error:
-            raise errors.StorageError(f"an artifact cannot be written: {error}") from error
-
     async def read(self, artifact_id: str, chat_key: ChatKey, *, offset: int, limit: int) -> ArtifactPage:
         """As `contracts.artifacts.Artifacts.read`; an `offset` inside a grapheme means its beginning. There is always at least
         one grapheme, however small the limit, but at the end.
@@ -156,29 +147,19 @@ class ArtifactStore:
                 # It is kept all the same; the next one tries again.
                 self._log.write("storage", "old artifacts cannot be removed", level="warn", cause=str(error))
 
-    def _note(self, path: Path, raw: bytes) -> None:
-        with jsonl.locked(self._folder):
-            if self._disk.size(path):
-                self._disk.append(beside(path), raw)
-
     def _make_room(self, newest: Path) -> None:
         paths = [path for path in self._all(newest.parent) if path != newest]
-        noted = {name for name in self._disk.names(newest.parent) if name.endswith(_BESIDE)}
-        sizes = {path: self._size(path, noted) for path in paths}
-        total = sum(sizes.values()) + self._size(newest, noted)
+        sizes = {path: self._disk.size(path) for path in paths}
+        total = sum(sizes.values()) + self._disk.size(newest)
         for place, path in enumerate(paths):
             if len(paths) - place < CHAT_COUNT and total <= CHAT_BYTES:
                 return
             self._drop(path)
             total -= sizes[path]
 
-    def _size(self, path: Path, noted: Collection[str]) -> int:
-        more = beside(path)
-        return self._disk.size(path) + (self._disk.size(more) if more.name in noted else 0)
-
     def _drop(self, path: Path) -> None:
-        # What stands beside it first: by itself nobody would find it again.
-        self._disk.remove(beside(path))
+        # What earlier versions wrote beside it goes first: by itself nobody would find it again.
+        self._disk.remove(path.with_suffix(_BESIDE))
         self._disk.remove(path)
 
     def _all(self, folder: Path) -> list[Path]:
@@ -214,7 +195,7 @@ class ArtifactStore:
             with jsonl.locked(self._folder):
                 jsonl.tidy(self._disk, self._folder / name)
                 for path in self._all(self._folder / name):
-                    if _made_at(path.stem) < before:
+                    if names.made_at(path.stem) < before:
                         self._drop(path)
                         gone += 1
         return gone
@@ -232,11 +213,6 @@ class ArtifactStore:
             return await asyncio.to_thread(opened)
         except OSError as error:
             raise errors.StorageError(f"an artifact cannot be read: {error}") from error
-
-
-def beside(path: Path) -> Path:
-    """Return the path of the notes beside an artifact."""
-    return path.with_suffix(_BESIDE)
 
 
 def what_of(disk: Disk, path: Path) -> Json:
@@ -394,11 +370,3 @@ def _shown(line: str, place: int, length: int) -> str:
     begin = text.border(line, max(0, place - max(0, SHOWN - length) // 3))
     end = text.border_after(line, min(len(line), begin + SHOWN))
     return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
-
-
-def _made_at(ulid: str) -> float:
-    """Epoch seconds of a ULID."""
-    moment = 0
-    for char in ulid[:10]:
-        moment = moment << 5 | _CROCKFORD.index(char)
-    return moment / 1000

@@ -8,6 +8,8 @@ import re
 from bot.contracts.identity import ChatKey
 
 LONGEST = 200
+CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""The digits of a ULID."""
 _KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*")
 _HASHED = re.compile(r"[A-Za-z0-9_%-]{120}~[0-9a-f]{16}")
@@ -41,3 +43,11 @@ def decode(name: str) -> str | None:
 def is_hashed(name: str) -> bool:
     """True if a name is one of those that do not tell their chatKey. No chatKey is of that form, which has no colon."""
     return _HASHED.fullmatch(name) is not None
+
+
+def made_at(ulid: str) -> float:
+    """Return the time at which a ULID was made, in seconds since the epoch."""
+    moment = 0
+    for char in ulid[:10]:
+        moment = moment << 5 | CROCKFORD.index(char)
+    return moment / 1000

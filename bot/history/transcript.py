@@ -6,26 +6,25 @@ import asyncio
 import functools
 import heapq
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bot import errors
 from bot.batch import Batcher
 from bot.contracts.environment import Clock, Disk, Ids, Log, OpenFile
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import TranscriptLine, TurnEnd
-from bot.history import frames, jsonl, names, reading, sessions
+from bot.history import jsonl, names, reading, sessions
 from bot.history.reading import Loaded
 from bot.history.sessions import Outline, Point
 from bot.history.transcript_lines import dumped
 
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _COPIED = 1024 * 1024  # bytes of a session that are copied at once
 _NAMED = 5  # places of lines that cannot be read, told to the operator
-_SESSION = re.compile(rf"[{_CROCKFORD}]{{26}}")
+_SESSION = re.compile(rf"[{names.CROCKFORD}]{{26}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,6 @@ class Transcript:
         self._ids = ids
         self._log = log
         self._files = jsonl.Files(disk, log=log, clock=clock, index=reading.uuid_of)
-        self._kept: set[str] = set()
         self._writer: Batcher[_Item, str] = Batcher("transcript", self._work)
 
     async def append(self, chat_key: ChatKey, lines: Sequence[TranscriptLine]) -> str:
@@ -160,17 +158,6 @@ class Transcript:
         """True if this chat has a transcript, be its current session empty."""
         return bool(await self.sessions(chat_key))
 
-    async def keep(self, parts: Mapping[str, Any]) -> None:
-        """Keep what many requests of many chats begin with, once each, under its digest. Raises `errors.StorageError`."""
-        new = {name: part for name, part in parts.items() if name not in self._kept}
-        if not new:
-            return
-        try:
-            await asyncio.to_thread(self._keep, new)
-        except OSError as error:
-            raise errors.StorageError(f"the transcript cannot be written: {error}") from error
-        self._kept |= new.keys()
-
     async def close(self) -> None:
         """Write what waits."""
         await self._writer.close()
@@ -257,12 +244,6 @@ class Transcript:
 
     # Writing, on the writer's thread.
 
-    def _keep(self, parts: Mapping[str, Any]) -> None:
-        for name, part in parts.items():
-            path = frames.path(self._folder, name)
-            if not self._disk.size(path):
-                self._disk.replace(path, frames.dumps(part))
-
     def _work(self, batch: list[_Item]) -> list[str | errors.StorageError]:
         try:
             with jsonl.locked(self._folder):
@@ -348,6 +329,6 @@ class Transcript:
 
 def _after(ulid: str) -> str:
     head, last = ulid[:-1], ulid[-1]
-    if last == _CROCKFORD[-1]:
-        return _after(head) + _CROCKFORD[0]
-    return head + _CROCKFORD[_CROCKFORD.index(last) + 1]
+    if last == names.CROCKFORD[-1]:
+        return _after(head) + names.CROCKFORD[0]
+    return head + names.CROCKFORD[names.CROCKFORD.index(last) + 1]

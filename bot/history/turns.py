@@ -11,7 +11,7 @@ from pathlib import Path
 from bot.contracts.environment import Disk
 from bot.contracts.identity import ChatKey
 from bot.contracts.transcript import Said, TranscriptLine
-from bot.history import frames, pieces, reading
+from bot.history import pieces, reading
 
 _ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
@@ -51,7 +51,7 @@ def find(disk: Disk, folder: Path, request_id: str) -> FoundTurn | None:
 
 def _sessions(disk: Disk, folder: Path) -> Iterator[Path]:
     for chat in disk.names(folder):
-        if chat != frames.FOLDER and not chat.startswith("."):
+        if not chat.startswith("."):
             for name in disk.names(folder / chat):
                 file = folder / chat / name
                 if file.suffix == ".jsonl" and _ULID.fullmatch(file.stem):

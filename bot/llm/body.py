@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from bot.contracts.base import Json
+from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
 from bot.identity_cache import IdentityCache
 
@@ -35,8 +36,11 @@ def headers_of(request: ModelRequest) -> dict[str, str]:
     return dict(COMPACTION) if begins or request.summarize is not None else {}
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def _dumps(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 _TOOLS = IdentityCache[Sequence[Json], bytes](_dumps)
@@ -44,19 +48,48 @@ _TOOLS = IdentityCache[Sequence[Json], bytes](_dumps)
 
 
 def wire(request: ModelRequest) -> bytes:
-    """The bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON."""
-    body = body_of(request)
-    if not request.tools:
-        return _dumps(body)
-    rest = {"messages", "compaction", "stream"}
-    before = _dumps({key: body[key] for key in body if key not in {"tools", *rest}})
-    after = _dumps({key: body[key] for key in body if key in rest})
-    return b"".join((before[:-1], b',"tools":', _TOOLS(request.tools), b",", after[1:]))
+    """Return the bytes of that, as the provider's library writes them. Raises ValueError or TypeError for what is no JSON.
+    Dumps one block at a time: on another thread, a body of 25 MB must not keep the interpreter from the event loop.
+    """
+    return b"".join(
+        _fields(body_of(request), {"tools": lambda _: [_TOOLS(request.tools)], "messages": _messages})
+    )
 
 
-def digest(request: ModelRequest) -> str | None:
-    """Digest of the request's bytes; None for a request that cannot be sent."""
-    try:
-        return hashlib.sha256(wire(request)).hexdigest()
-    except (ValueError, TypeError):
-        return None
+def _fields(value: Json, dumped: Mapping[str, Callable[[Any], Iterable[bytes]]]) -> Iterator[bytes]:
+    """Yield an object in pieces; the values of some of its keys are `dumped` in a way of their own."""
+    opening = b"{"
+    for key, one in value.items():
+        yield opening + _dumps(key) + b":"
+        yield from dumped[key](one) if key in dumped else (_dumps(one),)
+        opening = b","
+    yield b"}"
+
+
+def _messages(messages: Iterable[Message]) -> Iterator[bytes]:
+    return _items(_message(one) for one in messages)
+
+
+def _message(message: Message) -> Iterable[bytes]:
+    content = message.get("content")
+    if isinstance(content, list) and len(content) > 1:
+        return _fields(message, {"content": lambda blocks: _items((_dumps(one),) for one in blocks)})
+    return (_dumps(message),)
+
+
+def _items(items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    opening = b"["
+    for item in items:
+        yield opening
+        yield from item
+        opening = b","
+    yield b"]" if opening == b"," else b"[]"
+
+
+_DUMPED = IdentityCache[Sequence[Json], str](lambda tools: json.dumps(list(tools), ensure_ascii=False))
+
+
+def prefix_digest(system: Sequence[Json], tools: Sequence[Json]) -> str:
+    """Digest of what stands before the messages of a request: what is kept of it tells whether it has changed."""
+    dumped = f"[{json.dumps(list(system), ensure_ascii=False)}, {_DUMPED(tools)}]"
+    return hashlib.sha256(dumped.encode("utf-8", "replace")).hexdigest()[:16]

@@ -175,6 +175,11 @@ def usage_object(usage: Usage) -> Json:
     }
 
 
+def spent(reply: ModelReply) -> Json:
+    """Return the cost of an answer: tokens, and US dollars if the price is known."""
+    return {"usage": usage_object(reply.usage), "costUsd": reply.cost_usd}
+
+
 def previews(messages: Sequence[Message]) -> list[Json]:
     """The newest messages as text, each cut to `MESSAGE_PREVIEW`, all of them to `TOTAL_PREVIEW`, in order."""
     shown: list[Json] = []

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
+from bot.agent.recording import RecordedModel
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
@@ -34,6 +35,7 @@ from bot.history.artifacts import ArtifactStore
 from bot.history.memories import Memories
 from bot.history.memory_files import NoteStore
 from bot.history.names import encode
+from bot.history.requests import RequestLog
 from bot.history.transcript import Transcript
 from bot.llm.body import body_of, headers_of
 from bot.maintenance import IDLE_SECONDS, TEND_SECONDS
@@ -200,6 +202,7 @@ class Chat:
         archive = ChatStore(self.root / "chats", disk=disk, log=log, clock=clock)
         artifacts = ArtifactStore(self.root / "artifacts", disk=disk, ids=ids, clock=clock, log=log)
         self._transcript = Transcript(self.root / "transcripts", disk=disk, ids=ids, clock=clock, log=log)
+        self._requests = RequestLog(self.root / "transcripts", disk=disk, log=log)
         skills = SkillFolder(self.root, [], log)
         memory = NoteStore(self.root / "memory", disk=disk)
         ports = ToolPorts(archive, artifacts, skills, clock, memory, Project(self.root))
@@ -207,11 +210,12 @@ class Chat:
         settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
         instructions = InstructionFiles(self.root, encode=encode, log=log)
         self.deps = AgentDeps(
-            model=self.model,
+            model=RecordedModel(self.model, self._requests, ids=ids, redact=str),
             default_model=bill.MODEL,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
             transcript=self._transcript,
+            requests=self._requests,
             archive=archive,
             steps=MemoryJournal(clock),
             skills=skills,
@@ -236,6 +240,7 @@ class Chat:
         finally:
             await self.pool.close()
             await self._transcript.close()
+            await self._requests.close()
         return self.model.bill
 
     async def _turn(self, number: int, turn: Turn) -> None:

@@ -1,13 +1,16 @@
-"""`shipmate replay` beside the real process: what turns, tasks and forks sent is made again, byte for byte."""
+"""`shipmate replay` beside the real process: what was sent is shown as it was, byte for byte, whoever sent it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import Any
 
 from bot.agent.subagents import wording
 from bot.contracts.base import Json
+from bot.history import requests
+from bot.system import SystemDisk
 from bot.testing.anthropic_script import Reply, reply, tool_use
 from tests import quick
 from tests.blackbox.conftest import World, eventually
@@ -52,7 +55,7 @@ def script(body: Json) -> Reply:
     )
 
 
-async def test_everything_that_was_sent_is_made_again(world: World) -> None:
+async def test_everything_that_was_sent_is_shown(world: World) -> None:
     world.only("telegram")
     world.model.script(script)
     await world.start()
@@ -79,9 +82,11 @@ async def test_everything_that_was_sent_is_made_again(world: World) -> None:
     assert {one["task"] for one in told if one["type"] == "task"} == set(tasks)
     for name in tasks:
         made += [one["body"] for one in await facts(world, name)]
-    sent = [body for body in world.model.bodies if not is_synthesis(body)]
+    sent = world.model.bodies
     assert sorted(map(json.dumps, made)) == sorted(map(json.dumps, sent))
     assert len([body for body in sent if worker(body)]) == 12
+    purposes = Counter(one["purpose"] for one in told if one["type"] == "call")
+    assert purposes == {"turn": 6, "synthesis": 2}
 
 
 def named(world: World) -> set[str]:
@@ -89,7 +94,13 @@ def named(world: World) -> set[str]:
     return {line["details"]["task"] for line in world.log() if line["kind"] == "task"}
 
 
-async def test_a_request_that_was_never_answered_is_made_again_after_a_kill(world: World) -> None:
+def recorded(world: World, name: str) -> bool:
+    """True once a request of a turn or a task is on file: no turn waits for that."""
+    found = requests.find(SystemDisk(), world.root / ".ship" / "transcripts", name)
+    return found is not None and bool(found.requests)
+
+
+async def test_a_request_that_was_never_answered_is_shown_after_a_kill(world: World) -> None:
     world.only("telegram")
     never = asyncio.Event()
     world.model.script(
@@ -100,8 +111,95 @@ async def test_a_request_that_was_never_answered_is_made_again_after_a_kill(worl
     await world.start()
     world.telegram.say("Hello")
     await eventually(lambda: any(map(worker, world.model.bodies)) and bool(named(world)))
-    await world.process.kill()
     (name,) = named(world)
+    await eventually(lambda: recorded(world, name))
+    await world.process.kill()
     (one,) = await facts(world, name)
     assert one["body"] == next(body for body in world.model.bodies if worker(body))
     assert (one["usage"], one["stopReason"]) == (None, None)
+
+
+MEMORY = "<memory>\n## Facts\n- a ship\n\n## Decisions\n(none)\n\n## Preferences\n(none)\n\n## Open tasks\n- (none)\n</memory>"
+SUMMARY = MEMORY.replace("<memory>", "<analysis>x</analysis>\n<summary>\n## What happened\nMuch.\n").replace(
+    "</memory>", "</summary>"
+)
+
+
+async def test_a_memory_and_a_summary_are_shown_too(world: World) -> None:
+    """The memory by the turn after which it was written, the summary by the command that asked for it."""
+    world.only("telegram")
+
+    (world.root / "long.txt").write_text("ten words of a line that is rather long\n" * 300, encoding="utf-8")
+
+    def respond(body: Json) -> Reply:
+        last = json.dumps(body["messages"][-1])
+        if "Read" in last and "tool_result" not in last:
+            return reply(*(tool_use("read_file", {"path": "long.txt"}) for _ in range(3)))
+        return reply(SUMMARY if "summary>" in last else MEMORY if "memory>" in last else "I see.")
+
+    world.model.script(respond)
+    await world.start()
+    world.telegram.say("Read it")
+    await world.turns(1)
+    await eventually(lambda: "memory" in purposes(world))
+    for turn in range(2, 5):
+        world.telegram.say(f"Read it for the {turn}th time")
+        await world.turns(turn)
+    world.telegram.say("/compact the ship")
+    await eventually(lambda: "compaction" in purposes(world))
+    await world.telegram.until(lambda: any("summed up" in one for one in world.texts()))
+    assert await world.process.stop() == 0
+    asked = [line for line in world.log() if line["kind"] == "llm_request"]
+    told = [
+        one for name in dict.fromkeys(line["requestId"] for line in asked) for one in await facts(world, name)
+    ]
+    assert Counter(one["purpose"] for one in told) == Counter(line["details"]["purpose"] for line in asked)
+    assert sorted(json.dumps(one["body"]) for one in told) == sorted(map(json.dumps, world.model.bodies))
+    by_purpose = {one["purpose"]: one for one in told}
+    assert by_purpose["compaction"]["requestId"] not in {
+        one["requestId"] for one in told if one["purpose"] == "turn"
+    }
+    assert "What happened" in by_purpose["compaction"]["answer"]
+    assert "a ship" in by_purpose["memory"]["answer"]
+
+
+def purposes(world: World) -> set[str]:
+    """Of the requests that were answered."""
+    return {line["details"]["purpose"] for line in world.log() if line["kind"] == "llm_response"}
+
+
+async def test_what_was_forgotten_is_erased_and_said(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say("Hello")
+    await world.turns(1)
+    world.telegram.say("The word is plum")
+    await world.turns(2)
+    world.telegram.say("/forget last")
+    await world.telegram.until(lambda: any("orgotten" in one for one in world.texts()))
+    world.telegram.say("And now?")
+    await world.turns(3)
+    assert await world.process.stop() == 0
+    asked = [line["requestId"] for line in world.log() if line["kind"] == "llm_request"]
+    first, second, third = dict.fromkeys(asked)
+    assert await facts(world, first)
+    assert "plum" not in json.dumps([one["body"] for one in await facts(world, third)])
+    code, out, _ = await quick.run("replay", second, "--dir", str(world.root), "--json")
+    assert code == 1
+    assert {tuple(json.loads(line)["wrong"]) for line in out.splitlines()} == {
+        ("words were removed from this conversation since",)
+    }
+
+
+async def test_what_an_earlier_version_asked_is_not_recorded(world: World) -> None:
+    world.only("telegram")
+    await world.start()
+    world.telegram.say("Hello")
+    await world.turns(1)
+    assert await world.process.stop() == 0
+    for file in (world.root / ".ship" / "transcripts").glob("*/*.requests"):
+        file.unlink()
+    name = next(line["requestId"] for line in world.log() if line["kind"] == "llm_request")
+    code, out, err = await quick.run("replay", name, "--dir", str(world.root))
+    assert (code, out) == (1, b"")
+    assert "nothing is recorded of what" in err

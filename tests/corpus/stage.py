@@ -42,9 +42,9 @@ FORUM = -3200
 OPERATOR = 3009
 UNUSED = 1_000
 NOT_KEPT = {".gitignore", ".lock", "cache", "index.db", "lock", "logs", "pid", "reserve", "schema"}
-"""What a start makes anew, in `.ship` and below it. The journal is kept as SQL."""
+"""What a start makes anew, in `.ship` and below it. The journal is kept as SQL, recorded requests are not kept."""
 FRAMES = "transcripts/frames"
-"""Parts of requests, named by what they hold: kept once for all journals."""
+"""Parts of requests, named by what they hold, as earlier versions left them: kept once for all journals."""
 SERVERS = Path(__file__).parents[1] / "unit" / "tools" / "mcp"
 
 
@@ -136,10 +136,14 @@ class Stage:
             (folder / "journal.sql").write_text(self._neutral(rows_of(db)), encoding="utf-8")
         for path in sorted(self._home.rglob("*")):
             name = path.relative_to(self._home)
-            if path.is_dir() or NOT_KEPT & set(name.parts) or name.name.startswith("journal.db"):
+            if (
+                path.is_dir()
+                or NOT_KEPT & set(name.parts)
+                or name.match("journal.db*")
+                or name.match("*.requests")
+            ):
                 continue
-            shared = name.is_relative_to(FRAMES)
-            place = folder.parents[1] / "frames" / name.name if shared else folder / "ship" / name
+            place = folder / "ship" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(self._neutral(path.read_text("utf-8")), encoding="utf-8")
 
@@ -149,7 +153,7 @@ class Stage:
         for path in sorted((folder / "ship").rglob("*")):
             if path.is_file():
                 self._put(path.relative_to(folder / "ship"), path)
-        for path in sorted((folder.parents[1] / "frames").iterdir()):
+        for path in sorted((folder.parents[1] / "frames").glob("*")):
             self._put(Path(FRAMES) / path.name, path)
         with contextlib.closing(sqlite3.connect(self._home / "journal.db", isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 from collections import Counter
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from bot.gateway.outbox.rows import REPEATED
+from bot.history import jsonl, requests
+from bot.system import SystemDisk
 from bot.testing.anthropic_script import reply, tool_use
 from bot.testing.clock import FakeClock
 from bot.testing.slack import SlackServer
@@ -82,3 +85,45 @@ async def test_killed_at_random_moments_it_answers_every_message_once(world: Wor
     await world.process.stop()
     lines = [line for line in world.archive() if line["role"] == "user"]
     assert Counter(line["text"] for line in lines) == Counter([*said, *slack])
+
+
+async def test_killed_at_random_moments_every_record_is_a_request_that_was_sent(world: World) -> None:
+    """A kill costs the records that waited and a part of the last one, nothing that was written before."""
+    seed = scene.seed()
+    rng = random.Random(seed)
+    world.only("telegram")
+    world.model.script(answer)
+    folder = world.root / ".ship" / "transcripts"
+    before = 0
+    for number in range(KILLS):
+        await world.start()
+        world.telegram.say(f"message {number}")
+        await asyncio.sleep(rng.random() * 0.2)  # the moment of death is what is varied here
+        await world.process.kill()
+        found = recorded(folder)
+        assert {wrong for _, wrong in found} <= {None}, f"SEED={seed}"
+        assert before <= len(found), f"SEED={seed}"
+        before = len(found)
+    await world.start()
+    await eventually(
+        lambda: {f"answer to message {n}" for n in range(KILLS)} == set(map(plain, world.texts()))
+    )
+    await world.process.stop()
+    made = Counter(body for body, _ in recorded(folder))
+    sent = Counter(json.dumps(body) for body in world.model.bodies)
+    assert made <= sent, f"SEED={seed}"
+    assert made.total() >= sent.total() - KILLS, f"SEED={seed}"
+
+
+def recorded(folder: Path) -> list[tuple[str, str | None]]:
+    """The bodies of all requests on file, and what is wrong with each."""
+    raws = [raw for file in folder.glob("*/*.requests") for raw in file.read_bytes().splitlines()]
+    lines = [line for raw in raws if (line := jsonl.loads(raw)) is not None]
+    names = dict.fromkeys(str(line["requestId"]) for line in lines)
+    found = [requests.find(SystemDisk(), folder, name) for name in names]
+    return [
+        (json.dumps(json.loads(one.body or b"null")), one.wrong)
+        for turn in found
+        if turn is not None
+        for one in turn.requests
+    ]

@@ -17,6 +17,7 @@ from bot.maintenance import (
     KEEP_ARTIFACT_DAYS,
     KEEP_FAILED_SECONDS,
     KEEP_LOG_DAYS,
+    KEEP_REQUEST_SECONDS,
     KEEP_SECONDS,
     MaintenanceJobs,
 )
@@ -71,6 +72,15 @@ class Artifacts:
         return 0
 
 
+class Requests:
+    def __init__(self) -> None:
+        self.before: list[float] = []
+
+    async def sweep(self, before: float) -> int:
+        self.before.append(before)
+        return 0
+
+
 class Servers:
     def __init__(self) -> None:
         self.troubles: dict[str, str] = {}
@@ -104,7 +114,7 @@ class House:
         self.inner = ScriptedModel()
         self.model = WatchedModel(self.inner, clock=self.clock)
         self.logs, self.artifacts, self.pool = Logs(), Artifacts(), Pool()
-        self.servers = Servers()
+        self.servers, self.requests = Servers(), Requests()
         self.reserve = DiskReserve(root / "reserve", self.log, most=PIECE)
         self.resumed = 0
 
@@ -117,7 +127,7 @@ class House:
         memory = RssMonitor(1_024, [], reports=reports, clock=self.clock, log=self.log)
         return MaintenanceJobs(
             holder=holder, agent=pool, journal=self.journal, model=self.model, memory=memory, reports=reports,
-            logs=self.logs, artifacts=self.artifacts, servers=self.servers, reserve=self.reserve, lanes=self, clock=self.clock, log=self.log,
+            logs=self.logs, artifacts=self.artifacts, requests=self.requests, servers=self.servers, reserve=self.reserve, lanes=self, clock=self.clock, log=self.log,
         )  # fmt: skip
 
     async def do(self, chores: MaintenanceJobs, name: str) -> None:
@@ -145,6 +155,14 @@ async def test_old_artifacts_are_swept_by_one_process(house: House) -> None:
     await house.do(first, "sweep old artifacts")
     await house.do(second, "sweep old artifacts")
     assert house.artifacts.days == [KEEP_ARTIFACT_DAYS]
+
+
+async def test_requests_are_kept_as_long_as_the_log_that_names_their_turns(house: House) -> None:
+    first, second = house.process("host:1:a"), house.process("host:2:b")
+    await house.do(first, "sweep old requests")
+    await house.do(second, "sweep old requests")
+    assert house.requests.before == [house.clock.now() - KEEP_REQUEST_SECONDS]
+    assert KEEP_LOG_DAYS * 24 * HOUR == KEEP_REQUEST_SECONDS
 
 
 async def test_what_a_dead_process_began_another_takes_up_when_its_time_is_over(house: House) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from bot.agent.incoming import instructions, said_by_servers
 from bot.agent.subagents import limits, transcript, wording
 from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
 from bot.agent.subagents.loading import Loading
-from bot.agent.subagents.record import Record, Start
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
 from bot.context import blocks, masking, repair, view
@@ -46,6 +45,16 @@ class Declined(errors.ShipmateError):
     """The model declined a task."""
 
     person = "The language model declined this task."
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The beginning of a task's requests: `prefix` is shared with the conversation (() where nothing is), `first` its own."""
+
+    system: Sequence[Json]
+    tools: Sequence[Json]
+    prefix: tuple[Message, ...]
+    first: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,6 @@ class Child:
         self._last = ""
         seen = root.context.injection if start.prefix else None
         self._loading = Loading(order.request_id, order.chat_key, deps, seen)
-        self._record = Record(order, start, deps)
         self._dispatcher = deps.dispatcher.narrowed(registry, lambda around: partial(self._call, around))
 
     @property
@@ -165,13 +173,9 @@ class Child:
             request = self._request(continuation)
         room = limits.expected(request.model, prompt, most)
         async with root.allowance.room(room) as bill:
-            await self._record.asks(
-                request, self._own, self._loading, tail=continuation.tail, paused=continuation.paused
-            )
             began = deps.clock.monotonic()
             reply = await self._stream(request)
             bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
-        await self._record.answered(reply)
         deps.learn(request, reply)
         root.tally.asked(reply.usage, reply.cost_usd)
         self._report.answered(reply, deps.clock.monotonic() - began)
@@ -376,7 +380,6 @@ class Child:
                 origin=self.origin,
             )
             self.kept = True
-            await self._record.has(self._own, self._loading)
         except errors.StorageError as error:
             self.kept = False
             deps.log.write("storage", "a task's transcript is not kept", level="error", cause=str(error))

@@ -10,7 +10,7 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.context import estimate, prompt
 from bot.contracts.archive import ArchiveLine
-from bot.contracts.base import Json, Message
+from bot.contracts.base import Message
 from bot.contracts.identity import ChatKey
 from bot.tools.context import Injection
 
@@ -22,8 +22,6 @@ class Loading:
 
     def __init__(self, request_id: str, chat_key: ChatKey, deps: AgentDeps, seen: Injection | None) -> None:
         self.messages: list[Message] = []
-        self.records: list[Json] = []
-        """What was loaded at a time, as a line of a transcript tells it."""
         self._request_id = request_id
         self._chat_key = chat_key
         self._deps = deps
@@ -49,10 +47,7 @@ class Loading:
                 break
             taken.insert(0, short)
             self._keys.add(self._key(line))
-        messages = prompt.loaded_messages(taken, fresh_nonce(self._deps))
-        self.messages += messages
-        keys = [list(self._key(line)) for line in lines[len(lines) - len(taken) :]]
-        self.records.append({"messages": messages, "ts": [line.ts for line in taken], "keys": keys})
+        self.messages += prompt.loaded_messages(taken, fresh_nonce(self._deps))
         return taken
 
     def _key(self, line: ArchiveLine) -> tuple[int | str, ...]:

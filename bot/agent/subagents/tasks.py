@@ -13,10 +13,9 @@ from bot.agent.deps import AgentDeps
 from bot.agent.incoming import fresh_nonce
 from bot.agent.steps import SUBAGENT
 from bot.agent.subagents import limits, merging, wording
-from bot.agent.subagents.child import Child, Root
+from bot.agent.subagents.child import Child, Root, Start
 from bot.agent.subagents.limits import Allowance, LimitReached
 from bot.agent.subagents.merging import Result, Status
-from bot.agent.subagents.record import Start
 from bot.agent.subagents.report import Order, Report
 from bot.context import blocks, prompt
 from bot.contracts.agent import TurnRequest
@@ -78,6 +77,8 @@ class Tasks:
         begun = self._turn.steps.begin(order.id, "tool", f"{SUBAGENT} {order.call_id}")
         warm, leads = self._cache(order)
         with task_scope(order.id):
+            about = {"callId": order.call_id, "mode": mode, "label": order.label}
+            deps.requests.begin_task(order.id, order.chat_key, order.request_id, about)
             report = Report(order, deps.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
             root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.tasks)
@@ -206,7 +207,7 @@ class Tasks:
         shown = [*turn.store.view(), *turn.injected, *turn.view]
         prefix = (*shown, wording.placeholders(blocks.tool_uses(shown[-1])))
         first, tools = wording.directive(order.prompt), self._turn.view_changes.tools
-        return Start(self._system, tools, prefix, first, after=turn.view_changes.ledger.last)
+        return Start(self._system, tools, prefix, first)
 
 
 def allowed(registry: Registry) -> Registry:

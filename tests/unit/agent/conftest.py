@@ -14,6 +14,7 @@ from bot import errors
 from bot.agent.claims.performed_actions import ActionRecorder
 from bot.agent.deps import AgentDeps
 from bot.agent.pool import AgentPool
+from bot.agent.recording import RecordedModel
 from bot.context.assembly import Prompts
 from bot.context.instructions import InstructionFiles
 from bot.context.skills import SkillFolder
@@ -27,6 +28,7 @@ from bot.history.archive import ChatStore
 from bot.history.artifacts import ArtifactStore
 from bot.history.memory_files import NoteStore
 from bot.history.names import encode
+from bot.history.requests import RequestLog
 from bot.history.transcript import Transcript
 from bot.system import SystemDisk, UlidSource
 from bot.testing.clock import FakeClock
@@ -70,6 +72,7 @@ class Bench:
         self.transcript = Transcript(
             root / "transcripts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
         )
+        self.requests = RequestLog(root / "transcripts", disk=disk, log=self.log)
         self.artifacts = ArtifactStore(
             root / "artifacts", disk=disk, ids=self.ids, clock=self.clock, log=self.log
         )
@@ -83,6 +86,7 @@ class Bench:
             registry=self.registry,
             dispatcher=self.dispatcher(self.registry),
             transcript=self.transcript,
+            requests=self.requests,
             archive=self.archive,
             steps=self.journal,
             skills=skills,
@@ -98,13 +102,13 @@ class Bench:
             log=self.log,
             rules={"telegram": "Markdown."},
         )
-        self.pool = AgentPool(self.deps)
+        self.restart()
         self._numbers = itertools.count(1)
 
     def configure(self, **changes: Any) -> None:
         self.deps = replace(self.deps, **changes)
         self.model = changes.get("model", self.model)
-        self.pool = AgentPool(self.deps)
+        self.restart()
 
     def add_tools(self, *tools: Any) -> None:
         registry = Registry([*(self.registry.get(n) for n in self.registry.names()), *tools])  # type: ignore[list-item]
@@ -116,7 +120,10 @@ class Bench:
 
     def restart(self) -> None:
         """A new process on the same files."""
-        self.pool = AgentPool(self.deps)
+        deps = self.deps
+        self.requests.let_go(KEY)
+        model = RecordedModel(deps.model, self.requests, ids=deps.ids, redact=deps.redact)
+        self.pool = AgentPool(replace(deps, model=model))
 
     def inbound(self, text: str, **more: Any) -> Inbound:
         number = next(self._numbers)
@@ -155,6 +162,7 @@ class Bench:
         await self.pool.flush()
         await self.archive.close()
         await self.transcript.close()
+        await self.requests.close()
 
 
 @pytest.fixture

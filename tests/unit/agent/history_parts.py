@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from bot.agent.ledger import ParentChain
-from bot.agent.request_log import PrefixBuilder
 from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
 from bot.contracts.model import ModelRequest
@@ -133,7 +132,7 @@ def deps(chat: Any) -> Any:
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
         registry=registry, model_name=chat.model, estimator=chat.estimator, clock=chat.clock, log=chat.log,
-        redact=str, framing=PrefixBuilder(str), mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
+        redact=str, mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
         declared=lambda: TOOLS,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from bot.testing.anthropic_rules import unmarked
 from bot.testing.model import ScriptedModel, reply, text
 from bot.tools.permissions import taint
 from tests.unit.agent.conftest import KEY, Bench
-from tests.unit.agent.test_rebuilding import again
+from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_removing import remove
 
 MODEL = "claude-opus-5-5"
@@ -363,8 +363,8 @@ async def test_a_turn_behind_it_is_made_again_byte_for_byte(provided: Bench, ser
     turn = provided.pool._runtime(KEY).store.turns[-1].request_id
     await provided.pool.flush()
     (call,) = (await again(provided, turn)).calls
-    assert call.exact, call.wrong
-    assert b'"type":"compaction"' in call.body
+    assert call.exact, call.record.wrong
+    assert b'"type":"compaction"' in (call.record.body or b"")
 
 
 async def test_in_the_middle_of_a_turn_a_fork_is_asked(bench: Bench) -> None:

@@ -65,12 +65,12 @@ async def conversation(bench: Bench, provider: Provider) -> list[bytes]:
     return file_of(bench).read_bytes().splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("lost", one_in(3, range(19)))
+@pytest.mark.parametrize("lost", one_in(3, range(14)))
 async def test_a_lost_line_never_makes_a_request_that_is_refused(
     bench: Bench, provider: Provider, lost: int
 ) -> None:
     lines = await conversation(bench, provider)
-    assert len(lines) == 19
+    assert len(lines) == 14
     await damaged(bench, provider, [*lines[:lost], *lines[lost + 1 :]])
 
 

@@ -14,7 +14,7 @@ from bot.contracts.agent import TurnRequest
 from bot.contracts.inbound import Attachment, Inbound, SeenFile
 from bot.testing.model import reply, tool_use
 from tests.unit.agent.conftest import KEY, Bench
-from tests.unit.agent.test_rebuilding import again
+from tests.unit.agent.test_recording import again
 from tests.unit.agent.test_removing import remove
 from tests.unit.agent.test_resume import killed_while_asking
 

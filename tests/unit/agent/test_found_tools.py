@@ -31,7 +31,7 @@ from bot.tools.registry import Registry, ToolPorts
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Routed, steps
 from tests.unit.agent.test_random import SUMMARY
-from tests.unit.agent.test_rebuilding import MODEL, Listening, calls
+from tests.unit.agent.test_recording import MODEL, Listening, calls
 
 
 class Input(BaseModel):
@@ -145,8 +145,12 @@ async def test_what_was_sent_before_is_read_from_the_cache(bench: Bench, asked: 
     asked.then(say.reply(FIND), say.reply(CALL), say.reply("Sunny."))
     await bench.say("weather? " * 2_000)
     found = await calls(bench)
-    reads = [call.facts["usage"]["cacheReadTokens"] for call in found if call.facts is not None]
-    wrote = [call.facts["usage"]["cacheWriteTokens"] for call in found if call.facts is not None]
+    reads = [
+        call.record.answer["usage"]["cacheReadTokens"] for call in found if call.record.answer is not None
+    ]
+    wrote = [
+        call.record.answer["usage"]["cacheWriteTokens"] for call in found if call.record.answer is not None
+    ]
     assert reads[1] >= wrote[0] > 0
     assert reads[2] >= reads[1] + wrote[1]
 
@@ -165,7 +169,7 @@ async def test_a_restart_without_the_server_sends_the_same_bytes(
     assert later(after[-1]) == later(before)
     assert after[-1]["tools"] == before["tools"]
     assert "There is no tool named" in after[-1]["messages"][-1]["content"][0]["content"]
-    assert all(call.exact for call in await calls(bench)), [call.wrong for call in await calls(bench)]
+    assert all(call.exact for call in await calls(bench)), [call.record.wrong for call in await calls(bench)]
     assert len(await calls(bench)) == 5
 
 
@@ -264,7 +268,7 @@ async def test_what_a_server_says_is_shown_once_behind_the_result_as_the_words_o
     sent = bodies(asked)[-1]["messages"]
     assert told(sent) == [*told(second["messages"]), {"weather": shelf.says}]
     assert sent[: len(second["messages"]) - 1] == second["messages"][:-1], "what was shown stays"
-    assert all(call.exact for call in await calls(bench)), [call.wrong for call in await calls(bench)]
+    assert all(call.exact for call in await calls(bench)), [call.record.wrong for call in await calls(bench)]
     assert len(await calls(bench)) == 6
 
 

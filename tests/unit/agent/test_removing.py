@@ -36,7 +36,7 @@ async def remove(bench: Bench, message_id: str, of: str, *, role: str = "user", 
     await bench.archive.append(
         ArchiveLine(
             ts=1, channel="telegram", chat_id="1", chat_key=KEY, message_id=message_id, role="system", text="",
-            meta={"deleted": True, "requestId": "X", "of": [of], "ofRole": role, "turns": [of]},
+            meta={"deleted": True, "requestId": bench.ids.ulid(), "of": [of], "ofRole": role, "turns": [of]},
         )
     )  # fmt: skip
     if forget:

@@ -17,7 +17,8 @@ from bot.llm.body import wire
 from bot.testing import anthropic_rules as rules
 from bot.testing.model import ScriptedModel, reply, text, tool_use
 from tests.unit.agent.conftest import Bench
-from tests.unit.agent.test_rebuilding import again, request_ids
+from tests.unit.agent.test_recording import again, request_ids
+from tests.unit.agent.test_removing import remove
 
 THINKING: Json = {"type": "thinking", "thinking": "hm", "signature": "s"}
 
@@ -126,8 +127,7 @@ async def test_a_call_that_was_cut_has_no_result_and_silence_ends_it(bench: Benc
 async def test_what_cannot_be_asked_is_told(bench: Bench) -> None:
     await bench.say("hello")
     (request_id,) = await request_ids(bench)
-    for file in (bench.root / "transcripts" / "frames").iterdir():
-        file.unlink()
+    await remove(bench, "1", request_id)
     turn = await again(bench, request_id)
-    with pytest.raises(errors.RequestInvalid):
+    with pytest.raises(errors.RequestInvalid, match="words were removed"):
         await rerunning.rerun(turn, ScriptedModel(), name=None, static=None)

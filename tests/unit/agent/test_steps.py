@@ -38,7 +38,7 @@ async def test_a_model_call_is_recorded_with_what_it_cost_and_where_its_answer_s
     )
     await bench.say("hello")
     (step,) = await steps_of(bench)
-    answer = (await bench.transcript.load(KEY))[3]
+    answer = (await bench.transcript.load(KEY))[2]
     assert (step.kind, step.name, step.ended_at is not None) == ("model", "scripted", True)
     assert step.request_id == answer.request_id
     assert step.result == {
@@ -278,7 +278,7 @@ class TestABurst:
     async def test_that_has_grown_since_the_answer_gets_a_second_one(self, bench: Bench) -> None:
         request = self.request(bench, "eins")
         bench.model.answers += [reply(text("Antwort eins"))]
-        await self.cut(bench, request, 4)
+        await self.cut(bench, request, 3)
         bench.model.answers += [reply(text("Antwort zwei"))]
         await bench.pool.run(replace(request, also=(bench.inbound("zwei"),)))
         assert bench.chat.seen == ["Antwort eins", "Antwort zwei"]
@@ -287,7 +287,7 @@ class TestABurst:
         self, bench: Bench
     ) -> None:
         request = self.request(bench, "eins")
-        await self.cut(bench, request, 4)
+        await self.cut(bench, request, 3)
         late = bench.inbound("zwei")
         bench.model.answers += [reply(text("Beides."))]
         await bench.pool.run(replace(request, also=(late,), begun=said("1")))

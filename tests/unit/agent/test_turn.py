@@ -354,4 +354,4 @@ async def test_a_message_is_in_the_transcript_before_the_outbox_has_it(bench: Be
     bench.chat = Witness()
     bench.model.answers.append(reply(text("plain words")))
     await bench.say("hello")
-    assert on_file == [["turn_start", "user", "meta", "assistant"]]
+    assert on_file == [["turn_start", "user", "assistant"]]

@@ -1,4 +1,4 @@
-"""`shipmate replay`: requests made again from what is on disk, and a turn asked once more."""
+"""`shipmate replay`: requests as they were recorded, and a turn asked once more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.history.requests import RequestLog
 from bot.llm.body import wire
+from bot.system import SystemDisk
+from bot.testing.log import MemoryLog
 from bot.testing.model import reply, text, tool_use
 from bot.testing.tasks import MemoryTaskEvents
 from tests.unit.agent.conftest import KEY, Bench
@@ -41,7 +44,7 @@ def turn(project: Path) -> Turn:
     return Turn(project, *asyncio.run(have()))
 
 
-def test_each_request_is_made_again(turn: Turn, shipmate: Shipmate) -> None:
+def test_each_request_is_shown(turn: Turn, shipmate: Shipmate) -> None:
     done = shipmate("replay", turn.request_id, "--dir", turn.root, "--json")
     assert done.code == 0, done.err
     assert [(one["call"], one["exact"], one["wrong"], one["tools"]) for one in done.lines] == [
@@ -61,17 +64,42 @@ def test_the_bytes_themselves_are_printed(turn: Turn, shipmate: Shipmate) -> Non
     assert shipmate("replay", turn.request_id, "--body", 4, "--dir", turn.root).code == 1
 
 
+def recorded(root: Path) -> Path:
+    (file,) = (root / ".ship" / "transcripts").glob("*/*.requests")
+    return file
+
+
 def test_what_is_different_is_said(turn: Turn, shipmate: Shipmate) -> None:
-    for file in (turn.root / ".ship" / "transcripts" / "frames").iterdir():
-        file.write_bytes(file.read_bytes().replace(b"chat", b"chit"))
+    file = recorded(turn.root)
+    file.write_bytes(file.read_bytes().replace(b'"sha256":"', b'"sha256":"0'))
     done = shipmate("replay", turn.request_id, "--dir", turn.root)
     assert done.code == 1
     assert "DIFFERENT" in done.out
-    assert "held a secret or was changed" in done.out
+    assert "what is recorded is not what was sent" in done.out
     assert "3 of 3 requests are not what was sent" in done.err
     body = shipmate("replay", turn.request_id, "--body", 1, "--dir", turn.root)
     assert body.code == 1
-    assert body.out
+    assert body.out.encode() == turn.bodies[0]
+
+
+def test_what_was_removed_is_said(turn: Turn, shipmate: Shipmate) -> None:
+    async def erase() -> None:
+        log = RequestLog(turn.root / ".ship" / "transcripts", disk=SystemDisk(), log=MemoryLog())
+        await log.remove(KEY, [("", "Z")])
+        await log.close()
+
+    asyncio.run(erase())
+    done = shipmate("replay", turn.request_id, "--dir", turn.root, "--json")
+    assert done.code == 1
+    assert {tuple(one["wrong"]) for one in done.lines} == {
+        ("words were removed from this conversation since",)
+    }
+    body = shipmate("replay", turn.request_id, "--body", 1, "--dir", turn.root)
+    assert (body.code, body.out) == (1, "")
+    assert "words were removed from this conversation since" in " ".join(body.err.split())
+    again = shipmate("replay", turn.request_id, "--model", "demo", "--dir", turn.root)
+    assert again.code == 1
+    assert "cannot be asked again" in again.err
 
 
 def test_another_model_and_another_prompt_are_compared(turn: Turn, shipmate: Shipmate) -> None:
@@ -123,12 +151,23 @@ def test_what_nobody_knows_is_no_wrong_usage(turn: Turn, shipmate: Shipmate, ask
 
 
 def test_a_turn_of_which_no_request_is_recorded(turn: Turn, shipmate: Shipmate) -> None:
-    (file,) = (turn.root / ".ship" / "transcripts").glob("*/*.jsonl")
-    lines = [line for line in file.read_text("utf-8").splitlines() if '"type":"meta"' not in line]
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    """As an earlier version left it."""
+    own = shipmate("replay", turn.request_id, "--dir", turn.root, "--json").lines[0]["requestId"]
+    recorded(turn.root).unlink()
     done = shipmate("replay", turn.request_id, "--dir", turn.root)
-    assert done.code == 1
-    assert "nothing is recorded" in done.err
+    assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
+    assert f"nothing is recorded of what {own} asked a model" in done.err
+    assert "before requests were recorded" in done.err
+
+
+def test_a_turn_whose_transcript_is_gone(turn: Turn, shipmate: Shipmate) -> None:
+    own = shipmate("replay", turn.request_id, "--dir", turn.root, "--json").lines[0]["requestId"]
+    (file,) = (turn.root / ".ship" / "transcripts").glob("*/*.jsonl")
+    file.unlink()
+    done = shipmate("replay", own, "--dir", turn.root, "--json")
+    assert done.code == 0
+    assert [(one["exact"], one["session"]) for one in done.lines] == [(True, None)] * 3
+    assert f"turn {own} in {KEY}\n" in shipmate("replay", own, "--dir", turn.root).out
 
 
 @dataclass
@@ -168,7 +207,7 @@ def shared(project: Path) -> Shared:
     return Shared(project, request_id, bodies, tasks, found)
 
 
-def test_each_request_of_a_task_is_made_again(shared: Shared, shipmate: Shipmate) -> None:
+def test_each_request_of_a_task_is_shown(shared: Shared, shipmate: Shipmate) -> None:
     for task, mode in zip(shared.tasks, ("fresh", "fork"), strict=True):
         sent = shared.asked[task]
         done = shipmate("replay", task.lower(), "--dir", shared.root, "--json")
@@ -194,7 +233,7 @@ def test_a_turn_names_its_tasks(shared: Shared, shipmate: Shipmate) -> None:
     assert [(one["task"], one["mode"], one["requests"], one["exact"], one["wrong"]) for one in told] == [
         (shared.tasks[0], "fresh", 2, 2, []), (shared.tasks[1], "fork", 2, 2, []),
     ]  # fmt: skip
-    assert [one["task"] for one in done.lines if one["type"] == "call"] == [None] * len(shared.bodies)
+    assert [one["task"] for one in done.lines if one["type"] == "call"] == [None] * (len(shared.bodies) + 1)
     shown = shipmate("replay", shared.request_id, "--dir", shared.root).out
     assert f"task {shared.tasks[1]} “Geh” (fork): 2 of 2 requests exact" in shown
 
@@ -212,65 +251,36 @@ def test_a_task_is_asked_again_with_its_recorded_results(shared: Shared, shipmat
 
 
 def test_a_task_whose_requests_differ_is_told_with_its_turn(shared: Shared, shipmate: Shipmate) -> None:
-    (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{shared.tasks[1]}.jsonl")
-    file.write_text(file.read_text("utf-8").replace("Geh", "Komm"), encoding="utf-8")
+    file = recorded(shared.root)
+    ours = [shared.tasks[1].encode() in raw and b'"sha256"' in raw for raw in file.read_bytes().splitlines()]
+    raws = zip(file.read_bytes().splitlines(keepends=True), ours, strict=True)
+    file.write_bytes(
+        b"".join(raw.replace(b'"sha256":"', b'"sha256":"0') if own else raw for raw, own in raws)
+    )
     done = shipmate("replay", shared.request_id, "--dir", shared.root)
     assert done.code == 1
     assert "(fork): 0 of 2 requests exact" in done.out
-    assert "2 of 7 requests are not what was sent" in done.err
+    assert "2 of 8 requests are not what was sent" in done.err, "with the synthesis of both"
     assert shipmate("replay", shared.tasks[0], "--dir", shared.root).code == 0
     task = shipmate("replay", shared.tasks[1], "--dir", shared.root)
     assert (task.code, task.out.count("DIFFERENT")) == (1, 2)
 
 
-def test_a_task_of_which_nothing_is_recorded(shared: Shared, shipmate: Shipmate) -> None:
-    """As an earlier version left it."""
-    first, second = shared.tasks
-    (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{first}.jsonl")
-    file.unlink()
-    done = shipmate("replay", first, "--dir", shared.root)
-    assert done.code == 1
-    told = " ".join(done.err.replace("│", " ").split())
-    assert "is on file, but nothing is recorded of what it asked a model" in told
-    assert shared.request_id in told
-    turn = shipmate("replay", shared.request_id, "--dir", shared.root)
-    assert turn.code == 0
-    assert f"task {first}" in turn.out
-    assert "nothing is recorded of what it asked a model" in turn.out
-    (file,) = (shared.root / ".ship" / "artifacts").glob(f"*/{second}.jsonl")
-    file.write_text(file.read_text("utf-8").splitlines()[0] + "\n", encoding="utf-8")
-    done = shipmate("replay", second, "--dir", shared.root)
-    assert (done.code, "ended before it asked a model" in " ".join(done.err.replace("│", " ").split())) == (
-        1,
-        True,
-    )
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_fork_without_the_transcript_of_its_turn(shared: Shared, shipmate: Shipmate, whole: bool) -> None:
-    (file,) = (shared.root / ".ship" / "transcripts").glob("*/*.jsonl")
-    if whole:
-        file.unlink()
-    else:
-        lines = [line for line in file.read_text("utf-8").splitlines() if '"mode":"fork"' not in line]
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    fresh, fork = shared.tasks
-    assert shipmate("replay", fresh, "--dir", shared.root).code == 0
-    done = shipmate("replay", fork, "--dir", shared.root, "--json")
-    assert done.code == 1
-    assert {tuple(one["wrong"]) for one in done.lines} == {
-        ("what its turn had come to when it was forked is not on file any more",)
-    }
+def test_a_task_that_asked_nothing(shared: Shared, shipmate: Shipmate) -> None:
+    file, task = recorded(shared.root), shared.tasks[0]
+    kept = [
+        raw for raw in file.read_bytes().splitlines(keepends=True) if f'"task":"{task}"'.encode() not in raw
+    ]
+    file.write_bytes(b"".join(kept))
+    done = shipmate("replay", task, "--dir", shared.root)
+    assert (done.code, "ended before it asked a model" in done.err) == (1, True)
 
 
 def test_a_task_that_is_gone(shared: Shared, shipmate: Shipmate) -> None:
-    for file in (shared.root / ".ship" / "artifacts").glob(f"*/{shared.tasks[0]}.*"):
-        file.unlink()
+    recorded(shared.root).unlink()
     done = shipmate("replay", shared.tasks[0], "--dir", shared.root)
     assert done.code == 1
-    told = " ".join(done.err.replace("│", " ").split())
-    assert "tasks are kept for 30 days" in told
-    assert "`/compact` asked" in told, "it may have been the id of a command"
+    assert "no request is recorded of it" in done.err
 
 
 def test_a_turn_of_a_fork_of_the_conversation(project: Path, shipmate: Shipmate) -> None:

@@ -102,9 +102,6 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         Meta,
         reason=TEXT,
         from_=st.none() | OBJECT,
-        asked=st.none() | OBJECT,
-        parts=st.none() | OBJECT,
-        answered=st.none() | OBJECT,
         **LASTING,
     ),
 )

@@ -1,45 +1,41 @@
-"""What tasks and forks asked of the model is made again from what is on disk: the same bytes, for every call."""
+"""What tasks and forks asked of the model is on disk: the same bytes, for every request."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot import errors
 from bot.agent import rerunning
-from bot.agent.rebuilding import Rebuilt, own_parts, shown_at
+from bot.agent.recorded_turn import RecordedTurn
 from bot.agent.rerunning import rerun
-from bot.agent.subagents import rebuilding, wording
+from bot.agent.subagents import wording
 from bot.agent.subagents.limits import Limits
-from bot.context import masking
-from bot.context.deletions import REMOVED, read_deletions
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
-from bot.history import frames, tasks, turns
+from bot.history import requests
 from bot.llm.body import wire
 from bot.llm.client import AnthropicModel
-from bot.system import SystemDisk
 from bot.testing import anthropic_script as say
 from bot.testing.model import ScriptedModel, reply, text, tool_use
-from bot.testing.tasks import MemoryTaskEvents
 from tests.shares import one_in
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.provider import Look, thinking
 from tests.unit.agent.tasking import Routed, asked, events, steps, work
-from tests.unit.agent.test_rebuilding import (
-    DISK,
+from tests.unit.agent.test_recording import (
     MODEL,
     Listening,
+    again,
     calls,
+    find,
     model,
+    on_disk,
     request_ids,
     server,
 )
@@ -57,31 +53,11 @@ def task_ids(bench: Bench) -> list[str]:
     return list(dict.fromkeys(one.task_id for one in events(bench).events))
 
 
-async def again(bench: Bench, task_id: str) -> Rebuilt:
-    await bench.pool.flush()
-    found = tasks.find(DISK, bench.root / "artifacts", task_id)
-    assert found is not None
-    turn = turns.find(DISK, bench.root / "transcripts", found.request_id)
-    assert turn is not None
-    gone = read_deletions(await bench.archive.removals(KEY))
-    known = own_parts(turn.lines)
-    return rebuilding.rebuild(
-        found.lines,
-        partial(_shown, turn, gone),
-        lambda name: known.get(name) or frames.read(DISK, bench.root / "transcripts", name),
-        gone,
-    )
-
-
-def _shown(turn: turns.FoundTurn, gone: Any, uuid: str) -> Any:
-    return shown_at(turn.lines, turn.request_id, uuid, gone)
-
-
-async def exact(bench: Bench, sent: list[bytes], ids: list[str] | None = None) -> list[Rebuilt]:
-    """All tasks are made again, and came to these bytes and no others."""
-    made = [await again(bench, one) for one in (task_ids(bench) if ids is None else ids)]
-    assert all(call.exact and not call.wrong for one in made for call in one.calls)
-    assert sorted(call.body for one in made for call in one.calls) == sorted(sent)
+async def exact(bench: Bench, sent: list[bytes]) -> list[RecordedTurn]:
+    """All tasks are on file, and came to these bytes and no others."""
+    made = [await again(bench, one) for one in task_ids(bench)]
+    assert all(call.exact for one in made for call in one.calls)
+    assert sorted(call.record.body or b"" for one in made for call in one.calls) == sorted(sent)
     return made
 
 
@@ -136,17 +112,14 @@ async def test_each_body_is_made_again_as_the_provider_got_it(
     await bench.say("other words")
     await bench.say("share it there too")
     made = await calls(bench)
-    turn_bodies = {call.body for call in made}
+    assert sorted(call.record.body or b"" for call in made) == sorted(server.heard)
     assert all(call.exact for call in made)
-    others = (b"bring the results", b"</summary_task>")
-    sent = [raw for raw in server.heard if raw not in turn_bodies and not any(one in raw for one in others)]
-    assert len(task_ids(bench)) == 9
-    found = await exact(bench, sent)
-    assert {len(one.calls) for one in found} == {5}
-    assert [one.calls[0].older > 0 for one in found] == [False, True, True] * 3
-    assert b"loaded_history" in found[0].calls[2].body
-    masked = [[masking.PREFIX.encode() in call.body for call in one.calls] for one in found]
-    assert [(one[0], one[-1]) for one in masked] == [(False, True), (True, True), (True, True)] * 3
+    purposes = Counter(call.record.purpose for call in made)
+    assert (purposes["subagent"], purposes["synthesis"]) == (45, 3)
+    found = [await again(bench, one) for one in task_ids(bench)]
+    assert [len(one.calls) for one in found] == [5] * 9
+    assert [one.older > 0 for one in found] == [False, True, True] * 3
+    assert b"loaded_history" in (found[0].calls[2].record.body or b"")
 
 
 def steps_of(body: Json) -> int:
@@ -191,7 +164,7 @@ def wandering(rng: random.Random, request: ModelRequest) -> ModelReply | Excepti
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(12)))
-async def test_random_tasks_are_made_again(bench: Bench, work: Work, seed: int) -> None:
+async def test_random_tasks_are_recorded(bench: Bench, work: Work, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(20):
         await bench.store(
@@ -208,8 +181,8 @@ async def test_random_tasks_are_made_again(bench: Bench, work: Work, seed: int) 
     found = await exact(bench, [wire(one) for one in model.children])
     assert len(found) == 6
     # The calls of a task's last answer may not be run any more.
-    answered = [call for one in found for call in one.calls[:-1] if call.facts is not None]
-    assert all("usage" in (call.facts or {}) for call in answered)
+    answered = [call for one in found for call in one.calls[:-1] if call.record.answer is not None]
+    assert all("usage" in (call.record.answer or {}) for call in answered)
     for call in answered:
         used = [use["id"] for use in (call.answer or {"content": []})["content"] if use["type"] == "tool_use"]
         assert [block["tool_use_id"] for block in call.results] == used
@@ -220,7 +193,7 @@ async def test_what_fails_is_on_file_too(bench: Bench, work: Work) -> None:
     model.answers += [reply(tool_use("task", prompt="p")), reply(text("ok"))]
     await bench.say("go")
     (made,) = await exact(bench, [wire(one) for one in model.children])
-    assert [(call.facts, call.answer) for call in made.calls] == [(None, None)]
+    assert [(call.record.answer, call.answer) for call in made.calls] == [(None, None)]
 
 
 async def test_a_fork_that_begins_after_a_crash_goes_on_from_what_was_on_file(
@@ -237,7 +210,7 @@ async def test_a_fork_that_begins_after_a_crash_goes_on_from_what_was_on_file(
     model.answers += [reply(text("ok"))]
     await bench.pool.run(request)
     (made,) = await exact(bench, [wire(one) for one in model.children])
-    assert made.calls[0].older > 1
+    assert made.older > 1
 
 
 async def test_the_last_step_and_its_cost_stand_beside_it(bench: Bench, work: Work) -> None:
@@ -245,13 +218,14 @@ async def test_the_last_step_and_its_cost_stand_beside_it(bench: Bench, work: Wo
     model.answers += [reply(tool_use("task", prompt="p", mode="fork")), reply(text("ok"))]
     await bench.say("go")
     (made,) = await exact(bench, [wire(one) for one in model.children])
-    assert wording.LAST_STEP.encode() in made.calls[1].body
+    assert wording.LAST_STEP.encode() in (made.calls[1].record.body or b"")
     assert [len(call.results) for call in made.calls] == [1, 0]
-    assert [(call.facts or {})["stopReason"] for call in made.calls] == ["tool_use", "tool_use"]
-    assert all((call.facts or {})["usage"]["inputTokens"] == 0 for call in made.calls)
+    answers = [call.record.answer or {} for call in made.calls]
+    assert [one["stopReason"] for one in answers] == ["tool_use", "tool_use"]
+    assert all(one["usage"]["inputTokens"] == 0 for one in answers)
 
 
-async def test_what_was_removed_does_not_come_back(bench: Bench, work: Work) -> None:
+async def test_what_was_removed_is_erased(bench: Bench, work: Work) -> None:
     for number in range(6):
         await bench.store(
             number, "user", f"the plum {number}!", request_id=f"00{number:024}", message_id=f"m{number}"
@@ -264,88 +238,21 @@ async def test_what_was_removed_does_not_come_back(bench: Bench, work: Work) -> 
     bench.configure(max_messages=4)
     bench.model.answers.append(reply(text("I see")))
     await bench.say("my secret is peach")
-    first = (await turn_ids(bench))[0]
+    first = next(one for one in await request_ids(bench) if not one.startswith("00"))
     model = work(script)
     calls = [tool_use("task", prompt="a"), tool_use("task", prompt="b", mode="fork")]
     model.answers += [reply(*calls), reply(text("ok"))]
     await bench.say("go")
-    fresh, fork = await exact(bench, [wire(one) for one in model.children])
-    loaded = {number for number in range(6) if f"the plum {number}!".encode() in fresh.calls[1].body}
-    assert loaded
-    assert b"peach" in fork.calls[0].body
-    for number in loaded:
-        await remove(bench, f"m{number}", "")
+    await exact(bench, [wire(one) for one in model.children])
+    assert b"the plum" in on_disk(bench)
+    assert b"peach" in on_disk(bench)
+    for number in range(6):
+        await remove(bench, f"m{number}", f"00{number:024}")
     await remove(bench, "1", first)
-    fresh, fork = [await again(bench, one) for one in task_ids(bench)]
-    assert fresh.calls[0].exact, "nothing of it was in that"
-    for call in (fresh.calls[1], *fork.calls):
-        assert (call.exact, call.wrong) == (False, ["words were removed from this conversation since"])
-        assert b"peach" not in call.body
-        assert not any(f"the plum {number}!".encode() in call.body for number in loaded)
-        assert REMOVED.encode() in call.body
-
-
-async def test_with_the_removal_of_its_turn_it_goes(bench: Bench, work: Work) -> None:
-    model = work(lambda _: reply(text("- ok")))
-    model.answers += [reply(tool_use("task", prompt="p")), reply(text("ok"))]
-    await bench.say("go")
-    assert len(await beside(bench)) == 1
-    assert await bench.artifacts.forget(KEY, [(await turn_ids(bench))[0]]) == 1
-    assert await beside(bench) == []
-    assert tasks.find(DISK, bench.root / "artifacts", task_ids(bench)[0]) is None
-
-
-async def test_a_fork_of_a_turn_that_is_not_on_file_says_so(bench: Bench, work: Work) -> None:
-    model = work(lambda _: reply(text("- ok")))
-    model.answers += [reply(tool_use("task", prompt="p", mode="fork")), reply(text("ok"))]
-    await bench.say("go")
-    found = tasks.find(DISK, bench.root / "artifacts", task_ids(bench)[0])
-    assert found is not None
-    (call,) = rebuilding.rebuild(found.lines, lambda _: None, lambda _: None, read_deletions([])).calls
-    assert (call.exact, call.body, call.wrong) == (False, b"", [rebuilding.NO_TURN])
-
-
-async def beside(bench: Bench) -> list[str]:
-    await bench.pool.flush()
-    return sorted(path.name for path in (bench.root / "artifacts").glob("*/*.jsonl"))
-
-
-async def turn_ids(bench: Bench) -> list[str]:
-    return [one for one in await request_ids(bench) if not one.startswith("00")]
-
-
-@pytest.mark.parametrize("allowed", range(1, 7))
-async def test_a_disk_that_refuses_costs_what_comes_after_and_not_the_task(
-    tmp_path: Path, allowed: int
-) -> None:
-    """It refuses one of the lines of the task; what was written before that is exact, and nothing is half."""
-
-    class Refusing(SystemDisk):
-        def __init__(self) -> None:
-            self.left = allowed
-
-        def append(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-            if path.parent.parent.name == "artifacts":
-                self.left -= 1
-                if not self.left:
-                    raise OSError(errno.ENOSPC, "full")
-            super().append(path, data, sync=sync)
-
-    bench = Bench(tmp_path, Refusing())
-    model = Routed(lambda one: reply(text("- ok")) if steps(one) else reply(tool_use("skills_list")))
-    bench.configure(model=model, artifacts=bench.artifacts, task_events=MemoryTaskEvents())
-    model.answers += [reply(tool_use("task", prompt="p")), reply(text("ok"))]
-    assert (await bench.say("go")).status == "done"
-    assert bench.chat.seen == ["ok"]
-    found = tasks.find(DISK, bench.root / "artifacts", task_ids(bench)[0])
-    assert found is not None
-    made = await again(bench, found.id) if found.lines else Rebuilt()
-    # Before each question, with its answer, with the message of that, and with its results there is a line.
-    asked_before = {1: 0, 2: 0, 3: 1, 4: 1, 5: 1, 6: 1}[allowed]
-    assert [call.body for call in made.calls] == [wire(one) for one in model.children][:asked_before]
-    (told,) = [line for line in bench.log.of("storage") if "asks the model" in line.message]
-    assert told.level == "error"
-    await bench.close()
+    for one in task_ids(bench):
+        assert {call.record.wrong for call in (await find(bench, one)).calls} == {requests.REMOVED}
+    assert b"the plum" not in on_disk(bench)
+    assert b"peach" not in on_disk(bench)
 
 
 @pytest.mark.parametrize("mode", ["fresh", "fork"])
@@ -373,23 +280,3 @@ async def test_asked_again_its_calls_have_their_results(bench: Bench, work: Work
 
 def last(request: ModelRequest) -> str:
     return json.dumps(request.messages[-1], ensure_ascii=False)
-
-
-async def test_a_prompt_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
-    class Refusing(SystemDisk):
-        def replace(self, path: Path, data: bytes) -> None:
-            if path.parent.name == "frames":
-                raise OSError(errno.ENOSPC, "full")
-            super().replace(path, data)
-
-    bench = Bench(tmp_path, Refusing())
-    model = Routed(lambda _: reply(text("- ok")))
-    bench.configure(model=model, artifacts=bench.artifacts, task_events=MemoryTaskEvents())
-    model.answers += [reply(tool_use("task", prompt="p")), reply(text("ok"))]
-    await bench.say("go")
-    assert bench.chat.seen == ["ok"]
-    (call,) = (await again(bench, task_ids(bench)[0])).calls
-    assert not call.exact
-    assert all("before the messages is not on file" in words for words in call.wrong)
-    assert [line.level for line in bench.log.of("storage")] == ["error"]
-    await bench.close()

@@ -1,0 +1,81 @@
+"""`RecordedModel`: a model whose requests are recorded, whoever asks: a turn, a task, a memory, a summary, a synthesis."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+
+from bot.context import blocks
+from bot.contracts.base import Json
+from bot.contracts.environment import Ids, Redact
+from bot.contracts.model import Model, ModelFacts, ModelReply, ModelRequest, TextDelta, ToolInputDelta
+from bot.history.requests import Asked, RequestLog
+from bot.identity_cache import IdentityCache
+from bot.llm import body
+from bot.llm.aclosing import aclosing
+from bot.llm.log import spent
+from bot.telemetry import context
+
+_PROMPTS = 32
+"""Texts of prompts of which it is remembered what they are without our secrets."""
+
+
+class RecordedModel:
+    """Records what is asked within the scope of a chat, under the turn and the task that the log names too. One record
+    a request: what is asked again by `model` itself, after a failure that passes, is the same bytes.
+    """
+
+    def __init__(self, model: Model, requests: RequestLog, *, ids: Ids, redact: Redact) -> None:
+        self._model = model
+        self._requests = requests
+        self._ids = ids
+        self._redact = redact
+        # Looked at once, not at every request: they are the larger part of most.
+        self._prompt = lru_cache(_PROMPTS)(redact)
+        self._tools = IdentityCache[Sequence[Json], list[Json]](lambda tools: blocks.redacted(tools, redact))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | ToolInputDelta | ModelReply]:
+        running = context.current()
+        if running.chat_key is None:
+            asked = None
+        else:
+            asked = Asked(
+                self._ids.ulid(),
+                running.chat_key,
+                running.request_id,
+                running.task,
+                request.purpose,
+                request.model,
+                partial(self._bodies, request),
+            )
+            self._requests.ask(asked)
+        async with aclosing(self._model.stream(request)) as answer:
+            async for item in answer:
+                if asked is not None and isinstance(item, ModelReply):
+                    facts = {"stopReason": item.stop_reason} | spent(item)
+                    self._requests.answer(asked, facts, partial(self._said, item))
+                yield item
+
+    def _bodies(self, request: ModelRequest) -> tuple[bytes, bytes]:
+        """The body as it is sent, and as it is kept. Messages are without our secrets already."""
+        sent = body.wire(request)
+        system = blocks.redacted(request.system, self._prompt)
+        tools = self._tools(request.tools)
+        if system == list(request.system) and tools == list(request.tools):
+            return sent, sent
+        return sent, body.wire(replace(request, system=system, tools=tools))
+
+    def _said(self, reply: ModelReply) -> list[Json]:
+        """What was thought stands in the next request, where it counts."""
+        said = [block for block in reply.content if block.get("type") not in blocks.THINKING]
+        return blocks.redacted(said, self._redact)
+
+    async def check(self) -> None:
+        await self._model.check()
+
+    async def facts(self, model: str) -> ModelFacts:
+        return await self._model.facts(model)
+
+    async def close(self) -> None:
+        await self._model.close()
