@@ -37,6 +37,8 @@ WARM = (
     "bot.cli.entry",
     "bot.testing.clock",
     "bot.testing.faults",
+    "bot.agent.claims.english",
+    "bot.agent.claims.german",
     "channels.console.adapter",
     "channels.slack.adapter",
     "channels.telegram.adapter",
@@ -56,6 +58,7 @@ WARM = (
     "httpcore2",
     "slack_bolt.async_app",
     "slack_bolt.adapter.socket_mode.aiohttp",
+    "snowballstemmer.porter_stemmer",
     "telegram.ext",
     "truststore",
 )
@@ -153,7 +156,6 @@ def _untraced() -> dict[str, str]:
 
 def _serve(address: str) -> Sequence[str]:
     """Fork for whoever connects, until stdin ends. Returns in each forked process, with its arguments."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen()
@@ -166,17 +168,25 @@ def _serve(address: str) -> Sequence[str]:
         gc.freeze()
         while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
             connection, _ = server.accept()
+            _reap()
             if os.fork():
                 connection.close()
                 continue
             server.close()
             return _keep(connection)
+    _reap()
     sys.exit(0)
+
+
+def _reap() -> None:
+    """Wait for the processes that have ended: what they took is added to what the tests took."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _keep(connection: socket.socket) -> Sequence[str]:
     """Fork the process that is asked for and tell of its end. Returns in that process alone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     data, ends, *_ = socket.recv_fds(connection, 1 << 16, 2)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 16)

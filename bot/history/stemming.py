@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 
-from snowballstemmer.porter_stemmer import PorterStemmer
-
 # Forms that people use when they ask about what somebody said in another form.
 _IRREGULAR = {
     form: words.split()[0]
@@ -105,5 +103,8 @@ def stem(word: str) -> str:
     if len(word) < 3:
         return word
     if not hasattr(_STEMMERS, "porter"):
+        # The package imports its stemmers of all languages, which a start does without.
+        from snowballstemmer.porter_stemmer import PorterStemmer
+
         _STEMMERS.porter = PorterStemmer()
     return str(_STEMMERS.porter.stemWord(word))

@@ -19,7 +19,7 @@ from bot.tools import context
 from bot.tools.registry import Registry
 
 SHORT = 800
-"""Characters that are read where everything else runs; that takes some milliseconds at the most."""
+"""Characters that are read where everything else runs; that takes some milliseconds at the most, once the language is loaded."""
 SHOWN = 120
 """Characters of a sentence that are repeated in a note."""
 
@@ -51,7 +51,8 @@ class CheckedReply:
 
     async def send(self, words: str, step_id: str | None = None) -> list[Sent]:
         """Deliver, as `contracts.agent.Reply.send`. Raises also `errors.ClaimUnfounded`."""
-        if len(words) <= SHORT and not reading.claims(words, self._person()):
+        person = self._person()
+        if len(words) <= SHORT and reading.loaded(words, person) and not reading.claims(words, person):
             return await self._inner.send(words, step_id)
         looking = asyncio.ensure_future(self._unfounded(words))
         try:
