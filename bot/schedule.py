@@ -36,13 +36,14 @@ class PeriodicScheduler:
     def __init__(self, chores: list[PeriodicJob], log: Log) -> None:
         self._log = log
         self._look: asyncio.TimerHandle | None = None
+        self._stopped = False
         self._scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
         self._scheduler.add_listener(self._failed, EVENT_JOB_ERROR)
         for chore in chores:
             self._scheduler.add_job(
-                _done, "interval", args=(chore,), seconds=chore.seconds, id=chore.name, name=chore.name
+                self._run, "interval", args=(chore,), seconds=chore.seconds, id=chore.name, name=chore.name
             )
 
     def start(self) -> None:
@@ -51,7 +52,8 @@ class PeriodicScheduler:
         self._watch()
 
     def stop(self) -> None:
-        """End. Safe to call without `start`."""
+        """Cancel what runs, and run nothing more. Safe to call without `start`."""
+        self._stopped = True
         if self._look is not None:
             self._look.cancel()
         if self._scheduler.running:
@@ -75,7 +77,11 @@ class PeriodicScheduler:
             chore=event.job_id,
         )
 
-
-async def _done(chore: PeriodicJob) -> None:
-    # APScheduler awaits what is a coroutine function by itself, and nothing that only returns a coroutine.
-    await chore.run()
+    async def _run(self, chore: PeriodicJob) -> None:
+        # APScheduler awaits what is a coroutine function by itself, and nothing that only returns a coroutine.
+        try:
+            await chore.run()
+        except asyncio.CancelledError:
+            # It would tell of a job that is cancelled by its stop as of one that failed.
+            if not self._stopped:
+                raise

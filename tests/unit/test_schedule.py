@@ -57,6 +57,26 @@ async def test_a_chore_that_fails_is_told_and_done_again() -> None:
     assert log.at("error")[0].message == "the periodic job tidy failed: OSError: no space left"
 
 
+async def test_a_chore_that_is_cut_off_by_a_stop_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    log, begun, ended = MemoryLog(), asyncio.Event(), asyncio.Event()
+
+    async def long() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    housekeeping = PeriodicScheduler([PeriodicJob("tidy", 0.01, long)], log)
+    housekeeping.start()
+    async with asyncio.timeout(5):
+        await begun.wait()
+        housekeeping.stop()
+        await ended.wait()
+    assert log.at("error") == []
+    assert [line for line in caplog.records if line.levelname == "ERROR"] == []
+
+
 async def test_chores_go_on_though_the_clock_was_set_back_by_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "LOOK_EVERY", 0.01)
     done = asyncio.Event()
