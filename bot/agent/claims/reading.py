@@ -67,7 +67,9 @@ def admits(words: str) -> bool:
 
 def loaded(*texts: str) -> bool:
     """True if the languages of all texts are loaded; else a look at them takes a tenth of a second longer."""
-    return all(f"{__package__}.{module}" in sys.modules for words in texts for module in _modules(_ends(words)))
+    return all(
+        f"{__package__}.{module}" in sys.modules for words in texts for module in _modules(_ends(words))
+    )
 
 
 def _ends(words: str) -> str:
