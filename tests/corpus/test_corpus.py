@@ -17,6 +17,7 @@ import pytest
 
 from bot.contracts.base import Json
 from bot.journal import schema
+from tests.blackbox.conftest import eventually
 from tests.corpus.make import JOURNALS, expected, make
 from tests.corpus.scenes import SCENES
 from tests.corpus.stage import ANN, Stage, staged
@@ -107,9 +108,20 @@ async def _done(stage: Stage, act: Json) -> None:
         await _quiet(stage)
         assert not _wrong(stage, act["still"])
     elif "pass" in act:
-        stage.clock.advance(act["pass"])
+        await _pass(stage, act["pass"])
     elif "say" in act:
         stage.telegram.say(act["say"], chat_id=act["chat"])
+
+
+async def _pass(stage: Stage, seconds: float) -> None:
+    """Let time pass until Telegram is polled again: a silence that lasts another half minute counts as trouble."""
+    before = _polls(stage)
+    stage.clock.advance(seconds)
+    await eventually(lambda: _polls(stage) > before)
+
+
+def _polls(stage: Stage) -> int:
+    return sum(call.method == "getUpdates" for call in stage.telegram.calls)
 
 
 async def _quiet(stage: Stage) -> None:
