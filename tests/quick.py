@@ -4,7 +4,7 @@ An import of the platforms' libraries takes seconds of CPU, a fork milliseconds.
 environment, pipes and signals of its own. What is about starting itself does without (`Process.fresh`).
 
 `python -m tests.quick SOCKET` is the one that forks. Each connection asks for one process: a line of JSON with `argv` and
-`env`, and its stdout and stderr. It is answered with a line for the pid and one for the exit code.
+`env`, and its stdin, stdout and stderr. It is answered with a line for the pid and one for the exit code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import os
 import pkgutil
 import runpy
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -99,26 +98,38 @@ class Forked:
                 os.kill(self.pid, number)
 
 
-async def start(argv: Sequence[str], env: Mapping[str, str]) -> Forked:
-    """`python -m` with these arguments, in this environment."""
+async def start(argv: Sequence[str], env: Mapping[str, str], given: bytes = b"") -> Forked:
+    """`python -m` with these arguments, in this environment. `given` is all of its stdin."""
     address = await asyncio.to_thread(prepare)
+    words = _stdin(given)
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(address)
     request = json.dumps({"argv": list(argv), "env": dict(env)}).encode() + b"\n"
-    socket.send_fds(connection, [request[:1]], [out_end, err_end])
+    socket.send_fds(connection, [request[:1]], [words, out_end, err_end])
     connection.sendall(request[1:])
+    os.close(words)
     os.close(out_end)
     os.close(err_end)
     line = await asyncio.open_unix_connection(sock=connection)
     return Forked(int(await line[0].readline()), await _reader(out), await _reader(err), line)
 
 
-async def run(*argv: str, env: Mapping[str, str] | None = None) -> tuple[int, bytes, str]:
+async def run(*argv: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> tuple[int, bytes, str]:
     """Exit code, stdout and stderr of `python -m bot` with these arguments."""
-    process = await start(["bot", *argv], {**os.environ, **(env or {})})
+    process = await start(["bot", *argv], {**os.environ, **(env or {})}, given)
     out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
     return await process.wait(), out, err.decode()
+
+
+def _stdin(given: bytes) -> int:
+    """A pipe with these words, few enough to fit into it, or what has none."""
+    if not given:
+        return os.open(os.devnull, os.O_RDONLY)
+    end, into = os.pipe()
+    os.write(into, given)
+    os.close(into)
+    return end
 
 
 async def _reader(end: int) -> asyncio.StreamReader:
@@ -187,7 +198,7 @@ def _reap() -> None:
 
 def _keep(connection: socket.socket) -> Sequence[str]:
     """Fork the process that is asked for and tell of its end. Returns in that process alone."""
-    data, ends, *_ = socket.recv_fds(connection, 1 << 16, 2)
+    data, ends, *_ = socket.recv_fds(connection, 1 << 16, 3)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 16)
     request = json.loads(data)
@@ -196,8 +207,7 @@ def _keep(connection: socket.socket) -> Sequence[str]:
     pid = os.fork()
     if not pid:
         connection.close()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for have, want in zip((nothing, *ends), range(3), strict=True):
+        for have, want in zip(ends, range(3), strict=True):
             os.dup2(have, want)
             os.close(have)
         # What stood there before was of another kind, and Python has remembered it.

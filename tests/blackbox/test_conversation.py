@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Any
 
 import aiohttp
@@ -13,18 +12,15 @@ import pytest
 from bot.testing import anthropic_script as scripts
 from bot.testing.anthropic_script import tool_use
 from bot.testing.telegram import refusal
+from tests import quick
 from tests.blackbox.conftest import ANN, BOB, PERSON, ROOM, World, eventually
 
 GROUP = -1001
 
 
 async def shipmate(world: World, *command: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", *command, "--dir", str(world.root),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out.decode()
+    code, out, err = await quick.run(*command, "--dir", str(world.root))
+    assert code == 0, err
     return out.decode()
 
 
@@ -366,13 +362,11 @@ async def test_the_web_chat_works_over_http(world: World) -> None:
     await eventually(lambda: [line["role"] for line in world.archive()] == ["user", "assistant"])
 
 
-async def terminal(world: World, *lines: str) -> tuple[int | None, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", "chat", "--dir", str(world.root),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate("\n".join(lines).encode() + b"\n"), 60)
-    return process.returncode, out.decode()
+async def terminal(world: World, *lines: str) -> tuple[int, str]:
+    given = "\n".join(lines).encode() + b"\n"
+    async with asyncio.timeout(60):
+        code, out, _ = await quick.run("chat", "--dir", str(world.root), given=given)
+    return code, out.decode()
 
 
 async def test_the_terminal_starts_a_gateway_or_joins_the_running_one(world: World) -> None:

@@ -31,7 +31,6 @@ async def test_a_telegram_message_gets_its_answer_and_the_conversation_goes_on(w
 
 async def test_slack_answers_in_threads_and_knows_who_addressed_it(world: World) -> None:
     world.only("slack")
-    world.process.fresh = True
     await world.start()
     top = await world.slack.say("hello from the side", channel=ROOM, user=ANN)
     root = await world.slack.say("<@U0SHIP> what is up?", channel=ROOM, user=ANN)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from functools import partial
 from typing import Any
 
 from bot.contracts.base import Json
 from bot.testing.anthropic_script import Reply, reply, tool_use
+from tests import quick
 from tests.blackbox.conftest import PERSON, World, eventually
 
 SUMMARY = "only the last text of it"
@@ -41,12 +41,8 @@ def results(body: Json) -> list[Any]:
 
 
 async def shipmate(world: World, *words: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", *words, "--dir", str(world.root),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    return out.decode()
+    _, out, err = await quick.run(*words, "--dir", str(world.root))
+    return out.decode() + err
 
 
 async def noisy(world: World, met: asyncio.Event, body: Json) -> Reply:

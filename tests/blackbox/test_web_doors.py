@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ import aiohttp
 import pytest
 
 from bot.testing.anthropic_script import tool_use
+from tests import quick
 from tests.blackbox.conftest import World
 
 OTHER = 65534
@@ -57,12 +57,8 @@ def printed(world: World) -> str:
 
 
 async def shipmate(world: World, *command: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", *command, "--dir", str(world.root),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out.decode()
+    code, out, err = await quick.run(*command, "--dir", str(world.root))
+    assert code == 0, err
     return out.decode()
 
 
@@ -285,9 +281,6 @@ async def test_the_terminals_user_is_an_operator(world: World) -> None:
         "dashboard": {"enabled": False},
     }
     (world.root / "ship.json").write_text(json.dumps(world.config), encoding="utf-8")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot", "chat", "--dir", str(world.root),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(b"/whoami\n"), 60)
+    async with asyncio.timeout(60):
+        _, out, _ = await quick.run("chat", "--dir", str(world.root), given=b"/whoami\n")
     assert b"operator" in out
