@@ -112,7 +112,7 @@ class Parrot:
 async def test_a_channel_in_a_new_folder_is_found_configured_and_talks(tmp_path: Path) -> None:
     code, home = tmp_path / "code", tmp_path / "home"
     for package in ("bot", "channels"):
-        shutil.copytree(PROJECT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PROJECT / package, code / package)
     folder = code / "channels" / "parrot"
     folder.mkdir()
     (folder / "__init__.py").touch()

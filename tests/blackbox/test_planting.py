@@ -31,10 +31,10 @@ TARGETS = (
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A clone, as far as it matters here."""
+    """A clone, as far as it matters here, with what Python has compiled of it."""
     code = tmp_path / "around" / "code"
     for package in ("bot", "channels"):
-        shutil.copytree(PROJECT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PROJECT / package, code / package)
     for name in ("pyproject.toml", "Makefile"):
         shutil.copy(PROJECT / name, code / name)
     (code / "requirements").mkdir()
