@@ -17,10 +17,10 @@ from bot import config, descriptors, discovery, ports
 from bot.access_list import FILE as ACCESS_FILE
 from bot.access_list import AccessList, Operators
 from bot.agent.claims.performed_actions import ActionRecorder
-from bot.agent.deps import AgentDeps
+from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
-from bot.agent.subagents.limits import Limits as TaskLimits
+from bot.agent.subagents.limits import TaskLimits
 from bot.connections import Connections
 from bot.context.assembly import Prompts
 from bot.context.compaction import Policy
@@ -344,27 +344,34 @@ def build_mcp(services: Services, questions: Questions) -> McpServers:
 
 def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> AgentPool:
     settings, environment, log = services.settings, services.environment, services.log
-    llm, clock, compaction = settings.llm, environment.clock, settings.context.compaction
+    llm, clock = settings.llm, environment.clock
     skills = SkillFolder(settings.root, settings.skills.paths, log, services.vetting)
     ports = build_tool_ports(services, gateway, skills, mcp)
     registry = Registry(builtin_tools(ports), mcp)
     return AgentPool(
         AgentDeps(
-            model=RecordedModel(
-                services.model, services.requests, ids=environment.ids, redact=services.redact
+            models=ModelDeps(
+                model=RecordedModel(
+                    services.model, services.requests, ids=environment.ids, redact=services.redact
+                ),
+                default_model=model_name(settings),
+                fast_model=llm.fast_model if llm.provider != "demo" else "",
+                windows=services.windows,
+                estimator=Estimator(services.learned),
             ),
-            default_model=model_name(settings),
+            history=HistoryDeps(
+                archive=services.archive,
+                transcript=services.transcript,
+                requests=services.requests,
+                steps=services.journal,
+                memories=Memories(settings.home / "memory", disk=environment.disk),
+                artifacts=services.artifacts,
+            ),
+            limits=view_limits(settings),
             registry=registry,
             dispatcher=build_dispatcher(services, registry, gateway),
-            transcript=services.transcript,
-            requests=services.requests,
-            archive=services.archive,
-            steps=services.journal,
-            fast_model=llm.fast_model if llm.provider != "demo" else "",
-            tasks=limits_of(settings.subagents),
             task_events=gateway.delivery.progress,
             approvals=gateway.approvals,
-            artifacts=services.artifacts,
             skills=skills,
             prompts=Prompts(
                 settings.root,
@@ -388,21 +395,6 @@ def build_agent(services: Services, gateway: AgentServices, mcp: McpServers) -> 
             clock=clock,
             ids=environment.ids,
             log=log,
-            max_messages=settings.context.max_messages,
-            max_injected=settings.context.max_injected_messages,
-            mask_threshold=settings.context.mask_threshold_tokens,
-            keep_observations=settings.context.keep_recent_observations,
-            windows=services.windows,
-            estimator=Estimator(services.learned),
-            soft_tokens=compaction.soft_tokens,
-            compaction=Policy(
-                compaction.enabled,
-                compaction.keep_tokens,
-                compaction.idle.enabled,
-                compaction.idle.above_tokens,
-                compaction.provider == "auto",
-            ),
-            memories=Memories(settings.home / "memory", disk=environment.disk),
             rules={name: manifest.rules for name, manifest in services.manifests.items()},
             redact=services.redact,
             settled=services.redact.settled,
@@ -477,6 +469,25 @@ def build_policy(services: Services, registry: Registry, approvals: Approvals) -
             SkillFolder(settings.root, settings.skills.paths, services.log, services.vetting), paths
         ),
         vetting=services.vetting,
+    )
+
+
+def view_limits(settings: config.Settings) -> Limits:
+    sizes, compaction = settings.context, settings.context.compaction
+    return Limits(
+        max_messages=sizes.max_messages,
+        max_injected=sizes.max_injected_messages,
+        soft_tokens=compaction.soft_tokens,
+        mask_threshold=sizes.mask_threshold_tokens,
+        keep_observations=sizes.keep_recent_observations,
+        compaction=Policy(
+            compaction.enabled,
+            compaction.keep_tokens,
+            compaction.idle.enabled,
+            compaction.idle.above_tokens,
+            compaction.provider == "auto",
+        ),
+        tasks=limits_of(settings.subagents),
     )
 
 

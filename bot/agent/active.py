@@ -306,7 +306,7 @@ class ActiveTurn:
     def room(self) -> int:
         if estimate.tokens(self.injected) >= INJECTED_TOKENS:
             return 0
-        return self._deps.max_injected - (self._running.injected if self._running is not None else 0)
+        return self._deps.limits.max_injected - (self._running.injected if self._running is not None else 0)
 
     def in_view(self, line: ArchiveLine) -> bool:
         meta = line.meta or {}

@@ -88,20 +88,20 @@ class Compactor:
         """The running turn asks the model next: where that may not fit, the history before it is compacted now."""
         deps = self._deps
         hard = deps.budget().hard
-        if hard is None or not deps.compaction.enabled or not self._store.turns or self.breaker.open:
+        if hard is None or not deps.limits.compaction.enabled or not self._store.turns or self.breaker.open:
             return
         if max(self._asked, self._view_changes.tokens()) <= hard:
             return
         # What the running turn leaves of the room, less a half of that for what is still to come.
         left = hard - self._view_changes.tokens() + self._tokens(self._store.view())
-        dropped = self._border(min(deps.compaction.keep_tokens, max(0, left // 2)))
+        dropped = self._border(min(deps.limits.compaction.keep_tokens, max(0, left // 2)))
         if self._tokens(self._messages(dropped)) >= compaction.WORTH:
             await self._compact("size", dropped, current=current)
 
     def turn_ended(self) -> None:
         """A turn has ended and been answered: what is due begins beside whatever comes next."""
         deps = self._deps
-        if not deps.compaction.enabled or self._compacting is not None:
+        if not deps.limits.compaction.enabled or self._compacting is not None:
             return
         if self._view_changes.tokens() > deps.budget().limit and self._begin_compacting("size"):
             return
@@ -111,7 +111,7 @@ class Compactor:
         """Compact a chat that has been quiet for so long that the provider is about to forget it, while reading it once
         more is cheap: its next turn then begins with little.
         """
-        policy, asked = self._deps.compaction, self._view_changes.asked_at
+        policy, asked = self._deps.limits.compaction, self._view_changes.asked_at
         if asked is None or self._compacting is not None or self._view_changes.live or not self._reads:
             return
         quiet = self._deps.clock.monotonic() - asked
@@ -126,7 +126,7 @@ class Compactor:
         known, covers = self._memory.known, self._memory.covers
         if known is None or not compaction.covered(self._store.turns, over, covers):
             return Boundary(dropped=tuple(over))
-        keep = min(compaction.CUT_KEEPS, self._deps.compaction.keep_tokens)
+        keep = min(compaction.CUT_KEEPS, self._deps.limits.compaction.keep_tokens)
         more = compaction.covered(self._store.turns, self._border(keep), covers)
         return self._change(more if len(more) > len(over) else over, known.markdown, undo.MEMORY)
 
@@ -142,7 +142,7 @@ class Compactor:
         ):
             await give_up(self._compacting)
         most = self._tokens(self._store.messages()) // 4
-        dropped = self._border(min(self._deps.compaction.keep_tokens, most))
+        dropped = self._border(min(self._deps.limits.compaction.keep_tokens, most))
         if not dropped:
             return {"how": "nothing"}
         task = self._beside("compact", dropped, focus=focus)
@@ -156,7 +156,7 @@ class Compactor:
 
     def _begin_compacting(self, reason: Reason) -> bool:
         """Compact beside, where there is enough to gain and it has not failed again and again."""
-        keep = self._deps.compaction.keep_tokens
+        keep = self._deps.limits.compaction.keep_tokens
         dropped = self._border(min(compaction.CUT_KEEPS, keep) if reason == "idle" else keep)
         gain = self._tokens(self._messages(dropped))
         if self.breaker.open or gain < compaction.WORTH or not self._view_changes.system:
@@ -251,7 +251,7 @@ class Compactor:
         return [e.message for turn in self._store.turns for e in turn.entries if e.uuid in wanted]
 
     def _tokens(self, messages: Sequence[Message]) -> int:
-        return self._deps.estimator.messages(self._deps.model_name, messages)
+        return self._deps.models.estimator.messages(self._deps.models.name, messages)
 
     async def _scoped(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Work beside the turns belongs to the turn or command that caused it; where time did, to the last turn."""

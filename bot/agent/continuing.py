@@ -122,8 +122,8 @@ class ContinuationPolicy:
         return True
 
     def _raise(self, where: str) -> bool:
-        model = self.deps.model_name
-        most = self.deps.windows.max_output(model) or RAISES * self.deps.budget().max_tokens
+        model = self.deps.models.name
+        most = self.deps.models.windows.max_output(model) or RAISES * self.deps.budget().max_tokens
         before, self.max_tokens = self.max_tokens, max(self.max_tokens, min(2 * self.max_tokens, most))
         self._log(where, number=self.cuts)
         return self.max_tokens > before

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.context.assembly import LEAST_BUDGET, MOST_BUDGET, SHARE, Frozen, Prompts
 from bot.context.budget import SOFT_TOKENS, Budget
 from bot.context.compaction import Policy
@@ -41,76 +41,24 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDeps:
-    """The agent's parts, put together in `bot.app`. `rules` are the output rules of each channel."""
+class ModelDeps:
+    """The model, under the names by which a chat asks it, and what is known of each name."""
 
     model: Model
     default_model: str
-    """The model that answers where nobody has chosen another one."""
-    registry: Registry
-    dispatcher: Dispatcher
-    transcript: Transcript
-    requests: RequestLog
-    """Has what `model` is asked (`bot.agent.recording`)."""
-    archive: Archive
-    steps: Steps
-    skills: Skills
-    prompts: Prompts
-    root: Path
-    clock: Clock
-    ids: Ids
-    log: Log
-    vetting: Vetting | None = None
-    """Decides which instruction files hold."""
-    max_messages: int = 60
-    max_injected: int = 120
+    """The model that answers where no other one was chosen."""
+    fast_model: str = ""
+    """The model that brings results together; "": the one that answers."""
     windows: ContextWindows = field(default_factory=ContextWindows)
     """Context windows and output limits of models, in tokens."""
     estimator: Estimator = field(default_factory=Estimator)
     """Tokens as the models count them."""
-    soft_tokens: int = SOFT_TOKENS
-    mask_threshold: int = 8_000
-    """Tokens above which old tool results are masked."""
-    keep_observations: int = 4
-    """So many of the newest tool results are not."""
-    compaction: Policy = field(default_factory=Policy)
-    memories: Memories | None = None
-    """Session memories by chat; None if memory is off."""
-    redact: Redact = str
-    settled: Redact = str
-    """Of words that were cut off, those that cannot be the beginning of a secret."""
-    rules: Mapping[str, str] = field(default_factory=dict)
-    fast_model: str = ""
-    """The model that brings results together; "": the one that answers."""
-    tasks: Limits = field(default_factory=Limits)
-    task_events: TaskEvents = field(default_factory=Unwatched)
-    approvals: Approvals = field(default_factory=Unattended)
-    artifacts: Artifacts | None = None
-    """Store of task transcripts; None if they are not kept."""
     choice: Choice = field(default_factory=Choice)
 
     @property
-    def model_name(self) -> str:
+    def name(self) -> str:
         """The model that answers."""
         return self.choice.name or self.default_model
-
-    def of_chat(self) -> AgentDeps:
-        """The same for one chat, for which a model can be chosen."""
-        return replace(self, choice=Choice())
-
-    def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
-        """The definitions of tools that requests have: all, or in a small window as much as half of it holds."""
-        forms = (registry or self.registry).forms
-        window = self.windows.window(self.model_name)
-        if window is None:
-            return forms[0]
-        fitting = (one for one in forms if self.estimator.frame(self.model_name, (), one) <= window * TOOLS)
-        return next(fitting, forms[-1])
-
-    def budget(self, model: str | None = None) -> Budget:
-        """The limits of requests to a model, by default the one that answers."""
-        name = model or self.model_name
-        return Budget(self.windows.window(name), self.windows.max_tokens(name), self.soft_tokens)
 
     def learn(self, request: ModelRequest, reply: ModelReply) -> None:
         """Learn from an answer how its model counts, and that so much does fit."""
@@ -119,14 +67,91 @@ class AgentDeps:
         prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         self.windows.fitted(request.model, prompt)
 
+
+@dataclass(frozen=True, slots=True)
+class HistoryDeps:
+    """The stores in which the agent keeps what was said and done."""
+
+    archive: Archive
+    transcript: Transcript
+    requests: RequestLog
+    """Has what the model is asked (`bot.agent.recording`)."""
+    steps: Steps
+    memories: Memories | None = None
+    """Session memories by chat; None if memory is off."""
+    artifacts: Artifacts | None = None
+    """Store of task transcripts; None if they are not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The sizes at which a chat's view changes, and the limits of its tasks."""
+
+    max_messages: int = 60
+    max_injected: int = 120
+    soft_tokens: int = SOFT_TOKENS
+    mask_threshold: int = 8_000
+    """Tokens above which old tool results are masked."""
+    keep_observations: int = 4
+    """So many of the newest tool results are not."""
+    compaction: Policy = field(default_factory=Policy)
+    tasks: TaskLimits = field(default_factory=TaskLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeps:
+    """The agent's parts, put together in `bot.composition`. `rules` are the output rules of each channel."""
+
+    models: ModelDeps
+    history: HistoryDeps
+    registry: Registry
+    dispatcher: Dispatcher
+    skills: Skills
+    prompts: Prompts
+    root: Path
+    clock: Clock
+    ids: Ids
+    log: Log
+    limits: Limits = field(default_factory=Limits)
+    vetting: Vetting | None = None
+    """Decides which instruction files hold."""
+    redact: Redact = str
+    settled: Redact = str
+    """Of words that were cut off, those that cannot be the beginning of a secret."""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    task_events: TaskEvents = field(default_factory=Unwatched)
+    approvals: Approvals = field(default_factory=Unattended)
+
+    def of_chat(self) -> AgentDeps:
+        """The same for one chat, for which a model can be chosen."""
+        return replace(self, models=replace(self.models, choice=Choice()))
+
+    def declared(self, registry: Registry | None = None) -> tuple[Json, ...]:
+        """The definitions of tools that requests have: all, or in a small window as much as half of it holds."""
+        forms = (registry or self.registry).forms
+        window = self.models.windows.window(self.models.name)
+        if window is None:
+            return forms[0]
+        fitting = (
+            one for one in forms if self.models.estimator.frame(self.models.name, (), one) <= window * TOOLS
+        )
+        return next(fitting, forms[-1])
+
+    def budget(self, model: str | None = None) -> Budget:
+        """The limits of requests to a model, by default the one that answers."""
+        name = model or self.models.name
+        return Budget(
+            self.models.windows.window(name), self.models.windows.max_tokens(name), self.limits.soft_tokens
+        )
+
     async def freeze(self, chat_key: ChatKey, channel: str | None) -> Frozen:
         """The prompt of a chat for one epoch, within its part of the window."""
-        tools = self.estimator.frame(self.model_name, (), self.declared())
+        tools = self.models.estimator.frame(self.models.name, (), self.declared())
         room = self.budget().share(SHARE, MOST_BUDGET) - tools
         return await self.prompts.freeze(
             chat_key,
             channel,
-            self.model_name,
+            self.models.name,
             budget=max(LEAST_BUDGET, room),
-            size=lambda words: self.estimator.text(self.model_name, words),
+            size=lambda words: self.models.estimator.text(self.models.name, words),
         )

@@ -16,7 +16,7 @@ async def filled(declared: ViewChanges, deps: AgentDeps, *, known: bool) -> Sequ
     turns, if the older ones would be cut at once; else all of it, as where a memory is `known`. Returns the lines.
     """
     # What the memory tells of a cut depends on all that goes.
-    most = deps.max_messages if not known else None
+    most = deps.limits.max_messages if not known else None
     loaded, mended = await _replayed(declared, most)
     _take_up(declared, deps)
     if mended:
@@ -55,7 +55,7 @@ def _take_up(declared: ViewChanges, deps: AgentDeps) -> None:
     facts = declared.ledger.facts
     declared.tally.load(facts.totals)
     declared.frame = facts.frame
-    deps.choice.name = facts.chosen_model or None
+    deps.models.choice.name = facts.chosen_model or None
     if facts.answered_at is not None:
         # It was asked before it answered.
         ago = max(0.0, deps.clock.now() - facts.answered_at / 1000)

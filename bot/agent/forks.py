@@ -74,7 +74,7 @@ def request(
 ) -> ModelRequest:
     """The request of a fork. Only what it shares with its chat carries breakpoints. Raises `errors.RequestInvalid`."""
     shared = view.render(
-        model=deps.model_name,
+        model=deps.models.name,
         max_tokens=min(ANSWER_TOKENS, deps.budget().max_tokens),
         system=prefix.system,
         tools=deps.declared(),
@@ -110,13 +110,13 @@ async def ask(prefix: Prefix, directive: Message, deps: AgentDeps, *, purpose: s
         deps.log.write("memory", "a fork goes without what was refused", level="warn", cause=cause)
         asked = request(plain, deps, purpose=purpose, directive=directive)
         reply = await _reply(asked, plain, deps)
-    deps.learn(asked, reply)
+    deps.models.learn(asked, reply)
     return deps.redact(blocks.plain_text(reply.content))
 
 
 async def _reply(asked: ModelRequest, prefix: Prefix, deps: AgentDeps) -> ModelReply:
     reply: ModelReply | None = None
-    async for event in deps.model.stream(asked):
+    async for event in deps.models.model.stream(asked):
         if isinstance(event, ModelReply):
             reply = event
     if reply is None:
@@ -137,7 +137,7 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps
 
     Raises `errors.ModelError` and `MemoryInvalid`.
     """
-    able = deps.compaction.provider and deps.windows.compacts(deps.model_name)
+    able = deps.limits.compaction.provider and deps.models.windows.compacts(deps.models.name)
     if able and prefix.exact and not prefix.current:
         try:
             return await _provided(prefix, known, focus, deps)
@@ -150,7 +150,7 @@ async def condense(prefix: Prefix, known: SessionMemory | None, focus: str, deps
             cause = f"{type(error).__name__}: {error}"
             deps.log.write("memory", "the provider made no summary: a fork does", level="warn", cause=cause)
             if _never(error, prefix):
-                deps.windows.compacts_not(deps.model_name)
+                deps.models.windows.compacts_not(deps.models.name)
             if isinstance(error, errors.ContextOverflow):
                 prefix = _cut(prefix, error, deps)
     return Summary(await summarize(prefix, known, focus, deps))
@@ -188,7 +188,7 @@ async def summarize(prefix: Prefix, known: SessionMemory | None, focus: str, dep
             words = await ask(prefix, directive, deps, purpose="compaction")
         except errors.ContextOverflow as error:
             if retry == MAX_RETRIES:
-                deps.windows.refused(deps.model_name, error)
+                deps.models.windows.refused(deps.models.name, error)
                 raise
             prefix = _cut(prefix, error, deps)
         else:
@@ -200,7 +200,7 @@ def _cut(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> Pref
     """The same within what fits. What was thought behind what is gone would be refused. Raises the error where nothing
     is left.
     """
-    deps.windows.refused(deps.model_name, error)
+    deps.models.windows.refused(deps.models.name, error)
     left = _shorter(prefix, error, deps)
     if not left:
         raise error
@@ -213,9 +213,9 @@ def _shorter(prefix: Prefix, error: errors.ContextOverflow, deps: AgentDeps) -> 
     """
 
     def size(messages: Sequence[Message]) -> float:
-        return deps.estimator.messages(deps.model_name, messages)
+        return deps.models.estimator.messages(deps.models.name, messages)
 
-    frame = deps.estimator.frame(deps.model_name, prefix.system, deps.declared())
+    frame = deps.models.estimator.frame(deps.models.name, prefix.system, deps.declared())
     total = size(prefix.messages)
     excess = total / 4
     if error.tokens and error.window:

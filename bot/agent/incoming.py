@@ -27,8 +27,8 @@ async def user_message(
     now, inbound = int(deps.clock.now() * 1000), request.inbound
     if inbound is None:
         return _without_secrets(prompt.user_message(request, now, fresh_nonce(deps), wrong=wrong), deps)
-    request = await _without_removed(request, inbound, deps.archive)
-    changed = await sent_at(deps.archive, inbound)
+    request = await _without_removed(request, inbound, deps.history.archive)
+    changed = await sent_at(deps.history.archive, inbound)
     words = await deps.prompts.of_person(inbound)
     own = prompt.for_person(deps.redact(words)) if words else None
     if own is not None and own in _told(seen):

@@ -117,11 +117,11 @@ class MemoryWriter:
     def turn_ended(self) -> None:
         """Begin to write the memory anew, beside whatever comes next, where enough was said."""
         deps = self._deps
-        if self._writing is not None or deps.memories is None:
+        if self._writing is not None or deps.history.memories is None:
             return
         new = list(compaction.since(self._store.turns, self._since))
         calls = sum(len(blocks.tool_uses(message)) for message in new)
-        if compaction.wants_extraction(deps.estimator.messages(deps.model_name, new), calls):
+        if compaction.wants_extraction(deps.models.estimator.messages(deps.models.name, new), calls):
             self._writing = asyncio.create_task(self._extract())
             self._writing.add_done_callback(self._ended)
 

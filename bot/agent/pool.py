@@ -51,7 +51,9 @@ class AgentPool:
     def _checked(self, request: TurnRequest, reply: Reply, done: PerformedActions) -> Reply:
         """The way back to the chat, behind a look at what is claimed on it."""
         deps = self._deps
-        return CheckedReply(reply, request, done, registry=deps.registry, steps=deps.steps, log=deps.log)
+        return CheckedReply(
+            reply, request, done, registry=deps.registry, steps=deps.history.steps, log=deps.log
+        )
 
     async def cut_off(self, chat_key: ChatKey) -> tuple[str, ...]:
         with self._lend(chat_key) as runtime:
@@ -170,7 +172,7 @@ class AgentPool:
         if self._weighed.get(chat_key) is shown:
             return  # looked at, and not changed: the same in this moment as it was
         self._weighed[chat_key] = shown
-        weight = OVERHEAD + size_of(runtime.store.messages()) + self._deps.requests.held(chat_key)
+        weight = OVERHEAD + size_of(runtime.store.messages()) + self._deps.history.requests.held(chat_key)
         self._weight += weight - self._weights.get(chat_key, 0)
         self._weights[chat_key] = weight
 
@@ -190,4 +192,4 @@ class AgentPool:
         del self._runtimes[key]
         self._weighed.pop(key, None)
         self._weight -= self._weights.pop(key, 0)
-        self._deps.requests.let_go(key)
+        self._deps.history.requests.let_go(key)

@@ -87,7 +87,7 @@ def definitions(gone: DroppedMessages, deps: AgentDeps, most: float) -> list[Jso
     still = found.definitions(gone.kept)
     chosen: list[Json] = []
     for name, tool in reversed(found.definitions(gone.dropped).items()):
-        cost = deps.estimator.frame(deps.model_name, (), (tool,))
+        cost = deps.models.estimator.frame(deps.models.name, (), (tool,))
         if name not in still and deps.registry.get(name) is not None and cost <= most:
             chosen.append(tool)
             most -= cost
@@ -101,7 +101,7 @@ def instructions(gone: DroppedMessages, deps: AgentDeps, most: float) -> dict[st
     still, names = servers.shown(gone.kept), gone.declared | found.definitions(gone.kept).keys()
     chosen: dict[str, str] = {}
     for server, words in reversed(servers.shown(gone.dropped).items()):
-        cost = deps.estimator.text(deps.model_name, words)
+        cost = deps.models.estimator.text(deps.models.name, words)
         if server not in still and cost <= most and any(one.startswith(f"mcp__{server}__") for one in names):
             chosen[server] = words
             most -= cost
@@ -138,7 +138,7 @@ def attached(
     chosen = assemble(
         (provider(gone) for provider in providers),
         most,
-        lambda words: deps.estimator.text(deps.model_name, words),
+        lambda words: deps.models.estimator.text(deps.models.name, words),
     )
     return [words for _, words in chosen.parts]
 

@@ -47,18 +47,18 @@ class Recollection:
 
     async def load(self) -> SavedMemory | None:
         """The memory that is on file. Raises `errors.StorageError`."""
-        if self._deps.memories is None:
+        if self._deps.history.memories is None:
             return None
-        kept = await self._deps.memories.load(self._chat_key)
+        kept = await self._deps.history.memories.load(self._chat_key)
         self._take(kept)
         return kept
 
     async def changed(self) -> tuple[bool, SavedMemory | None]:
         """Return whether somebody else has changed the file since, as far as it can be read, and its content now."""
-        if self._deps.memories is None:
+        if self._deps.history.memories is None:
             return False, None
         try:
-            kept = await self._deps.memories.load(self._chat_key)
+            kept = await self._deps.history.memories.load(self._chat_key)
         except errors.StorageError:
             return False, None
         if (kept.markdown if kept is not None else None) == self._on_file:
@@ -77,10 +77,10 @@ class Recollection:
         lines = markdown.split("\n")
         sources = carried(self._lines, lines, new, oldest=lambda some: self._until(ts, some))
         self._lines = list(zip(lines, sources, strict=True))
-        if self._deps.memories is not None:
+        if self._deps.history.memories is not None:
             written = tuple(by for _, by in self._lines)
             removed = tuple(sorted(self._removed))
-            await self._deps.memories.save(
+            await self._deps.history.memories.save(
                 self._chat_key, SavedMemory(markdown, covers, ts, tokens, written, removed, self._seen)
             )
             self._on_file = markdown
@@ -88,8 +88,8 @@ class Recollection:
     async def forget(self) -> None:
         """Begin without one. Raises `errors.StorageError`."""
         self._lines, self._on_file, self._seen = [], None, NOBODYS
-        if self._deps.memories is not None:
-            await self._deps.memories.forget(self._chat_key)
+        if self._deps.history.memories is not None:
+            await self._deps.history.memories.forget(self._chat_key)
 
     def without(self, turns: Mapping[str, frozenset[str]]) -> tuple[int, SessionMemory | None]:
         """Return the number of lines that may tell of the removed messages (ids by turn), and the memory without

@@ -74,7 +74,7 @@ async def ask(
     await turn.compactor.before_asking(turn.shown())
     while True:
         request = view.render(
-            model=deps.model_name,
+            model=deps.models.name,
             max_tokens=tries.max_tokens,
             system=system,
             tools=turn.view_changes.tools,
@@ -95,7 +95,7 @@ async def ask(
             if not await _without_what_is_bound(turn, tries, error, continuation):
                 raise
         except errors.OutputOverflow as error:
-            deps.windows.refused(request.model, error)
+            deps.models.windows.refused(request.model, error)
             if not _lower_output(tries, error):
                 if error.limit is not None:
                     raise  # A smaller history changes nothing about what the model gives at the most.
@@ -103,7 +103,7 @@ async def ask(
             else:
                 continuation.max_tokens = tries.max_tokens  # the next step had better not be refused again
         except errors.ContextOverflow as error:
-            deps.windows.refused(request.model, error)
+            deps.models.windows.refused(request.model, error)
             _shrink(turn, request, tries, error, deps)
 
 
@@ -142,7 +142,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: Continu
     reply: ModelReply | None = None
     preview = turn.request.preview
     try:
-        async for event in deps.model.stream(request):
+        async for event in deps.models.model.stream(request):
             heard.take(event)
             if preview is not None and heard.speaks:
                 preview(heard.shown)
@@ -154,7 +154,7 @@ async def _answer(turn: ActiveTurn, request: ModelRequest, continuation: Continu
     except errors.ModelError as error:
         turn.steps.failed(type(error).__name__)
         raise
-    deps.learn(request, reply)
+    deps.models.learn(request, reply)
     turn.compactor.answered(reply.usage)
     turn.view_changes.tally.asked(reply.usage, reply.cost_usd)
     return reply
@@ -220,7 +220,7 @@ def _masked(turn: ActiveTurn, error: errors.ContextOverflow, deps: AgentDeps) ->
     before = turn.view_changes.tokens()
     if not turn.view_changes.mask_old("overflow", above=0):
         return False
-    after, window = turn.view_changes.tokens(), error.window or deps.windows.window(deps.model_name)
+    after, window = turn.view_changes.tokens(), error.window or deps.models.windows.window(deps.models.name)
     if error.tokens is None or window is None:
         return after <= before * ENOUGH
     return after / before * error.tokens < window
@@ -269,7 +269,7 @@ def _current_turn_too_large(
     history = estimate.tokens(turn.store.view())
     total = current + history
     told = error.tokens or total
-    window = error.window or deps.windows.window(request.model)
+    window = error.window or deps.models.windows.window(request.model)
     if window and total / MISJUDGED < told < total * MISJUDGED:
         return current / total * told > window
     return current - frame > max(history, LARGE_TURN)

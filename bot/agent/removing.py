@@ -45,7 +45,7 @@ class Removing:
         """
         if not self.due:
             return False
-        removals = await self._deps.archive.removals(self._chat_key)
+        removals = await self._deps.history.archive.removals(self._chat_key)
         changed = bool(removals) and await self._take_back(reading.read_deletions(removals))
         self.due = False
         return changed
@@ -70,7 +70,9 @@ class Removing:
         """
         try:
             gone = (
-                reading.read_deletions(await self._deps.archive.removals(self._chat_key)) if shown else None
+                reading.read_deletions(await self._deps.history.archive.removals(self._chat_key))
+                if shown
+                else None
             )
         except errors.StorageError:
             return ()
@@ -80,7 +82,7 @@ class Removing:
         await self._compactor.stop()
         await self._memory.take_back(wanted.turns)
         await self._written()
-        lines = await self._deps.transcript.telling(
+        lines = await self._deps.history.transcript.telling(
             self._chat_key, wanted.words | wanted.answers, functools.partial(reading.tells, wanted)
         )
         wanted = reading.with_quotes(lines, wanted)
@@ -105,7 +107,7 @@ class Removing:
         """Erase the words from the recorded requests. What is `shown` (ULIDs) is so until now, all else was until the wish
         was noted. What the disk refuses is tried again with the next look.
         """
-        requests = self._deps.requests
+        requests = self._deps.history.requests
         self._spans |= {*wanted.spans, *([(min(shown), self._deps.ids.ulid())] if shown else ())}
         erasing = requests.remove(self._chat_key, sorted(self._spans))
         if not shown:

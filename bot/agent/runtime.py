@@ -50,10 +50,10 @@ class AgentRuntime:
 
     def __init__(self, chat_key: ChatKey, deps: AgentDeps) -> None:
         self.chat_key = chat_key
-        self.store = AgentContextStore(deps.max_messages)
+        self.store = AgentContextStore(deps.limits.max_messages)
         self.last_used = deps.clock.monotonic()
         self._deps = deps = deps.of_chat()
-        self._ledger = Ledger(chat_key, deps.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
+        self._ledger = Ledger(chat_key, deps.history.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
         self.view_changes = ViewChanges(self.store, self._ledger, deps)
         self.memory = MemoryWriter(chat_key, self.view_changes, deps)
         self.compactor = Compactor(chat_key, self.view_changes, self.memory, deps)
@@ -138,14 +138,14 @@ class AgentRuntime:
     @property
     def chosen(self) -> str | None:
         """The model that was chosen for this chat; None where ship.json says it."""
-        return self._deps.choice.name
+        return self._deps.models.choice.name
 
     async def choose(self, model: str | None, request_id: str) -> Json:
         """As `contracts.agent.Agent.choose_model`."""
         asked = True
         if model is not None:
             try:
-                await self._deps.windows.ask(self._deps.model, model)
+                await self._deps.models.windows.ask(self._deps.models.model, model)
             except errors.ModelUnknown:
                 raise
             except errors.ModelError as error:
@@ -161,33 +161,33 @@ class AgentRuntime:
 
     def _switch(self, model: str | None) -> None:
         """Let a model answer from now on. Nobody has a prompt for it yet, and no cache holds this chat."""
-        deps, before = self._deps, self._deps.model_name
-        deps.choice.name = model
+        deps, before = self._deps, self._deps.models.name
+        deps.models.choice.name = model
         deps.log.write(
             "model",
             "a model was chosen for the chat",
             level="action",
             chat_key=self.chat_key,
-            model=deps.model_name,
+            model=deps.models.name,
             chosen=model is not None,
             before=before,
         )
-        if deps.model_name != before:
+        if deps.models.name != before:
             self._frozen = None
             self.view_changes.forget_prefix()
 
     async def describe(self) -> Json:
         """As `contracts.agent.Agent.describe`."""
         await self.fill()
-        deps, name = self._deps, self._deps.model_name
+        deps, name = self._deps, self._deps.models.name
         return {
             "model": name,
-            "chosen": deps.choice.name is not None,
-            "default": deps.default_model,
-            "window": deps.windows.window(name),
+            "chosen": deps.models.choice.name is not None,
+            "default": deps.models.default_model,
+            "window": deps.models.windows.window(name),
             "price": prices.million(name),
             "messages": len(self.store),
-            "maxMessages": deps.max_messages,
+            "maxMessages": deps.limits.max_messages,
         }
 
     async def compact(self, focus: str) -> Json:
@@ -204,12 +204,12 @@ class AgentRuntime:
         """As `contracts.agent.Agent.stats`."""
         await self.fill()
         deps, store = self._deps, self.store
-        whole = deps.estimator.messages(deps.model_name, store.messages())
+        whole = deps.models.estimator.messages(deps.models.name, store.messages())
         kept = set(store.masked)
         results = [one for one in store.messages() if not kept.isdisjoint(blocks.result_ids(one))]
         shown = [blocks.masked(one, store.masked) for one in results]
-        hidden = deps.estimator.messages(deps.model_name, results) - deps.estimator.messages(
-            deps.model_name, shown
+        hidden = deps.models.estimator.messages(deps.models.name, results) - deps.models.estimator.messages(
+            deps.models.name, shown
         )
         return self.view_changes.tally.facts | {
             "tokens": whole,
@@ -231,7 +231,7 @@ class AgentRuntime:
         turn = self.store.turns[-1]
         if self.store.head is not None:
             await self._ledger.settled()
-            lines = await self._deps.transcript.load(self.chat_key)
+            lines = await self._deps.history.transcript.load(self.chat_key)
             if undo.summed_up(turn, lines, self.memory.covers):
                 raise errors.SummedUp
         entries = turn.entries
@@ -265,7 +265,7 @@ class AgentRuntime:
             if self._filled:
                 return
             await self._ledger.flush()  # a turn that was stopped while it was filled has begun this
-            if not self._ledger.owes and not await self._deps.transcript.has(self.chat_key):
+            if not self._ledger.owes and not await self._deps.history.transcript.has(self.chat_key):
                 if request is None:
                     return
                 await self._adopt_archive(request)
@@ -288,14 +288,14 @@ class AgentRuntime:
         def not_yet(line: ArchiveLine) -> bool:
             return str((line.meta or {}).get("requestId") or "") >= request.request_id
 
-        query = HistoryQuery(limit=self._deps.max_messages, skip=not_yet, counted=False)
+        query = HistoryQuery(limit=self._deps.limits.max_messages, skip=not_yet, counted=False)
         try:
-            page = await self._deps.archive.search(self.chat_key, query)
+            page = await self._deps.history.archive.search(self.chat_key, query)
         except errors.StorageError as error:
             self._deps.log.write("error", "the archive cannot be read", level="error", cause=str(error))
             return
-        scratch = AgentContextStore(self._deps.max_messages)
-        replay.from_archive(scratch, page.lines, self._deps.max_messages, fresh_nonce(self._deps))
+        scratch = AgentContextStore(self._deps.limits.max_messages)
+        replay.from_archive(scratch, page.lines, self._deps.limits.max_messages, fresh_nonce(self._deps))
         for turn in scratch.turns:
             self._ledger.add(TurnStart(from_="archive"), turn.request_id)
             for entry in turn.entries:
@@ -307,7 +307,7 @@ class AgentRuntime:
 
     async def _turn(self, request: TurnRequest) -> TurnOutcome:
         deps = self._deps
-        steps = StepLog(request.request_id, deps.steps, self._steps, clock=deps.clock, log=deps.log)
+        steps = StepLog(request.request_id, deps.history.steps, self._steps, clock=deps.clock, log=deps.log)
         turn = ActiveTurn(request, self.view_changes, self.compactor, steps, deps)
         began = deps.clock.monotonic()
         status: TurnStatus = "done"
@@ -338,7 +338,7 @@ class AgentRuntime:
             person = None if quiet else error.person
             unknown = isinstance(error, errors.ModelUnknown) and self.chosen is not None
             if unknown:
-                person = GONE.format(self.chosen, deps.default_model)
+                person = GONE.format(self.chosen, deps.models.default_model)
             outcome = _failed(turn, person, f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the turn is a supervision point: the chat must go on
             status, wrong = "failed", f"{UNANSWERED} (internal error)"
@@ -367,7 +367,7 @@ class AgentRuntime:
         """Begin a turn, or go on with it where a crash cut it off."""
         cut_off, request_id = self.store.running, turn.request.request_id
         again = cut_off is not None and cut_off.request_id == request_id and bool(cut_off.entries)
-        recorded = await self._deps.steps.steps(request_id) if again else []
+        recorded = await self._deps.history.steps.steps(request_id) if again else []
         message = "a turn that was cut off goes on" if again else "a turn begins"
         self._deps.log.write("turn_start", message, messages=len(self.store))
         if again and cut_off is not None:

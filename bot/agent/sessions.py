@@ -26,7 +26,7 @@ class Sessions:
     def __init__(self, runtime: AgentRuntime, deps: AgentDeps) -> None:
         self._runtime = runtime
         self._chat_key = runtime.chat_key
-        self._transcript = deps.transcript
+        self._transcript = deps.history.transcript
         self._deps = deps
 
     async def listed(self) -> list[Json]:
@@ -34,7 +34,7 @@ class Sessions:
         await self._runtime.fill()
         known = await self._transcript.sessions(self._chat_key)
         outlines = await self._transcript.outlines(self._chat_key, LISTED)
-        gone = deletions.read_deletions(await self._deps.archive.removals(self._chat_key))
+        gone = deletions.read_deletions(await self._deps.history.archive.removals(self._chat_key))
         return [
             {
                 "id": short(one.session, known),

@@ -109,9 +109,9 @@ class ViewChanges:
         costs nothing while the cache is cold, is done now.
         """
         self.system = system
-        tools, model = self._deps.declared(), self._deps.model_name
+        tools, model = self._deps.declared(), self._deps.models.name
         self.tools = tools
-        self._frame_tokens = self._deps.estimator.frame(model, system, tools)
+        self._frame_tokens = self._deps.models.estimator.frame(model, system, tools)
         before, self.frame = self.frame, PrefixDigest(model, body.prefix_digest(system, tools))
         bound = memory.condensed(self.store.head)
         shown = bool(len(self.store)) or self.live or bound
@@ -122,13 +122,13 @@ class ViewChanges:
         elif self.cold:
             self.mask_old("cold_cache", hides=COLD_HIDES)
         else:
-            above = WARM * self._deps.mask_threshold
+            above = WARM * self._deps.limits.mask_threshold
             self.mask_old("size", above=above, hides=WARM_HIDES * self.tokens())
 
     def fewer_tools(self) -> bool:
         """Declare less of the tools, where the window has turned out to have no room for them; whether there is less."""
-        before = self._deps.estimator.frame(self._deps.model_name, (), self.tools)
-        if self._deps.estimator.frame(self._deps.model_name, (), self._deps.declared()) >= before:
+        before = self._deps.models.estimator.frame(self._deps.models.name, (), self.tools)
+        if self._deps.models.estimator.frame(self._deps.models.name, (), self._deps.declared()) >= before:
             return False
         self.settle(self.system)
         return True
@@ -138,9 +138,9 @@ class ViewChanges:
         that `hides` so many of them at the least; whether anything was masked.
         """
         deps, shown = self._deps, self._shown()
-        if self.tokens() <= (deps.mask_threshold if above is None else above):
+        if self.tokens() <= (deps.limits.mask_threshold if above is None else above):
             return False
-        results = masking.masks(shown, ages=self._ages, keep=deps.keep_observations, pointer=_pointer)
+        results = masking.masks(shown, ages=self._ages, keep=deps.limits.keep_observations, pointer=_pointer)
         if not results or self._hidden(shown, results) < hides:
             return False
         self.apply(reason, Mask(results=results))
@@ -148,7 +148,7 @@ class ViewChanges:
 
     def _hidden(self, shown: Sequence[Message], results: Mapping[str, str]) -> int:
         """How many tokens of what is shown the masks hide."""
-        count, model = self._deps.estimator.messages, self._deps.model_name
+        count, model = self._deps.models.estimator.messages, self._deps.models.name
         return count(model, shown) - count(model, [blocks.masked(one, results) for one in shown])
 
     def _ages(self, name: str) -> bool:
@@ -174,7 +174,7 @@ class ViewChanges:
         elif not isinstance(change, Tail):
             self.tell(replace(change, reason=reason))
         after, rest = self.tokens(), self._rest(change)
-        cost = prices.prefix_cost(self._deps.model_name, rest, prompt=after)
+        cost = prices.prefix_cost(self._deps.models.name, rest, prompt=after)
         kind, told = _TOLD[change.type]
         self._deps.log.write(
             kind,
@@ -240,7 +240,9 @@ class ViewChanges:
 
     def tokens(self) -> int:
         """Estimated tokens of the view, with the request prefix."""
-        return self._frame_tokens + self._deps.estimator.messages(self._deps.model_name, self._shown())
+        return self._frame_tokens + self._deps.models.estimator.messages(
+            self._deps.models.name, self._shown()
+        )
 
     def _shown(self) -> list[Message]:
         if not self.live:
@@ -261,7 +263,7 @@ class ViewChanges:
             first = next(places, len(shown))
         else:
             first = len(self.store.view())
-        return frame + self._deps.estimator.messages(self._deps.model_name, shown[first:])
+        return frame + self._deps.models.estimator.messages(self._deps.models.name, shown[first:])
 
 
 def _pointer(words: str) -> masking.Pointer | None:

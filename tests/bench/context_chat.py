@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from bot.agent.deps import AgentDeps
+from bot.agent.deps import AgentDeps, HistoryDeps, Limits, ModelDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.context.assembly import Prompts
@@ -183,13 +183,14 @@ class Screen:
 @dataclass
 class Chat:
     """One chat in a folder. With `sends` the model answers through `chat_send` and is asked once more, else in plain
-    text; `settings` change the deps's defaults; with `compacts` the provider writes the summaries.
+    text; without `remembers` there is no session memory; with `compacts` the provider writes the summaries.
     """
 
     root: Path
     sends: bool = True
     compacts: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    remembers: bool = True
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
@@ -207,17 +208,16 @@ class Chat:
         memory = NoteStore(self.root / "memory", disk=disk)
         ports = ToolPorts(archive, artifacts, skills, clock, memory, Project(self.root))
         registry = Registry([*builtin_tools(ports), self.look])
-        settings: dict[str, Any] = {"memories": Memories(self.root / "memory", disk=disk)} | self.settings
+        memories = Memories(self.root / "memory", disk=disk) if self.remembers else None
         instructions = InstructionFiles(self.root, encode=encode, log=log)
         self.deps = AgentDeps(
-            model=RecordedModel(self.model, self._requests, ids=ids, redact=str),
-            default_model=bill.MODEL,
+            models=ModelDeps(RecordedModel(self.model, self._requests, ids=ids, redact=str), bill.MODEL),
+            history=HistoryDeps(
+                archive, self._transcript, self._requests, MemoryJournal(clock), memories=memories
+            ),
+            limits=self.limits,
             registry=registry,
             dispatcher=Dispatcher(registry, clock=clock, log=log, artifacts=artifacts),
-            transcript=self._transcript,
-            requests=self._requests,
-            archive=archive,
-            steps=MemoryJournal(clock),
             skills=skills,
             prompts=Prompts(self.root, skills=skills, instructions=instructions, log=log),
             root=self.root,
@@ -225,13 +225,12 @@ class Chat:
             ids=ids,
             log=log,
             rules={"telegram": "Markdown."},
-            **settings,
         )
         self.pool = AgentPool(self.deps)
 
     async def replay(self, turns: Sequence[Turn]) -> bill.Bill:
         """What the whole chat comes to."""
-        await self.deps.windows.ask(self.model, bill.MODEL)
+        await self.deps.models.windows.ask(self.model, bill.MODEL)
         try:
             for number, turn in enumerate(turns):
                 await self._quiet(turn.gap)

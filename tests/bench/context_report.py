@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import shutil
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bot.agent.deps import Limits
 from bot.context.compaction import KEEP_TOKENS, Policy
 from tests.bench.context_bill import Bill
 from tests.bench.context_chat import Chat
@@ -49,7 +49,7 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     ways = {
         "shipmate": Chat(_folder(folder, "sends")),
         "  answers in plain text": Chat(_folder(folder, "plain"), sends=False),
-        f"  keepTokens {OTHER:,}": Chat(_folder(folder, "other"), settings=_keeps(OTHER)),
+        f"  keepTokens {OTHER:,}": Chat(_folder(folder, "other"), limits=_keeps(OTHER)),
     }
     found: dict[str, Any] = {}
     began = time.monotonic()
@@ -69,8 +69,8 @@ async def measured(folder: Path, size: Size, say: Say) -> dict[str, Any]:
     return found
 
 
-def _keeps(tokens: int) -> dict[str, Any]:
-    return {"compaction": dataclasses.replace(Policy(), keep_tokens=tokens)}
+def _keeps(tokens: int) -> Limits:
+    return Limits(compaction=Policy(keep_tokens=tokens))
 
 
 def _told(name: str, bill: Bill, turns: int, say: Say, *, declares: bool = True) -> dict[str, float]:
@@ -113,10 +113,8 @@ def _against(ours: dict[str, float], other: dict[str, float]) -> list[str]:
 async def _summaries(folder: Path, turns: Sequence[Turn], say: Say) -> dict[str, Any]:
     """Where no memory stands for what goes, each compaction takes a summary: a fork's, or the provider's own."""
     ways = {
-        "  no memory, summaries by a fork": Chat(_folder(folder, "fork"), settings={"memories": None}),
-        "  no memory, by the provider": Chat(
-            _folder(folder, "provider"), settings={"memories": None}, compacts=True
-        ),
+        "  no memory, summaries by a fork": Chat(_folder(folder, "fork"), remembers=False),
+        "  no memory, by the provider": Chat(_folder(folder, "provider"), remembers=False, compacts=True),
     }
     return {
         name.strip(): _told(name, await chat.replay(turns), len(turns), say) for name, chat in ways.items()

@@ -13,7 +13,7 @@ from bot.agent.continuing import ContinuationPolicy, joined
 from bot.agent.deps import AgentDeps
 from bot.agent.incoming import instructions, said_by_servers
 from bot.agent.subagents import limits, transcript, wording
-from bot.agent.subagents.limits import Allowance, Halted, LimitReached, Limits
+from bot.agent.subagents.limits import Allowance, Halted, LimitReached, TaskLimits
 from bot.agent.subagents.loading import Loading
 from bot.agent.subagents.report import Order, Report
 from bot.agent.tally import Tally
@@ -64,7 +64,7 @@ class Root:
     context: ToolExecutionContext
     allowance: Allowance
     tally: Tally
-    limits: Limits
+    limits: TaskLimits
 
 
 class Child:
@@ -146,14 +146,14 @@ class Child:
                     raise
                 self._own = blocks.without_thinking(self._own)
             except errors.OutputOverflow as error:
-                self._deps.windows.refused(self._deps.model_name, error)
+                self._deps.models.windows.refused(self._deps.models.name, error)
                 continuation.max_tokens = min(
                     error.limit or continuation.max_tokens // 2, continuation.max_tokens - 1
                 )
                 if not left or continuation.max_tokens < limits.LEAST_ANSWER:
                     raise Halted(WINDOW) from error
             except errors.ContextOverflow as error:
-                self._deps.windows.refused(self._deps.model_name, error)
+                self._deps.models.windows.refused(self._deps.models.name, error)
                 if not left or not self._lighten(cut=True):
                     raise Halted(WINDOW) from error
         raise AssertionError("unreachable")  # pragma: no cover - the last try returns or raises
@@ -161,7 +161,7 @@ class Child:
     async def _answer(self, continuation: ContinuationPolicy) -> ModelReply:
         deps, root = self._deps, self._root
         request = self._request(continuation)
-        prompt = deps.estimator.request(request)
+        prompt = deps.models.estimator.request(request)
         totals = self._report.totals
         most, self._last = limits.next_call(root.limits, totals, request.model, prompt, request.max_tokens)
         request = replace(request, max_tokens=most)
@@ -176,14 +176,14 @@ class Child:
             began = deps.clock.monotonic()
             reply = await self._stream(request)
             bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
-        deps.learn(request, reply)
+        deps.models.learn(request, reply)
         root.tally.asked(reply.usage, reply.cost_usd)
         self._report.answered(reply, deps.clock.monotonic() - began)
         return reply
 
     async def _stream(self, request: ModelRequest) -> ModelReply:
         reply: ModelReply | None = None
-        async for event in self._deps.model.stream(request):
+        async for event in self._deps.models.model.stream(request):
             self.heard()
             if isinstance(event, ModelReply):
                 reply = event
@@ -194,7 +194,7 @@ class Child:
     def _request(self, continuation: ContinuationPolicy) -> ModelRequest:
         """The next request. What is shared ends in a breakpoint, so that all who share it read it from the cache."""
         request = view.render(
-            model=self._deps.model_name,
+            model=self._deps.models.name,
             max_tokens=continuation.max_tokens,
             system=self._start.system,
             tools=self._start.tools,
@@ -343,13 +343,13 @@ class Child:
 
     def _too_large(self) -> bool:
         budget, deps = self._deps.budget(), self._deps
-        own = deps.estimator.messages(deps.model_name, self._own)
-        whole = own + deps.estimator.messages(deps.model_name, self._start.prefix)
+        own = deps.models.estimator.messages(deps.models.name, self._own)
+        whole = own + deps.models.estimator.messages(deps.models.name, self._start.prefix)
         return own > budget.soft or (budget.hard is not None and whole > budget.hard)
 
     def _lighten(self, *, cut: bool) -> bool:
         """Mask old results, or else (`cut`) cut the longest; whether that changed anything. The transcript has them."""
-        keep = self._deps.keep_observations
+        keep = self._deps.limits.keep_observations
         words = masking.masks(self._own, ages=self._ages, keep=keep, pointer=_pointer)
         if not words and cut:
             words = blocks.shortened_results(self._own, SHORT_RESULT)
@@ -365,12 +365,12 @@ class Child:
     async def keep(self) -> None:
         """Bring the transcript to the disk, as far as it has come. A disk that refuses does not stop the task."""
         deps, order = self._deps, self._order
-        if deps.artifacts is None:
+        if deps.history.artifacts is None:
             self.kept = False
             return
         head = f"Task “{order.label}” ({order.mode}) of the turn {order.request_id}"
         try:
-            await deps.artifacts.put(
+            await deps.history.artifacts.put(
                 deps.redact(transcript.rendered(head, self._all)),
                 chat_key=order.chat_key,
                 request_id=order.request_id,

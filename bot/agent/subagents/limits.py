@@ -19,7 +19,7 @@ LEAST_ANSWER = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TaskLimits:
     """`calls` of the model, `tokens` (read and written, from the cache too), `usd` and `seconds` of one task; tokens and
     US dollars of all tasks of a turn together. None: without limit. What has no known price costs nothing here.
     """
@@ -85,7 +85,7 @@ def expected(model: str, prompt: int, answer: int) -> Room:
     return Room(prompt + answer, usd or 0.0)
 
 
-def next_call(limits: Limits, totals: TaskTotals, model: str, prompt: int, most: int) -> tuple[int, str]:
+def next_call(limits: TaskLimits, totals: TaskTotals, model: str, prompt: int, most: int) -> tuple[int, str]:
     """Return the tokens that the answer to a prompt may have, and the limit that leaves no room for another call after it, ""
     where there is room. Raises `LimitReached` where there is none for this one.
     """
@@ -107,16 +107,16 @@ def next_call(limits: Limits, totals: TaskTotals, model: str, prompt: int, most:
     return min(most, left), last
 
 
-def seconds(limits: Limits) -> str:
+def seconds(limits: TaskLimits) -> str:
     """The limit of time, in words."""
     return f"{limits.seconds:g} seconds"
 
 
-def _calls(limits: Limits) -> str:
+def _calls(limits: TaskLimits) -> str:
     return f"{limits.calls} model calls"
 
 
-def _tokens(limits: Limits) -> str:
+def _tokens(limits: TaskLimits) -> str:
     return f"{limits.tokens:,} tokens"
 
 
@@ -129,7 +129,7 @@ class Allowance:
     need; one for which there is none waits as long as others are under way that may give some back.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TaskLimits) -> None:
         self._limits = limits
         self._tokens = 0
         self._usd = 0.0

@@ -30,7 +30,7 @@ class Loading:
 
     def room(self) -> int:
         full = estimate.tokens(self.messages) >= INJECTED_TOKENS
-        return 0 if full else self._deps.max_injected - len(self.messages)
+        return 0 if full else self._deps.limits.max_injected - len(self.messages)
 
     def in_view(self, line: ArchiveLine) -> bool:
         if str((line.meta or {}).get("requestId") or "") >= self._request_id or self._key(line) in self._keys:

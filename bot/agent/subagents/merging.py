@@ -106,17 +106,17 @@ async def _asked(results: Sequence[Result], allowance: Allowance, tally: Tally, 
     """Ask the fast model. Raises `errors.ModelError`, `LimitReached`."""
     budget = min(MOST_TOKENS, LEAST_TOKENS + EACH_TOKENS * len(results))
     request = ModelRequest(
-        model=deps.fast_model or deps.model_name,
-        max_tokens=min(budget, deps.windows.max_tokens(deps.fast_model or deps.model_name)),
+        model=deps.models.fast_model or deps.models.name,
+        max_tokens=min(budget, deps.models.windows.max_tokens(deps.models.fast_model or deps.models.name)),
         system=({"type": "text", "text": SYSTEM.format(budget=budget)},),
         messages=({"role": "user", "content": [{"type": "text", "text": _question(results)}]},),
         purpose=PURPOSE,
     )
-    room = limits.expected(request.model, deps.estimator.request(request), request.max_tokens)
+    room = limits.expected(request.model, deps.models.estimator.request(request), request.max_tokens)
     async with allowance.room(room) as bill:
         reply = await _within(_stream(request, deps), deps)
         bill.tokens, bill.usd = limits.tokens(reply.usage), reply.cost_usd or 0.0
-    deps.learn(request, reply)
+    deps.models.learn(request, reply)
     tally.asked(reply.usage, reply.cost_usd)
     words = deps.redact(blocks.plain_text(reply.content)).strip()
     if not words or reply.stop_reason == "refusal":
@@ -140,7 +140,7 @@ async def _within(work: asyncio.Task[ModelReply], deps: AgentDeps) -> ModelReply
 def _stream(request: ModelRequest, deps: AgentDeps) -> asyncio.Task[ModelReply]:
     async def answered() -> ModelReply:
         reply: ModelReply | None = None
-        async for event in deps.model.stream(request):
+        async for event in deps.models.model.stream(request):
             if isinstance(event, ModelReply):
                 reply = event
         if reply is None:

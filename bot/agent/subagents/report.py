@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bot.agent.subagents import limits
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.base import Json
 from bot.contracts.environment import Clock, Log
 from bot.contracts.identity import ChatKey
@@ -30,7 +30,7 @@ class Order:
 class Report:
     """Counts what a task comes to, and tells each thing once. Time in which people are waited for does not count."""
 
-    def __init__(self, order: Order, most: Limits, *, events: TaskEvents, clock: Clock, log: Log) -> None:
+    def __init__(self, order: Order, most: TaskLimits, *, events: TaskEvents, clock: Clock, log: Log) -> None:
         self._order = order
         self._limits = most
         self._events = events

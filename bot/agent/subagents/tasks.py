@@ -43,8 +43,8 @@ class Tasks:
         self._turn = turn
         self._system = system
         self._deps = deps
-        self._allowance = Allowance(deps.tasks)
-        self._slots = asyncio.Semaphore(deps.tasks.side_by_side)
+        self._allowance = Allowance(deps.limits.tasks)
+        self._slots = asyncio.Semaphore(deps.limits.tasks.side_by_side)
         self._warm: dict[int, asyncio.Event] = {}
         self._running: set[asyncio.Task[str]] = set()
         self._results: dict[str, Result] = {}
@@ -78,10 +78,10 @@ class Tasks:
         warm, leads = self._cache(order)
         with task_scope(order.id):
             about = {"callId": order.call_id, "mode": mode, "label": order.label}
-            deps.requests.begin_task(order.id, order.chat_key, order.request_id, about)
-            report = Report(order, deps.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
+            deps.history.requests.begin_task(order.id, order.chat_key, order.request_id, about)
+            report = Report(order, deps.limits.tasks, events=deps.task_events, clock=deps.clock, log=deps.log)
             start = self._forked(order) if mode == "fork" else self._fresh(order)
-            root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.tasks)
+            root = Root(turn, self._allowance, self._turn.view_changes.tally, deps.limits.tasks)
             child = Child(order, start, root, registry=allowed(deps.registry), report=report, deps=deps)
             try:
                 # After a crash it is known by this what it was, and where its transcript is.
@@ -171,14 +171,14 @@ class Tasks:
 
     async def _within(self, work: Coroutine[Any, Any, str], report: Report) -> str:
         """Let it work within its time. Raises `LimitReached`."""
-        seconds, clock = self._deps.tasks.seconds, self._deps.clock
+        seconds, clock = self._deps.limits.tasks.seconds, self._deps.clock
         task = asyncio.create_task(work)
         self._running.add(task)
         try:
             while not task.done():
                 left = seconds - report.seconds
                 if left <= 0:
-                    raise LimitReached(limits.seconds(self._deps.tasks))
+                    raise LimitReached(limits.seconds(self._deps.limits.tasks))
                 # While a person is waited for no time passes for it: looked at again after a while.
                 nap = asyncio.create_task(clock.sleep(max(left, 1.0)))
                 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from bot import errors
 from bot.agent.claims.performed_actions import ActionRecorder
-from bot.agent.deps import AgentDeps
+from bot.agent.deps import AgentDeps, HistoryDeps, ModelDeps
 from bot.agent.pool import AgentPool
 from bot.agent.recording import RecordedModel
 from bot.context.assembly import Prompts
@@ -57,6 +57,16 @@ class Chat:
         return [Sent(str(len(self.seen)))]
 
 
+def changed(deps: AgentDeps, **changes: Any) -> AgentDeps:
+    """The deps with other values of these fields, in whichever group they stand."""
+    groups: dict[str, Any] = {}
+    for name in ("models", "history", "limits"):
+        group = getattr(deps, name)
+        own = {one.name for one in fields(group)} & changes.keys()
+        groups[name] = replace(group, **{one: changes.pop(one) for one in own})
+    return replace(deps, **groups, **changes)
+
+
 class Bench:
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self.root = root
@@ -81,14 +91,10 @@ class Bench:
         ports = ToolPorts(self.archive, self.artifacts, skills, self.clock, self.memory_files, self.project)
         self.registry = Registry(builtin_tools(ports))
         self.deps = AgentDeps(
-            model=self.model,
-            default_model="scripted",
+            models=ModelDeps(self.model, "scripted"),
+            history=HistoryDeps(self.archive, self.transcript, self.requests, self.journal),
             registry=self.registry,
             dispatcher=self.dispatcher(self.registry),
-            transcript=self.transcript,
-            requests=self.requests,
-            archive=self.archive,
-            steps=self.journal,
             skills=skills,
             prompts=Prompts(
                 root,
@@ -106,7 +112,7 @@ class Bench:
         self._numbers = itertools.count(1)
 
     def configure(self, **changes: Any) -> None:
-        self.deps = replace(self.deps, **changes)
+        self.deps = changed(self.deps, **changes)
         self.model = changes.get("model", self.model)
         self.restart()
 
@@ -122,8 +128,8 @@ class Bench:
         """A new process on the same files."""
         deps = self.deps
         self.requests.let_go(KEY)
-        model = RecordedModel(deps.model, self.requests, ids=deps.ids, redact=deps.redact)
-        self.pool = AgentPool(replace(deps, model=model))
+        model = RecordedModel(deps.models.model, self.requests, ids=deps.ids, redact=deps.redact)
+        self.pool = AgentPool(changed(deps, model=model))
 
     def inbound(self, text: str, **more: Any) -> Inbound:
         number = next(self._numbers)

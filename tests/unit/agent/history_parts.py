@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from bot.agent.deps import Limits
 from bot.agent.ledger import ParentChain
 from bot.context.store import AgentContextStore, Entry
 from bot.contracts.base import Json, Message
@@ -131,10 +132,14 @@ def deps(chat: Any) -> Any:
     ages = SimpleNamespace(ages=True)
     registry = SimpleNamespace(definitions=TOOLS, get=lambda name: ages if name == "look" else None)
     return SimpleNamespace(
-        registry=registry, model_name=chat.model, estimator=chat.estimator, clock=chat.clock, log=chat.log,
-        redact=str, mask_threshold=chat.rng.choice([0, 400]), keep_observations=3,
+        registry=registry,
+        models=SimpleNamespace(name=chat.model, estimator=chat.estimator),
+        limits=Limits(mask_threshold=chat.rng.choice([0, 400]), keep_observations=3),
+        clock=chat.clock,
+        log=chat.log,
+        redact=str,
         declared=lambda: TOOLS,
-    )  # fmt: skip
+    )
 
 
 class Sayings:

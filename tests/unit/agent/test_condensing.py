@@ -61,7 +61,7 @@ async def provided(bench: Bench, server: AnthropicServer) -> AsyncIterator[Bench
     model = AnthropicModel(api_key=API_KEY, base_url=server.url, clock=SystemClock())
     memories = Memories(bench.root / "memory", disk=SystemDisk())
     bench.configure(model=model, default_model=MODEL, memories=memories)
-    await bench.deps.windows.ask(model, MODEL)
+    await bench.deps.models.windows.ask(model, MODEL)
     yield bench
     await model.close()
 
@@ -245,7 +245,7 @@ async def test_what_keeps_it_from_one_summary_is_no_word_about_the_model(
     server.script(Writer(answer))
     await talked(provided)
     assert (await provided.pool.compact(KEY))["how"] == "summary"
-    assert provided.deps.windows.compacts(MODEL)
+    assert provided.deps.models.windows.compacts(MODEL)
 
 
 async def test_a_provider_that_does_not_know_its_summary_still_makes_another(
@@ -259,7 +259,7 @@ async def test_a_provider_that_does_not_know_its_summary_still_makes_another(
     asked = server.bodies[-1]
     assert "我们谈了船" in json.dumps(asked["messages"][0], ensure_ascii=False), "it reads what was before"
     assert not memory.condensed(asked["messages"][0])
-    assert provided.deps.windows.compacts(MODEL)
+    assert provided.deps.models.windows.compacts(MODEL)
     await provided.say("go on")
 
 
@@ -296,7 +296,7 @@ async def test_a_provider_that_refuses_is_not_asked_again(provided: Bench, serve
         assert (await provided.pool.compact(KEY))["how"] == "summary"
         await talked(provided)
     assert len(summaries(server)) == 1
-    assert not provided.deps.windows.compacts(MODEL)
+    assert not provided.deps.models.windows.compacts(MODEL)
 
 
 async def test_where_nobody_wants_it_or_the_model_cannot_it_is_not_asked(
@@ -306,7 +306,7 @@ async def test_where_nobody_wants_it_or_the_model_cannot_it_is_not_asked(
     provided.configure(compaction=Policy(provider=False))
     assert (await provided.pool.compact(KEY))["how"] == "summary"
     provided.configure(compaction=Policy())
-    provided.deps.windows.compacts_not(MODEL)
+    provided.deps.models.windows.compacts_not(MODEL)
     await talked(provided)
     assert (await provided.pool.compact(KEY))["how"] == "summary"
     assert summaries(server) == []
@@ -369,7 +369,7 @@ async def test_a_turn_behind_it_is_made_again_byte_for_byte(provided: Bench, ser
 
 async def test_in_the_middle_of_a_turn_a_fork_is_asked(bench: Bench) -> None:
     bench.model.known = ModelFacts(compacts=True)
-    await bench.deps.windows.ask(bench.model, "scripted")
+    await bench.deps.models.windows.ask(bench.model, "scripted")
     bench.model.answers.append(reply(text(OWN)))
     question = {"role": "user", "content": [text("and?")]}
     found = await forks.condense(Prefix([text("Cat.")], [question], [question]), None, "", bench.deps)
@@ -390,7 +390,7 @@ async def test_what_could_not_be_sent_back_is_no_block(bench: Bench) -> None:
     model = Whole()
     model.known = ModelFacts(compacts=True)
     bench.configure(model=model)
-    await bench.deps.windows.ask(model, "scripted")
+    await bench.deps.models.windows.ask(model, "scripted")
     question = {"role": "user", "content": [text("and?")]}
     found = await forks.condense(Prefix([text("Cat.")], [question]), None, "", bench.deps)
     assert found.block is None

@@ -223,7 +223,7 @@ class TestToolsAndThinking:
 
     async def test_the_room_is_not_larger_than_what_the_model_has(self, bench: Bench) -> None:
         bench.model.known = ModelFacts(max_output=10_000)
-        await bench.deps.windows.ask(bench.model, "scripted")
+        await bench.deps.models.windows.ask(bench.model, "scripted")
         bench.model.answers += [reply(THINKING, stop_reason="max_tokens"), reply(text("Here."))]
         await bench.say("think")
         assert limits(bench) == [8_192, 10_000]
@@ -243,7 +243,7 @@ class TestToolsAndThinking:
 
     async def test_thinking_that_fills_all_there_is_is_not_asked_for_again(self, bench: Bench) -> None:
         bench.model.known = ModelFacts(max_output=8_192)
-        await bench.deps.windows.ask(bench.model, "scripted")
+        await bench.deps.models.windows.ask(bench.model, "scripted")
         bench.model.answers += [reply(THINKING, stop_reason="max_tokens")] * 9
         assert (await bench.say("think")).notice == turns.TOO_MANY_CUTS
         assert len(bench.model.requests) == 1

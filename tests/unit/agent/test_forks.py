@@ -84,7 +84,7 @@ async def test_a_prompt_that_is_too_long_loses_its_oldest_rounds_by_the_excess(b
     first, second = (request.messages for request in bench.model.requests)
     assert bare(second) == bare([*first[len(first) - len(second) : -1], second[-1]])
     assert second[0]["role"] == "user"
-    sizes = [bench.deps.estimator.messages("scripted", one[:-1]) for one in (first, second)]
+    sizes = [bench.deps.models.estimator.messages("scripted", one[:-1]) for one in (first, second)]
     assert 0.2 * sizes[0] < sizes[0] - sizes[1] < 0.8 * sizes[0]
 
 
@@ -122,7 +122,7 @@ async def test_another_failure_is_not_tried_again(bench: Bench) -> None:
 
 async def test_an_answer_is_asked_for_within_what_the_model_gives(bench: Bench) -> None:
     bench.model.known = ModelFacts(max_output=1_000)
-    await bench.deps.windows.ask(bench.model, "scripted")
+    await bench.deps.models.windows.ask(bench.model, "scripted")
     assert forks.request(prefix(), bench.deps, purpose="memory").max_tokens == 1_000
 
 

@@ -16,15 +16,15 @@ async def test_a_line_that_comes_while_others_are_written_is_on_file_after_a_flu
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deps = bench.deps
-    ledger = Ledger(KEY, deps.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
-    writing, gate, append = asyncio.Event(), asyncio.Event(), deps.transcript.append
+    ledger = Ledger(KEY, deps.history.transcript, ids=deps.ids, clock=deps.clock, log=deps.log)
+    writing, gate, append = asyncio.Event(), asyncio.Event(), deps.history.transcript.append
 
     async def slow(*given: Any) -> str:
         writing.set()
         await gate.wait()
         return await append(*given)
 
-    monkeypatch.setattr(deps.transcript, "append", slow)
+    monkeypatch.setattr(deps.history.transcript, "append", slow)
     ledger.add(TurnStart(), "R1")
     ledger.add(Said(role="user", message={"role": "user", "content": "hi"}), "R1")
     await writing.wait()
@@ -32,4 +32,8 @@ async def test_a_line_that_comes_while_others_are_written_is_on_file_after_a_flu
     flushing = asyncio.create_task(ledger.flush())
     gate.set()
     assert await flushing
-    assert [line.type for line in await deps.transcript.load(KEY)] == ["turn_start", "user", "assistant"]
+    assert [line.type for line in await deps.history.transcript.load(KEY)] == [
+        "turn_start",
+        "user",
+        "assistant",
+    ]

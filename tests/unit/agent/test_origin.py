@@ -57,7 +57,9 @@ class Files:
 
 
 def recollection(files: Files | None = None) -> Recollection:
-    return Recollection(KEY, cast("Any", SimpleNamespace(memories=files, clock=FakeClock())))
+    return Recollection(
+        KEY, cast("Any", SimpleNamespace(history=SimpleNamespace(memories=files), clock=FakeClock()))
+    )
 
 
 def test_a_summary_of_people_names_them() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from bot.agent.recording import RecordedModel
 from bot.contracts.agent import TurnRequest
 from bot.contracts.identity import ChatKey
 from bot.sizes import size_of
-from tests.unit.agent.conftest import Bench
+from tests.unit.agent.conftest import Bench, changed
 
 LONG = "很长的话 🧭 " * 2_000
 
@@ -61,7 +60,7 @@ async def test_many_chats_stay_within_the_budget(bench: Bench) -> None:
 @pytest.mark.parametrize("recorded", [False, True])
 async def test_the_newest_requests_that_are_in_memory_count(bench: Bench, recorded: bool) -> None:
     model = RecordedModel(bench.model, bench.requests, ids=bench.ids, redact=str)
-    deps = replace(bench.deps, model=model) if recorded else bench.deps
+    deps = changed(bench.deps, model=model) if recorded else bench.deps
     bench.pool = AgentPool(deps, budget=1_300_000)
     keys = [ChatKey("telegram", str(number)) for number in range(1, 4)]
     for number in range(1, 4):

@@ -15,14 +15,14 @@ from .conftest import Bench
 
 
 async def test_each_answer_teaches_how_its_model_counts(bench: Bench) -> None:
-    asked = bench.deps.estimator
+    asked = bench.deps.models.estimator
     for number in range(8):
         bench.model.answers.append(
             lambda request: replace(reply(text("ok")), usage=Usage(100, 1, asked.request(request), 0))
         )
         await bench.say(f"{number} " + "你好 " * 400)
-    assert bench.deps.estimator.ratio("scripted") > 1.0
-    assert bench.deps.estimator.ratio("another") == 1.0
+    assert bench.deps.models.estimator.ratio("scripted") > 1.0
+    assert bench.deps.models.estimator.ratio("another") == 1.0
 
 
 async def test_the_limits_of_an_overflow_are_known_afterwards(bench: Bench) -> None:

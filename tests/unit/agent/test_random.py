@@ -162,7 +162,7 @@ async def converse(bench: Bench, rng: random.Random, most: int = 14) -> None:
     model = Judged(compacts=rng.random() < 0.6)
     bench.configure(model=model, max_messages=rng.choice([4, 8, 12, 60]))
     for name in MODELS:
-        await bench.deps.windows.ask(model, name)
+        await bench.deps.models.windows.ask(model, name)
     for number in range(rng.randrange(6)):
         await bench.store(number, rng.choice(["user", "assistant"]), f"old {number}")
     for number in range(rng.randrange(3, most)):
@@ -249,7 +249,7 @@ async def restarted(bench: Bench) -> None:
 async def as_from_the_beginning(bench: Bench) -> None:
     """What was filled from the newest boundary on is what all lines of the session give."""
     runtime, lines = bench.pool._runtime(KEY), await bench.transcript.load(KEY)
-    store, trail = AgentContextStore(bench.deps.max_messages), ParentChain()
+    store, trail = AgentContextStore(bench.deps.limits.max_messages), ParentChain()
     assert not replay.replay(store, lines)
     for line in lines:
         trail.follow(line)
@@ -299,7 +299,7 @@ async def turn(bench: Bench, rng: random.Random, number: int) -> None:
     assert "RequestInvalid" not in outcome.detail
     assert "Something went wrong" not in (outcome.notice or ""), outcome
     store = bench.pool._runtime(KEY).store
-    assert len(store) <= max(bench.deps.max_messages, 4) or len(store.turns) == 1
+    assert len(store) <= max(bench.deps.limits.max_messages, 4) or len(store.turns) == 1
     assert not store.turns or store.messages()[0]["role"] == "user"
 
 

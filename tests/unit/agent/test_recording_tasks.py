@@ -16,7 +16,7 @@ from bot.agent import rerunning
 from bot.agent.recorded_turn import RecordedTurn
 from bot.agent.rerunning import rerun
 from bot.agent.subagents import wording
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.base import Json
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.history import requests
@@ -170,7 +170,7 @@ async def test_random_tasks_are_recorded(bench: Bench, work: Work, seed: int) ->
         await bench.store(
             number, "user", f"früher {number}", request_id=f"00{number:024}", message_id=f"m{number}"
         )
-    model = work(partial(wandering, rng), Look(), tasks=Limits(calls=rng.randrange(2, 9)))
+    model = work(partial(wandering, rng), Look(), tasks=TaskLimits(calls=rng.randrange(2, 9)))
     bench.configure(soft_tokens=rng.choice([1_500, 40_000]), keep_observations=1, mask_threshold=800)
     for number in range(3):
         forks = [tool_use("task", prompt=f"teil {n}", mode=rng.choice(["fork", "fresh"])) for n in range(2)]
@@ -214,7 +214,7 @@ async def test_a_fork_that_begins_after_a_crash_goes_on_from_what_was_on_file(
 
 
 async def test_the_last_step_and_its_cost_stand_beside_it(bench: Bench, work: Work) -> None:
-    model = work(lambda _: reply(text("so far"), tool_use("skills_list")), tasks=Limits(calls=2))
+    model = work(lambda _: reply(text("so far"), tool_use("skills_list")), tasks=TaskLimits(calls=2))
     model.answers += [reply(tool_use("task", prompt="p", mode="fork")), reply(text("ok"))]
     await bench.say("go")
     (made,) = await exact(bench, [wire(one) for one in model.children])

@@ -9,7 +9,7 @@ import pytest
 
 from bot import config, errors
 from bot.agent.subagents import child, wording
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.composition import limits_of
 from bot.contracts.identity import ChatKey
 from bot.contracts.model import ModelReply, ModelRequest
@@ -114,17 +114,17 @@ async def test_a_task_cannot_be_given_a_tool_that_its_turn_has_not(bench: Bench)
 
 
 LIMITS = [
-    (Limits(calls=2), "2 model calls"),
-    (Limits(tokens=9_000), "9,000 tokens"),
-    (Limits(usd=0.9), "$0.90"),
-    (Limits(turn_tokens=20_000, usd=None), "20,000 tokens for all tasks of a turn"),
-    (Limits(turn_usd=1.0, usd=None), "$1.00 for all tasks of a turn"),
+    (TaskLimits(calls=2), "2 model calls"),
+    (TaskLimits(tokens=9_000), "9,000 tokens"),
+    (TaskLimits(usd=0.9), "$0.90"),
+    (TaskLimits(turn_tokens=20_000, usd=None), "20,000 tokens for all tasks of a turn"),
+    (TaskLimits(turn_usd=1.0, usd=None), "$1.00 for all tasks of a turn"),
 ]
 
 
 @pytest.mark.parametrize(("limit", "named"), LIMITS)
 async def test_at_each_limit_it_ends_and_says_which_with_what_it_knows(
-    bench: Bench, work: Any, limit: Limits, named: str
+    bench: Bench, work: Any, limit: TaskLimits, named: str
 ) -> None:
     dug = Fake("dig")
 
@@ -151,7 +151,7 @@ async def test_the_last_call_asks_for_the_summary(bench: Bench, work: Any) -> No
             return reply(text("- half of it is known"))
         return reply(tool_use("dig"))
 
-    model = work(script, Fake("dig"), tasks=Limits(calls=3))
+    model = work(script, Fake("dig"), tasks=TaskLimits(calls=3))
     model.answers += [reply(tool_use("task", prompt="dig")), reply(text("ok"))]
     await bench.say("go")
     (result,) = told(bench)
@@ -184,7 +184,7 @@ async def test_its_time_ends_it_in_the_middle_of_a_call(bench: Bench, work: Any)
         return ""
 
     hanging = Fake("dig", hang)
-    model = work(lambda _: reply(text("I wait."), tool_use("dig")), hanging, tasks=Limits(seconds=90))
+    model = work(lambda _: reply(text("I wait."), tool_use("dig")), hanging, tasks=TaskLimits(seconds=90))
     model.answers += [reply(tool_use("task", prompt="dig")), reply(text("ok"))]
     running = asyncio.create_task(bench.say("go"))
     await until(lambda: bool(hanging.seen))
@@ -300,9 +300,9 @@ async def test_labels_and_prompts_are_in_no_line_of_the_log(bench: Bench, work: 
 
 
 def test_the_limits_are_those_of_ship_json() -> None:
-    assert limits_of(config.Subagents()) == Limits()
+    assert limits_of(config.Subagents()) == TaskLimits()
     changed = {
         "maxModelCalls": 2, "maxTokens": 3_000, "maxUsd": None, "maxSeconds": 4, "maxConcurrent": 5,
         "perTurn": {"maxTokens": 6_000, "maxUsd": 7.0},
     }  # fmt: skip
-    assert limits_of(config.Subagents.model_validate(changed)) == Limits(2, 3_000, None, 4, 5, 6_000, 7.0)
+    assert limits_of(config.Subagents.model_validate(changed)) == TaskLimits(2, 3_000, None, 4, 5, 6_000, 7.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bot import errors
 from bot.agent.subagents import merging
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.model import ModelReply, ModelRequest
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
@@ -122,7 +122,7 @@ async def test_a_fast_model_that_takes_too_long_is_not_waited_for(bench: Bench, 
 
 
 async def test_it_keeps_to_the_budget_of_the_turn(bench: Bench, work: Any) -> None:
-    model: Routed = work(say(priced(text("all"))), tasks=Limits(turn_usd=0.02))
+    model: Routed = work(say(priced(text("all"))), tasks=TaskLimits(turn_usd=0.02))
     several(model, 2)
     model.script = lambda request: priced(text("- x"), usd=0.011)
     await bench.say("go")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.contracts.agent import TurnRequest
 from bot.contracts.approvals import Approval, Verdict
 from bot.system import read_link
@@ -76,7 +76,7 @@ async def test_a_person_is_asked_from_within_a_task_and_their_time_is_not_the_ta
     model = work(
         lambda request: reply(text("- dug")) if steps(request) else reply(tool_use("dig")),
         dug,
-        tasks=Limits(seconds=60),
+        tasks=TaskLimits(seconds=60),
     )
     strictly(bench, person)
     model.answers += [reply(tool_use("task", prompt="p", description="ein Loch")), reply(text("ok"))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bot.agent.subagents.limits import Limits
+from bot.agent.subagents.limits import TaskLimits
 from bot.testing.model import reply, text, tool_use
 from tests.unit.agent.conftest import KEY, Bench
 from tests.unit.agent.tasking import Fake, asked, events, priced, told, work
@@ -43,7 +43,7 @@ async def test_twenty_at_once_work_side_by_side_and_their_results_stand_in_order
 
 
 async def test_as_many_work_at_once_as_there_are_places_and_budget_for(bench: Bench, work: Any) -> None:
-    model = work(lambda _: priced(text("- ok"), tokens=10), tasks=Limits(side_by_side=3))
+    model = work(lambda _: priced(text("- ok"), tokens=10), tasks=TaskLimits(side_by_side=3))
     model.gate = asyncio.Event()
     model.answers += [reply(*(tool_use("task", prompt=str(n)) for n in range(7))), reply(text("ok"))]
     running = asyncio.create_task(bench.say("go"))
@@ -57,7 +57,7 @@ async def test_as_many_work_at_once_as_there_are_places_and_budget_for(bench: Be
 
 async def test_a_call_waits_for_what_others_may_give_back_of_the_budget(bench: Bench, work: Any) -> None:
     """Room for two calls at a time: all the same every task gets its answer, and the budget is kept."""
-    model = work(lambda _: priced(text("- ok"), tokens=10), tasks=Limits(turn_tokens=25_000))
+    model = work(lambda _: priced(text("- ok"), tokens=10), tasks=TaskLimits(turn_tokens=25_000))
     model.gate = asyncio.Event()
     model.answers += [reply(*(tool_use("task", prompt=str(n)) for n in range(6))), reply(text("ok"))]
     running = asyncio.create_task(bench.say("go"))

@@ -22,7 +22,7 @@ OWN = f"<summary>{TOLD}</summary>"
 async def chat(bench: Bench, request: pytest.FixtureRequest) -> Bench:
     model = Judged(compacts=request.param)
     bench.configure(model=model)
-    await bench.deps.windows.ask(model, "scripted")
+    await bench.deps.models.windows.ask(model, "scripted")
     return bench
 
 
@@ -33,7 +33,7 @@ async def talked(bench: Bench, *said: str) -> None:
 
 
 async def summed_up(bench: Bench) -> None:
-    bench.model.answers.append(reply(text(TOLD if bench.deps.windows.compacts("scripted") else OWN)))
+    bench.model.answers.append(reply(text(TOLD if bench.deps.models.windows.compacts("scripted") else OWN)))
     assert (await bench.pool.compact(KEY, "all of it"))["how"] in {"summary", "provider"}
 
 

@@ -27,7 +27,7 @@ LONG = "x" * 3_300
 
 @pytest.fixture
 def answers(bench: Bench) -> Answers:
-    tools = bench.deps.estimator.frame("scripted", (), bench.registry.definitions)
+    tools = bench.deps.models.estimator.frame("scripted", (), bench.registry.definitions)
     bench.configure(
         memories=Memories(bench.root / "memory", disk=SystemDisk()),
         compaction=Policy(keep_tokens=3_000),
@@ -279,7 +279,7 @@ async def test_in_the_middle_of_a_turn_the_history_is_compacted_before_it_does_n
     bench.configure(soft_tokens=1_000_000, memories=None)
     await talk(bench, 10)
     bench.model.known = ModelFacts(window=20_000)
-    await bench.deps.windows.ask(bench.model, "scripted")
+    await bench.deps.models.windows.ask(bench.model, "scripted")
     hard = bench.deps.budget().hard
     assert isinstance(bench.deps.budget(), Budget)
     assert hard is not None
@@ -301,7 +301,7 @@ async def test_a_large_turn_behind_a_small_history_is_not_compacted_for_nothing(
     for number in range(6):
         await bench.say(f"short {number}")
     bench.model.known = ModelFacts(window=20_000)
-    await bench.deps.windows.ask(bench.model, "scripted")
+    await bench.deps.models.windows.ask(bench.model, "scripted")
     await bench.say("x" * 60_000)
     assert answers.forks("compaction") == 0
     assert len(bench.chat.seen) == 7
@@ -313,7 +313,7 @@ async def test_what_the_last_turn_had_loaded_does_not_count_for_the_next(
     bench.configure(soft_tokens=1_000_000, memories=None)
     await talk(bench, 4)
     bench.model.known = ModelFacts(window=40_000)
-    await bench.deps.windows.ask(bench.model, "scripted")
+    await bench.deps.models.windows.ask(bench.model, "scripted")
     bench.pool._runtime(KEY).compactor.answered(Usage(input_tokens=39_000))
     await bench.say("next")
     assert answers.forks("compaction") == 0

@@ -23,7 +23,7 @@ LATER = SessionMemory(facts=("the ship is called 海", "the mast is broken"))
 
 @pytest.fixture
 def answers(bench: Bench) -> Answers:
-    tools = bench.deps.estimator.frame("scripted", (), bench.registry.definitions)
+    tools = bench.deps.models.estimator.frame("scripted", (), bench.registry.definitions)
     memories = Memories(bench.root / "memory", disk=SystemDisk())
     bench.configure(memories=memories, compaction=Policy(keep_tokens=3_000), soft_tokens=12_800 + tools)
     return Answers(bench)

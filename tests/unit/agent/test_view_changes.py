@@ -132,7 +132,7 @@ async def looked(bench: Bench, turns: int, lines: int = 40, threshold: int = 3_0
 
 async def test_old_results_are_masked_once_the_cache_is_cold_and_the_newest_stay(bench: Bench) -> None:
     model = await looked(bench, 12)
-    assert bench.deps.keep_observations == 4
+    assert bench.deps.limits.keep_observations == 4
     await bench.clock.advance(300.0)
     await bench.say("still warm")
     assert "masked" not in shown(model.calls[-1].body)
